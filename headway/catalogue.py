@@ -1,0 +1,92 @@
+"""Every kind that a slot can hold, as one literal table. No torch here: `headway variants` and config errors read it.
+
+To add a kind: write its module, add one line here, write one page in docs/.
+"""
+
+from typing import NamedTuple
+
+from headway.errors import ConfigError, did_you_mean
+
+
+class Entry(NamedTuple):
+    slot: str
+    kind: str
+    target: str  # "module:Class"; the class owns a nested Config
+    line: str
+    cost: str = ""  # in sequence length n, for a whole sequence
+    reference: str = ""
+
+
+CATALOGUE: tuple[Entry, ...] = (
+    # what marks order
+    Entry("position", "none", "headway.nn.positions:NoPosition", "no positions: a set, not a sequence", "0"),
+    Entry("position", "sinusoidal", "headway.nn.positions:Sinusoidal", "sines and cosines added to x", "O(n)", "Vaswani 2017"),
+    Entry("position", "learned", "headway.nn.positions:Learned", "a learned vector for each position added to x", "O(n)", "Gehring 2017"),
+    Entry("position", "rope", "headway.nn.positions:Rope", "queries and keys turned by their position", "O(n)", "Su 2021"),
+    Entry("position", "alibi", "headway.nn.positions:Alibi", "scores lowered in proportion to distance", "O(n²)", "Press 2022"),
+    # who may look at whom
+    Entry("mask", "full", "headway.nn.masks:Full", "everyone sees everyone", "O(n²)"),
+    Entry("mask", "causal", "headway.nn.masks:Causal", "only the past and the present", "O(n²)", "Vaswani 2017"),
+    Entry("mask", "local", "headway.nn.masks:Local", "only neighbours: fewer than `window` places away", "O(n·window)", "Child 2019"),
+    Entry("mask", "all", "headway.nn.masks:All", "what every one of `parts` allows; written a & b"),
+    Entry("mask", "any", "headway.nn.masks:Any_", "what at least one of `parts` allows; written a | b"),
+    # who listens to whom
+    Entry("mixer", "attention", "headway.nn.attention:Attention", "multi-head attention; grouped or single keys with `groups`", "O(n²)", "Vaswani 2017; Shazeer 2019; Ainslie 2023"),
+    # what each place does alone
+    Entry("feedforward", "relu", "headway.nn.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
+    Entry("feedforward", "gelu", "headway.nn.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),
+    Entry("feedforward", "gelu_tanh", "headway.nn.feedforward:FeedForward", "GELU by its tanh formula, as GPT-2", "O(n)", "Hendrycks 2016"),
+    Entry("feedforward", "silu", "headway.nn.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017"),
+    Entry("feedforward", "swiglu", "headway.nn.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
+    # how a sub-layer joins the stream
+    Entry("residual", "post", "headway.nn.residual:Post", "norm(x + f(x))", "", "Vaswani 2017"),
+    Entry("residual", "pre", "headway.nn.residual:Pre", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
+    Entry("norm", "layernorm", "headway.nn.norms:LayerNorm", "centred and scaled, with gain and bias", "", "Ba 2016"),
+    Entry("norm", "rmsnorm", "headway.nn.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019"),
+    Entry("norm", "none", "headway.nn.norms:NoNorm", "nothing"),
+    Entry("linear", "dense", "headway.nn.linear:Dense", "xWᵀ + b"),
+    # what the stack's output becomes
+    Entry("head", "logits", "headway.nn.heads:Logits", "one score for each word of the vocabulary"),
+    Entry("head", "masked", "headway.nn.heads:Masked", "the same behind a transform, as BERT's masked words", "", "Devlin 2019"),
+    Entry("head", "pooled", "headway.nn.heads:Pooled", "one vector for the text, from its first place, and class scores", "", "Devlin 2019"),
+    # how it is trained
+    Entry("objective", "translation", "headway.train.objectives:Translation", "the target, given the source"),
+    Entry("objective", "causal", "headway.train.objectives:Causal", "the next token, given those before", "", "Radford 2018"),
+    Entry("objective", "masked", "headway.train.objectives:MaskedWords", "hidden tokens, given those around", "", "Devlin 2019"),
+    Entry("optimiser", "adam", "headway.train.optimisers:Adam", "Adam as in the paper: β 0.9, 0.98, ε 1e-9", "", "Kingma 2015"),
+    Entry("optimiser", "adamw", "headway.train.optimisers:AdamW", "Adam with decoupled weight decay", "", "Loshchilov 2019"),
+    Entry("optimiser", "sgd", "headway.train.optimisers:SGD", "plain gradient descent"),
+    Entry("optimiser", "momentum", "headway.train.optimisers:Momentum", "gradient descent with momentum"),
+    Entry("optimiser", "adagrad", "headway.train.optimisers:AdaGrad", "rates shrink with each weight's past gradients", "", "Duchi 2011"),
+    Entry("optimiser", "rmsprop", "headway.train.optimisers:RMSProp", "rates by a running mean of squared gradients", "", "Hinton 2012"),
+    Entry("optimiser", "muon", "headway.train.optimisers:Muon", "orthogonalised momentum for matrices, AdamW for the rest", "", "Jordan 2024"),
+    Entry("schedule", "noam", "headway.train.schedules:Noam", "d^-½ · min(step^-½, step · warmup^-1½)", "", "Vaswani 2017"),
+    Entry("schedule", "inverse_sqrt", "headway.train.schedules:InverseSqrt", "the same shape with a peak of your own"),
+    Entry("schedule", "cosine", "headway.train.schedules:Cosine", "warm-up, then half a cosine to `floor`", "", "Loshchilov 2017"),
+    Entry("schedule", "linear", "headway.train.schedules:Linear", "warm-up, then a straight line to `floor`"),
+    Entry("schedule", "constant", "headway.train.schedules:Constant", "warm-up, then one rate"),
+    # how text becomes numbers
+    Entry("tokenizer", "bpe", "headway.text.tokenizer:Bpe", "merged byte pairs", "", "Sennrich 2016"),
+    Entry("tokenizer", "unigram", "headway.text.tokenizer:Unigram", "the likeliest split into pieces", "", "Kudo 2018"),
+    Entry("tokenizer", "bytes", "headway.text.tokenizer:Bytes", "one token a byte"),
+    Entry("tokenizer", "characters", "headway.text.tokenizer:Characters", "one token a character"),
+    Entry("tokenizer", "wordpiece", "headway.text.tokenizer:WordPiece", "BERT's pieces; loses spacing", "", "Schuster 2012"),
+)  # fmt: skip
+
+
+def slots() -> list[str]:
+    return list(dict.fromkeys(entry.slot for entry in CATALOGUE))
+
+
+def kinds(slot: str) -> list[str]:
+    return [entry.kind for entry in CATALOGUE if entry.slot == slot]
+
+
+def find(slot: str, kind: str) -> Entry:
+    for entry in CATALOGUE:
+        if (entry.slot, entry.kind) == (slot, kind):
+            return entry
+    allowed = kinds(slot)
+    raise ConfigError(
+        f'"{kind}" is not a kind of {slot}.{did_you_mean(kind, allowed)} Choose one of: {", ".join(allowed)}.'
+    )

@@ -1,0 +1,1 @@
+"""The network: tensors in, tensors out. Knows nothing of text, files or HTTP."""

@@ -1,0 +1,133 @@
+"""The one attention function, with several kernels. The naive form is the specification; the others equal it."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.nn.masks import Pattern
+from headway.nn.scores import Bend
+
+Kernel = Literal["auto", "math", "sdpa", "flex"]
+
+
+class Attended(NamedTuple):
+    output: Tensor  # (B, H, T, D)
+    scores: Tensor  # (B, H, T, S) after bending, before the mask
+    weights: Tensor  # (B, H, T, S)
+    lse: Tensor  # (B, H, T) log of the summed exponentials; -inf where everything is masked
+
+
+def naive(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bend: Bend | None,
+    scale: float,
+    dropout: float = 0.0,
+) -> Attended:
+    """softmax(bend(q·kᵀ·scale) where mask) · v, each step in sight."""
+    k, v = _repeat(k, q.shape[1]), _repeat(v, q.shape[1])
+    scores = q @ k.transpose(-1, -2) * scale  # (B, H, T, S)
+    scores = scores if bend is None else bend(scores)
+    allowed = torch.ones((), dtype=torch.bool, device=q.device) if mask is None else mask
+    empty = ~allowed.any(-1, keepdim=True) if allowed.dim() else ~allowed
+    # A row that may look at nothing keeps its scores through the softmax, so that no gradient is NaN, and then gets 0.
+    shown = scores.masked_fill(~allowed & ~empty, -torch.inf)
+    weights = shown.softmax(-1).masked_fill(empty, 0.0)
+    lse = shown.logsumexp(-1).masked_fill(empty.squeeze(-1) if empty.dim() else empty, -torch.inf)
+    return Attended(F.dropout(weights, dropout) @ v, scores, weights, lse)
+
+
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bend: Bend | None,
+    scale: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """PyTorch's fused kernel, over a dense mask."""
+    if bend is not None:
+        bias = bend(torch.zeros((), dtype=q.dtype, device=q.device))
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
+
+
+def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None, scale: float) -> Tensor:
+    """FlexAttention: skips the blocks that the mask hides. No dropout; no gradients on the CPU."""
+    blocks = None if pattern is None or pattern.allows_all else pattern.blocks(q.shape[0])
+    function = _compiled_flex() if q.device.type == "cuda" or q.dtype != torch.float64 else _flex()
+    shared = k.shape[1] != q.shape[1]
+    score = None if bend is None else bend.at_index
+    output = function(q, k, v, score_mod=score, block_mask=blocks, scale=scale, enable_gqa=shared)
+    assert isinstance(output, Tensor)
+    return output
+
+
+@overload
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern | Tensor | None = None, score: Bend | None = None,
+    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto",
+) -> Tensor: ...  # fmt: skip
+@overload
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern | Tensor | None = None, score: Bend | None = None,
+    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: Literal["everything"],
+) -> Attended: ...  # fmt: skip
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern | Tensor | None = None, score: Bend | None = None,
+    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: str = "",
+) -> Tensor | Attended:  # fmt: skip
+    """softmax(score(q·kᵀ·scale) where mask) · v
+
+    q (B, H, T, D); k (B, G, S, D) and v (B, G, S, E) with H a multiple of G. `scale` is 1/√D unless given.
+    `mask` is a Pattern or a dense bool tensor that broadcasts to (B, H, T, S), true where looking is allowed; a query
+    that may look at nothing gets exactly 0. also="everything" returns scores, weights and log-sum-exp too.
+    """
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if not also and kernel == "auto":
+        kernel = choose_kernel(q, k, mask, score, dropout)
+    if not also and kernel == "flex":
+        if isinstance(mask, Tensor):
+            raise ValueError("kernel='flex' needs a mask as a rule (a Pattern), not as a dense tensor")
+        return flex(q, k, v, mask, score, scale)
+    dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense()
+    if not also and kernel == "sdpa":
+        return sdpa(q, k, v, dense, score, scale, dropout)
+    attended = naive(q, k, v, dense, score, scale, dropout)
+    return attended if also else attended.output
+
+
+def choose_kernel(q: Tensor, k: Tensor, mask: Pattern | Tensor | None, score: Bend | None, dropout: float) -> Kernel:
+    """Fused where it can be; blocks where they skip enough to pay for themselves."""
+    if score is not None and not score.adds:
+        return "math"
+    long = q.shape[2] >= 1024 and k.shape[2] >= 1024
+    sparse = isinstance(mask, Pattern) and (mask.mask.reach or k.shape[2]) * 4 <= k.shape[2]
+    learns = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    if long and sparse and dropout == 0.0 and q.dtype != torch.float64 and (q.is_cuda or not learns):
+        return "flex"
+    return "sdpa"
+
+
+def _repeat(x: Tensor, heads: int) -> Tensor:
+    """Give each query head its group's keys."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def _flex() -> Callable[..., Any]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return flex_attention
+
+
+@functools.cache
+def _compiled_flex() -> Callable[..., Any]:
+    return torch.compile(_flex())

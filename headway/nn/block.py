@@ -1,0 +1,56 @@
+"""One layer: an ordered list of sub-layers, each inside the residual."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.context import Context
+from headway.nn.masks import Mask
+from headway.nn.positions import Position
+from headway.nn.residual import Residual
+from headway.nn.scope import Scope, make
+from headway.nn.state import State
+from headway.parts import Part
+
+
+class Block(nn.Module):
+    def __init__(self, mixer: Part, cross: Part | None, feedforward: Part, residual: Any, scope: Scope) -> None:
+        super().__init__()
+        parts: dict[str, tuple[str, Part]] = {"self": ("mixer", mixer)}
+        if cross is not None:
+            parts["cross"] = ("mixer", cross)
+        parts["feedforward"] = ("feedforward", feedforward)
+        self.sublayers = nn.ModuleDict({name: make(slot, part, scope) for name, (slot, part) in parts.items()})
+        self.residuals = nn.ModuleDict({name: residual.build(scope, "sublayer") for name in parts})
+
+    def forward(
+        self, s: Any, ctx: Context, mask: Mask, position: Position | None, states: dict[str, State] | None
+    ) -> Any:
+        """s is what the residual carries. The mask and the position are those of the self sub-layer."""
+        for name, sublayer in self.sublayers.items():
+            residual: Residual = self.residuals[name]  # type: ignore[assignment]
+            state = None if states is None else states.get(name)
+            where = f"{ctx.where}.{name}"
+            inside = ctx.inside(where, mask, position) if name == "self" else ctx.inside(where)
+            s = residual.wrap(s, lambda x, run=sublayer, c=inside, st=state: _run(run, x, c, st))  # type: ignore[misc]
+        return s
+
+    def new_states(self, batch: int, device: torch.device) -> dict[str, State]:
+        states: dict[str, State] = {"self": self.sublayers["self"].new_state(batch, device)}  # type: ignore[operator]
+        if "cross" in self.sublayers:
+            states["cross"] = self.sublayers["cross"].new_state(batch, device, listens=True)  # type: ignore[operator]
+        return states
+
+
+def _run(sublayer: nn.Module, x: Tensor, ctx: Context, state: State | None) -> Tensor:
+    kind = ctx.where.rpartition(".")[2]
+    if kind == "feedforward":
+        output = sublayer(x, ctx)
+    elif kind == "cross":
+        output = sublayer(x, ctx, source=ctx.memories.get("encoder"), state=state)
+    else:
+        output = sublayer(x, ctx, state=state)
+    ctx.record("output", output)
+    assert isinstance(output, Tensor)
+    return output

@@ -1,0 +1,65 @@
+"""What one forward pass knows: one object, handed to every layer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from headway.nn.masks import FULL, Mask, Pattern
+from headway.nn.places import Memory, Places
+from headway.nn.positions import Position
+from headway.nn.scores import Bend
+
+Trace = dict[str, Tensor]
+
+
+@dataclass
+class Report:
+    """What a forward pass tells beside its result."""
+
+    losses: list[tuple[str, Tensor]] = field(default_factory=list)  # a layer adds, the trainer sums
+    trace: Trace | None = None  # a dict to fill, by explicit request
+
+
+@dataclass
+class Context:
+    queries: Places
+    report: Report = field(default_factory=Report)
+    mask: Mask = FULL  # of the sub-layer that is running
+    position: Position | None = None  # likewise
+    memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
+    where: str = ""  # "decoder.3.self": names what is written into the trace
+    once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def inside(self, where: str, mask: Mask = FULL, position: Position | None = None) -> "Context":
+        """The same pass, as one sub-layer sees it."""
+        return replace(self, where=where, mask=mask, position=position)
+
+    def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Computed by the first layer that asks, read by the others."""
+        if key not in self.once:
+            self.once[key] = make()
+        return self.once[key]
+
+    def pattern(self, keys: Places, heads: int, owner: str) -> Pattern:
+        """The mask laid over these keys. `owner` names the keys: layers with the same ones share the pattern."""
+        key = ("pattern", owner, keys.length, self.mask.name, heads)
+        pattern = self.shared(key, lambda: Pattern(self.mask, self.queries, keys, heads))
+        assert isinstance(pattern, Pattern)
+        return pattern
+
+    def bend(self, keys: Places, heads: int, device: Any) -> Bend | None:
+        score = None if self.position is None else self.position.score(heads, device)
+        return None if score is None else Bend(score, self.queries, keys, heads)
+
+    def turn(self, x: Tensor, places: Places) -> Tensor:
+        return x if self.position is None else self.position.turn(x, places)
+
+    def record(self, name: str, value: Tensor) -> None:
+        if self.report.trace is not None:
+            self.report.trace[f"{self.where}.{name}"] = value.detach()
+
+    @property
+    def traced(self) -> bool:
+        return self.report.trace is not None

@@ -1,0 +1,84 @@
+"""Feed-forward: what each place does with what it heard, by itself."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.nn.context import Context
+from headway.nn.scope import Cost, Scope, make_linear
+from headway.parts import Part, number
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """activation(xW₁ + b₁)W₂ + b₂, the same at every place"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "relu"
+        hidden: int | None = number(None, low=1)  # 4 · d_model unless given
+        bias: bool = True
+
+        def resolved(self, scope: Scope) -> "FeedForward.Config":
+            return replace(self, hidden=self.hidden or 4 * scope.d_model)
+
+        def cost(self, scope: Scope) -> Cost:
+            hidden = self.hidden or 4 * scope.d_model
+            parameters = scope.linear_parameters(scope.d_model, hidden, self.bias)
+            parameters += scope.linear_parameters(hidden, scope.d_model, self.bias)
+            return Cost(parameters=parameters, flops_per_query=4 * scope.d_model * hidden)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        config = config.resolved(scope)
+        assert config.hidden is not None
+        self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
+        self.activation = ACTIVATIONS[config.kind]
+        self.dropout = nn.Dropout(scope.dropout)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        result: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        return result
+
+
+class SwiGLU(nn.Module):
+    """(silu(xW) ⊙ xV)W₂"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "swiglu"
+        hidden: int | None = number(None, low=1)  # ⅔ · 4 · d_model, up to a multiple of 64: as many weights as relu
+        bias: bool = False
+
+        def resolved(self, scope: Scope) -> "SwiGLU.Config":
+            return replace(self, hidden=self.hidden or -(-8 * scope.d_model // 3 // 64) * 64)
+
+        def cost(self, scope: Scope) -> Cost:
+            hidden = self.resolved(scope).hidden
+            assert hidden is not None
+            parameters = 2 * scope.linear_parameters(scope.d_model, hidden, self.bias)
+            parameters += scope.linear_parameters(hidden, scope.d_model, self.bias)
+            return Cost(parameters=parameters, flops_per_query=6 * scope.d_model * hidden)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        config = config.resolved(scope)
+        assert config.hidden is not None
+        self.gate = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
+        self.dropout = nn.Dropout(scope.dropout)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        result: Tensor = self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
+        return result

@@ -1,0 +1,33 @@
+"""Initialisation, all of it.
+
+| what               | how                        |
+|--------------------|----------------------------|
+| word embedding     | normal, deviation 1/√d     |
+| learned positions, segments | normal, deviation 0.02 |
+| linear weight      | uniform Xavier             |
+| untied output      | normal, deviation 1/√d     |
+| every bias         | 0                          |
+| every norm's gain  | 1                          |
+"""
+
+import torch
+from torch import nn
+
+from headway.nn.heads import Logits
+from headway.nn.linear import Dense
+from headway.nn.positions import Learned
+
+
+@torch.no_grad()
+def initialise(model: nn.Module) -> None:
+    """In place. Biases and gains start as their modules made them: at 0 and 1."""
+    small = {id(module.table) for module in model.modules() if isinstance(module, Learned)}
+    small |= {id(child) for name, child in model.named_modules() if name.endswith(".segments")}
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            deviation = 0.02 if id(module) in small else module.embedding_dim**-0.5
+            module.weight.normal_(0.0, deviation)
+        elif isinstance(module, Dense):
+            nn.init.xavier_uniform_(module.weight)
+        elif isinstance(module, Logits) and module.weight is not None:
+            module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)

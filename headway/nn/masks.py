@@ -1,0 +1,176 @@
+"""Who may look at whom.
+
+A mask is a pure function of (batch, head, query position, key position), so one definition renders to a dense
+tensor, to FlexAttention's blocks and to a picture. Laid over a batch it becomes a Pattern, which also hides padding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.nn.places import Places
+from headway.parts import Part, make_part, number, slots
+
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A named rule. Two masks with one name are one mask. `reach`: how far back anyone looks, None: all the way."""
+
+    name: str
+    allows: Rule
+    reach: int | None = None
+    hides_future: bool = False
+
+    def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.allows(b, h, q, k)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        reaches = [mask.reach for mask in (self, other) if mask.reach is not None]
+        return Mask(
+            f"({self.name} & {other.name})",
+            lambda b, h, q, k: self(b, h, q, k) & other(b, h, q, k),
+            min(reaches, default=None),
+            self.hides_future or other.hides_future,
+        )
+
+    def __or__(self, other: "Mask") -> "Mask":
+        reach = None if self.reach is None or other.reach is None else max(self.reach, other.reach)
+        return Mask(
+            f"({self.name} | {other.name})",
+            lambda b, h, q, k: self(b, h, q, k) | other(b, h, q, k),
+            reach,
+            self.hides_future and other.hides_future,
+        )
+
+
+FULL = Mask("full", lambda b, h, q, k: (q == q) & (k == k))
+CAUSAL = Mask("causal", lambda b, h, q, k: k <= q, hides_future=True)
+
+
+def local(window: int) -> Mask:
+    """The `window` nearest places on either side, oneself counted: local(1) sees only itself."""
+    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, reach=window)
+
+
+def documents(ids: Tensor) -> Mask:
+    """Only one's own document. ids (B, T): the document of each position."""
+    return Mask("document", lambda b, h, q, k: ids[b, q] == ids[b, k])
+
+
+class Full:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "full"
+
+        def mask(self) -> Mask:
+            return FULL
+
+
+class Causal:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "causal"
+
+        def mask(self) -> Mask:
+            return CAUSAL
+
+
+class Local:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "local"
+        window: int = number(256, low=1)
+
+        def mask(self) -> Mask:
+            return local(self.window)
+
+
+class All:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "all"
+        parts: tuple[Part, ...] = slots("mask")
+
+        def mask(self) -> Mask:
+            return _joined(self.parts, Mask.__and__)
+
+
+class Any_:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "any"
+        parts: tuple[Part, ...] = slots("mask")
+
+        def mask(self) -> Mask:
+            return _joined(self.parts, Mask.__or__)
+
+
+def _joined(parts: tuple[Part, ...], join: Callable[[Mask, Mask], Mask]) -> Mask:
+    mask = make_mask(parts[0])
+    for part in parts[1:]:
+        mask = join(mask, make_mask(part))
+    return mask
+
+
+def make_mask(part: Any) -> Mask:
+    """The mask of a config, or of its shorthand: make_mask("causal & local(256)")."""
+    mask = make_part("mask", part).mask()  # type: ignore[attr-defined]  # every kind in the slot has it
+    assert isinstance(mask, Mask)
+    return mask
+
+
+class Pattern:
+    """A mask laid over one batch: where its queries and keys stand is known, and padded keys are hidden."""
+
+    def __init__(self, mask: Mask, queries: Places, keys: Places, heads: int) -> None:
+        self.mask, self.queries, self.keys, self.heads = mask, queries, keys, heads
+        self._dense: Tensor | None = None
+        self._blocks: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.mask.name
+
+    @property
+    def allows_all(self) -> bool:
+        return self.mask is FULL and self.keys.valid is None
+
+    def dense(self) -> Tensor:
+        """(B or 1, H or 1, T, S), true where looking is allowed."""
+        if self._dense is None:
+            q = self.queries.positions[:, None, :, None]
+            k = self.keys.positions[:, None, None, :]
+            rows = torch.arange(max(q.shape[0], k.shape[0]), device=q.device)[:, None, None, None]
+            heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
+            allowed = self.mask(rows, heads, q, k)
+            valid = self.keys.valid
+            self._dense = allowed if valid is None else allowed & valid[:, None, None, :]
+        return self._dense
+
+    def blocks(self, batch: int) -> Any:
+        """FlexAttention's BlockMask."""
+        if self._blocks is None:
+            from torch.nn.attention.flex_attention import create_block_mask
+
+            q = self.queries.positions.expand(batch, -1).contiguous()
+            k = self.keys.positions.expand(batch, -1).contiguous()
+            valid, mask = self.keys.valid, self.mask
+
+            def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+                seen = mask(b, h, q[b, i], k[b, j])
+                return seen if valid is None else seen & valid[b, j]
+
+            self._blocks = create_block_mask(allowed, batch, self.heads, q.shape[1], k.shape[1], device=str(q.device))
+        return self._blocks
+
+
+def dense_mask(mask: Mask, length: int, keys: int | None = None) -> Tensor:
+    """The rule over positions 0 … length-1, as (T, S): what the pictures draw."""
+    q, k = torch.arange(length)[:, None], torch.arange(keys or length)[None, :]
+    zero = torch.zeros((), dtype=torch.long)
+    return mask(zero, zero, q, k).expand(length, keys or length)

@@ -1,0 +1,40 @@
+"""Where tokens stand: their absolute positions, and which of them are real.
+
+Shapes everywhere in nn: B rows, T queries, S keys, H heads, G key groups, D head width, d model width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Places(NamedTuple):
+    positions: Tensor  # (B or 1, T) absolute, counted from 0
+    valid: Tensor | None  # (B, T); None: every token is real
+    end: int  # no position reaches this; known without asking the device
+
+    @property
+    def length(self) -> int:
+        return self.positions.shape[1]
+
+
+class Memory(NamedTuple):
+    """Something that layers can listen to: vectors and where they stand."""
+
+    values: Tensor  # (B, S, d)
+    places: Places
+
+
+def places_from(length: int, valid: Tensor | None, device: torch.device) -> Places:
+    """Tokens 0, 1, 2 … of each row, some of them padding."""
+    return Places(torch.arange(length, device=device)[None], valid, length)
+
+
+def places_after(lengths: Tensor, end: int, length: int, valid: Tensor | None, uniform: bool) -> Places:
+    """Tokens that follow `lengths` (B,) earlier ones; padding between real tokens takes up no position."""
+    if valid is None:
+        start = lengths[:1] if uniform else lengths
+        return Places(start[:, None] + torch.arange(length, device=lengths.device), None, end + length)
+    offsets = (valid.long().cumsum(1) - 1).clamp(min=0)
+    return Places(lengths[:, None] + offsets, valid, end + length)

@@ -1,0 +1,147 @@
+"""What marks order. A position adds to x, turns queries and keys, or bends scores; each kind does one of the three."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import HeadwayError
+from headway.nn.places import Places
+from headway.nn.scope import Cost, Scope
+from headway.nn.scores import Score
+from headway.parts import Part, number
+
+Layout = Literal["interleaved", "halves"]
+
+
+class Position(nn.Module):
+    """The contract, and what does nothing. Belongs to the stack, so that learned tables are shared by its layers."""
+
+    def add(self, x: Tensor, places: Places) -> Tensor:  # x (B, T, d), before the first layer
+        return x
+
+    def turn(self, x: Tensor, places: Places) -> Tensor:  # queries or keys (B, H, T, D)
+        return x
+
+    def score(self, heads: int, device: torch.device) -> Score | None:
+        return None
+
+
+class NoPosition(Position):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "none"
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+
+
+def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: Layout = "interleaved") -> Tensor:
+    """PE(pos, 2i) = sin(pos / base^(2i/width)), PE(pos, 2i+1) = cos(same); "halves" puts all sines first. float64."""
+    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
+    angles = positions[..., None].double() * rates  # (..., width / 2)
+    if layout == "halves":
+        return torch.cat([angles.sin(), angles.cos()[..., : width // 2]], dim=-1)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
+
+
+class Sinusoidal(Position):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "sinusoidal"
+        base: float = number(10000.0, low=1)
+        layout: Literal["interleaved", "halves"] = "interleaved"  # the paper's; Marian's
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.config, self.width = config, scope.d_model
+
+    def add(self, x: Tensor, places: Places) -> Tensor:
+        return x + sinusoids(places.positions, self.width, self.config.base, self.config.layout).to(x.dtype)
+
+
+class Learned(Position):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "learned"
+        longest: int = number(1024, low=1)
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost(parameters=self.longest * scope.d_model)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.longest, scope.d_model)
+
+    def add(self, x: Tensor, places: Places) -> Tensor:
+        if places.end > self.table.num_embeddings:
+            raise HeadwayError(
+                f"this model learned {self.table.num_embeddings} positions and was given {places.end} tokens. Shorten "
+                'the text, or train with another position: "sinusoidal", "rope" and "alibi" have no last one.'
+            )
+        return x + self.table(places.positions)  # type: ignore[no-any-return]
+
+
+def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout) -> Tensor:
+    """Turn each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2 ("halves")."""
+    width = x.shape[-1]
+    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width)
+    angles = positions[:, None, :, None].double() * rates  # (B or 1, 1, T, D / 2)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    if layout == "halves":
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    first, second = x[..., 0::2], x[..., 1::2]
+    return torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-1).flatten(-2)
+
+
+class Rope(Position):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "rope"
+        base: float = number(10000.0, low=1)
+        layout: Literal["interleaved", "halves"] = "interleaved"  # RoFormer's; Llama's
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.config = config
+
+    def turn(self, x: Tensor, places: Places) -> Tensor:
+        if x.shape[-1] % 2:
+            raise HeadwayError(f"rope turns pairs of channels, and a head has {x.shape[-1]}: make d_k even.")
+        return rotate(x, places.positions, self.config.base, self.config.layout)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """2^(-8/n), 2^(-16/n) … for n heads; between powers of two, every other slope of the next power fills up."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    extra = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]
+    return slopes + extra
+
+
+class Alibi(Position):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "alibi"
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+
+    def score(self, heads: int, device: torch.device) -> Score | None:
+        slopes = torch.tensor(alibi_slopes(heads), device=device)
+        return Score("alibi", lambda s, b, h, q, k: s - slopes[h].to(s.dtype) * (q - k).abs().to(s.dtype))

@@ -1,0 +1,82 @@
+"""Residual wiring: how a sub-layer's output joins the stream that runs through the stack.
+
+A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and
+finish(s) -> x after the last. s is a tensor, or whatever the wiring needs to carry (ResiDual: a pair).
+One instance with role "sublayer" wraps each sub-layer; one with role "stack" stands at both ends.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from torch import Tensor, nn
+
+from headway.nn.scope import Scope, make_norm
+from headway.parts import Part
+
+Role = Literal["sublayer", "stack"]
+Sublayer = Callable[[Tensor], Tensor]
+
+
+class Residual(Protocol):
+    def start(self, x: Tensor) -> Any: ...
+    def wrap(self, s: Any, sublayer: Sublayer) -> Any: ...
+    def finish(self, s: Any) -> Tensor: ...
+
+
+class Post(nn.Module):
+    """norm(x + dropout(f(x))): the paper's"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "post"
+
+        def build(self, scope: Scope, role: Role) -> "Post":
+            return Post(scope, role)
+
+        def parameters(self, scope: Scope, role: Role) -> int:
+            return scope.norm_parameters() if role == "sublayer" else 0
+
+    def __init__(self, scope: Scope, role: Role) -> None:
+        super().__init__()
+        self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
+        self.dropout = nn.Dropout(scope.dropout)
+
+    def start(self, x: Tensor) -> Tensor:
+        return x
+
+    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
+        result: Tensor = self.norm(s + self.dropout(sublayer(s)))
+        return result
+
+    def finish(self, s: Tensor) -> Tensor:
+        return s
+
+
+class Pre(nn.Module):
+    """x + dropout(f(norm(x))), and one norm after the last layer"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "pre"
+
+        def build(self, scope: Scope, role: Role) -> "Pre":
+            return Pre(scope, role)
+
+        def parameters(self, scope: Scope, role: Role) -> int:
+            return scope.norm_parameters()
+
+    def __init__(self, scope: Scope, role: Role) -> None:
+        super().__init__()
+        self.norm = make_norm(scope)
+        self.dropout = nn.Dropout(scope.dropout)
+
+    def start(self, x: Tensor) -> Tensor:
+        return x
+
+    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
+        return s + self.dropout(sublayer(self.norm(s)))  # type: ignore[no-any-return]
+
+    def finish(self, s: Tensor) -> Tensor:
+        result: Tensor = self.norm(s)
+        return result

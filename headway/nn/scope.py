@@ -1,0 +1,63 @@
+"""What a part knows of its surroundings when it is built, and what it costs."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from headway import catalogue
+from headway.parts import Part, target_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """One side of a model, as its parts see it."""
+
+    d_model: int
+    dropout: float
+    norm: Any  # the Part that make_norm builds; every kind in the slot has .parameters(width)
+    linear: Any  # the Part that make_linear builds
+    side: Literal["encoder", "decoder"] = "encoder"
+    layers: int = 1
+
+    def linear_parameters(self, inputs: int, outputs: int, bias: bool = True) -> int:
+        return int(self.linear.parameters(inputs, outputs, bias))
+
+    def norm_parameters(self) -> int:
+        return int(self.norm.parameters(self.d_model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Adds up over parts. Floating-point operations of a forward pass count a multiply-add as two."""
+
+    parameters: int = 0
+    flops_per_query: int = 0
+    flops_per_key: int = 0
+    flops_per_pair: int = 0
+    kept_per_token: int = 0  # numbers that decoding remembers for each token
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
+
+    def flops(self, queries: int, keys: int) -> int:
+        return self.flops_per_query * queries + self.flops_per_key * keys + self.flops_per_pair * queries * keys
+
+
+def make(slot: str, part: Part, scope: Scope) -> Any:
+    """Build the module of a part."""
+    return target_of(catalogue.find(slot, part.kind).target)(part, scope)
+
+
+def make_linear(inputs: int, outputs: int, scope: Scope, *, bias: bool = True) -> nn.Module:
+    """Every linear layer of a model is made here, so that one config value changes them all."""
+    module: nn.Module = target_of(catalogue.find("linear", scope.linear.kind).target)(
+        scope.linear, inputs, outputs, bias=bias
+    )
+    return module
+
+
+def make_norm(scope: Scope) -> nn.Module:
+    """Every norm of a model is made here."""
+    module: nn.Module = target_of(catalogue.find("norm", scope.norm.kind).target)(scope.norm, scope.d_model)
+    return module
