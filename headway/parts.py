@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import sys
 import types
 import typing
 from dataclasses import dataclass, field
@@ -61,14 +62,14 @@ def number(default: Any, *, low: float | None = None, high: float | None = None)
 
 
 def subtree(target: str) -> Any:
-    """A field that holds the Config of "module:Class", imported when it is first needed."""
+    """A field that holds the Node "module:Class", or the Config of that class; imported when it is first needed."""
     return field(default_factory=dict, metadata={"tree": target})
 
 
 def from_dict(cls: type[N], table: Any) -> N:
     """Build a node from plain values, refusing what it does not know."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{table!r} is not a table. Write its fields as key = value.")
+        raise ConfigError(f"{_shown(table)} is not a table. Write its fields as key = value.")
     names = [spec.name for spec in dataclasses.fields(cls)]
     for name in table:
         if name not in names:
@@ -84,6 +85,11 @@ def target_of(spec: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+def tree_class(target: str) -> type[Node]:
+    owner = target_of(target)
+    return typing.cast(type[Node], owner if issubclass(owner, Node) else owner.Config)
+
+
 def config_class(slot_name: str, kind: str) -> type[Part]:
     owner = target_of(catalogue.find(slot_name, kind).target)
     return typing.cast(type[Part], owner.Config)
@@ -91,15 +97,22 @@ def config_class(slot_name: str, kind: str) -> type[Part]:
 
 def make_part(slot_name: str, value: Any, default: str | None = None) -> Part:
     """A part from any of the ways to write it. A table without `kind` takes the default's."""
+    try:
+        return _make_part(slot_name, value, default)
+    except RecursionError:
+        raise ConfigError("these parts are nested too deeply to be read. Write them flatter.") from None
+
+
+def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
     if isinstance(value, Part):
         if not isinstance(value, config_class(slot_name, value.kind)):
-            raise ConfigError(f'{value!r} is not the config of the {slot_name} "{value.kind}".')
+            raise ConfigError(f'{_shown(value)} is not the config of the {slot_name} "{value.kind}".')
         return value
     if isinstance(value, str):
         value = expand(slot_name, value)
     if not isinstance(value, dict):
         raise ConfigError(
-            f'{value!r} cannot fill the slot "{slot_name}". Write a kind such as "{catalogue.kinds(slot_name)[0]}" '
+            f'{_shown(value)} cannot fill the slot "{slot_name}". Write a kind such as "{catalogue.kinds(slot_name)[0]}" '
             "or a table with kind = …"
         )
     if "kind" not in value:
@@ -108,7 +121,7 @@ def make_part(slot_name: str, value: Any, default: str | None = None) -> Part:
         value = {**expand(slot_name, default), **value}
     kind = value["kind"]
     if not isinstance(kind, str):
-        raise ConfigError(f'kind must be a name such as "{catalogue.kinds(slot_name)[0]}", not {kind!r}.')
+        raise ConfigError(f'kind must be a name such as "{catalogue.kinds(slot_name)[0]}", not {_shown(kind)}.')
     return from_dict(config_class(slot_name, kind), value)
 
 
@@ -116,7 +129,7 @@ def expand(slot_name: str, text: str) -> dict[str, Any]:
     """'local(256)' -> {'kind': 'local', 'window': 256}; positional arguments follow the order of the fields."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _unreadable(text) from None
     return _expand(slot_name, tree, text)
 
@@ -125,7 +138,7 @@ def _expand(slot_name: str, tree: ast.expr, text: str) -> dict[str, Any]:
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitAnd | ast.BitOr):
         if slot_name != "mask":
             raise ConfigError(f'"{text}": only masks are joined with & and |, and this slot is "{slot_name}".')
-        parts = [_expand(slot_name, side, text) for side in (tree.left, tree.right)]
+        parts = [_expand(slot_name, side, text) for side in _sides(tree, type(tree.op))]
         return {"kind": "all" if isinstance(tree.op, ast.BitAnd) else "any", "parts": parts}
     if isinstance(tree, ast.Name):
         return {"kind": tree.id}
@@ -145,11 +158,20 @@ def _expand(slot_name: str, tree: ast.expr, text: str) -> dict[str, Any]:
             if keyword.arg in table:
                 raise ConfigError(f'"{text}" gives {keyword.arg} twice.')
             table[keyword.arg] = _literal(keyword.value)
-    except ValueError:
+    except (ValueError, TypeError):
         raise ConfigError(
             f'"{text}": only plain numbers, strings, true/false and lists may stand between the parentheses.'
         ) from None
     return table
+
+
+def _sides(tree: ast.expr, sign: type[ast.operator]) -> list[ast.expr]:
+    """a & b & c -> [a, b, c]"""
+    sides = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, sign):
+        sides.append(tree.right)
+        tree = tree.left
+    return [tree, *reversed(sides)]
 
 
 def _literal(tree: ast.expr) -> Any:
@@ -176,7 +198,7 @@ def tiled(parts: tuple[Part, ...], layers: int) -> list[Part]:
 def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -> Any:
     rules = spec.metadata
     if "tree" in rules:
-        config = target_of(rules["tree"]).Config
+        config = tree_class(rules["tree"])
         return value if isinstance(value, config) else from_dict(config, value)
     if "slot" in rules:
         default = spec.default if isinstance(spec.default, str) else None
@@ -185,18 +207,18 @@ def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -
         if not rules["per_layer"]:
             return make_part(rules["slot"], value, default)
         entries = value if isinstance(value, list | tuple) else (value,)
-        if isinstance(value, list) and not value:
+        if not entries:
             raise ConfigError("this list is empty. Give at least one entry.")
         return tuple(make_part(rules["slot"], entry, default) for entry in entries)
-    value = _typed(_hint(owner, spec.name), value)
+    value = _typed(hint_of(owner, spec.name), value)
     low, high = rules.get("low"), rules.get("high")
     if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
         bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
-        raise ConfigError(f"{value} is out of range: it must be {' and '.join(bounds)}.")
+        raise ConfigError(f"{_shown(value)} is out of range: it must be {' and '.join(bounds)}.")
     return value
 
 
-def _hint(owner: type[Node], name: str) -> Any:
+def hint_of(owner: type[Node], name: str) -> Any:
     """The type of one field. Fields of other kinds may name types that are imported for type checking only."""
     for cls in owner.__mro__:
         if name in inspect.get_annotations(cls):
@@ -226,18 +248,20 @@ def _typed(hint: Any, value: Any) -> Any:
         if any(value == option and type(value) is type(option) for option in arguments):
             return value
         allowed = [str(option) for option in arguments]
-        hint_text = did_you_mean(str(value), allowed)
-        raise ConfigError(f"{value!r} is not allowed here.{hint_text} Choose one of: {', '.join(allowed)}.")
+        hint_text = did_you_mean(value, allowed) if isinstance(value, str) else ""
+        raise ConfigError(f"{_shown(value)} is not allowed here.{hint_text} Choose one of: {', '.join(allowed)}.")
     elif origin is tuple:
         if isinstance(value, list | tuple):
             return tuple(_typed(arguments[0], entry) for entry in value)
     elif isinstance(hint, type) and issubclass(hint, Node):
         return value if isinstance(value, hint) else from_dict(hint, value)
     elif hint is float and type(value) in (int, float):
+        if not -sys.float_info.max <= value <= sys.float_info.max:
+            raise ConfigError(f"{_shown(value)} is no number to count with. Give a finite one.")
         return float(value)
     elif type(value) is hint:
         return value
-    raise ConfigError(f"{value!r} is {_article(type(value))}, and this must be {_article(hint)}.")
+    raise ConfigError(f"{_shown(value)} is {_article(type(value))}, and this must be {_article(hint)}.")
 
 
 _WORDS: dict[Any, str] = {
@@ -256,6 +280,15 @@ def _article(hint: Any) -> str:
     if typing.get_origin(hint) in (Union, types.UnionType):
         return " or ".join(_article(option) for option in typing.get_args(hint) if option is not type(None))
     return _WORDS.get(typing.get_origin(hint) or hint, f"a {getattr(hint, '__name__', hint)}")
+
+
+def _shown(value: Any) -> str:
+    """The value as an error message quotes it: short, and whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python does not write out a whole number of thousands of digits
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,9 @@
 """The one attention function, with several kernels. The naive form is the specification; the others equal it."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
@@ -33,7 +35,7 @@ def naive(
     """softmax(bend(q·kᵀ·scale) where mask) · v, each step in sight."""
     k, v = _repeat(k, q.shape[1]), _repeat(v, q.shape[1])
     scores = q @ k.transpose(-1, -2) * scale  # (B, H, T, S)
-    scores = scores if bend is None else bend(scores)
+    scores = scores if bend is None else bend(scores, q.shape[0])
     allowed = torch.ones((), dtype=torch.bool, device=q.device) if mask is None else mask
     empty = ~allowed.any(-1, keepdim=True) if allowed.dim() else ~allowed
     # A row that may look at nothing keeps its scores through the softmax, so that no gradient is NaN, and then gets 0.
@@ -54,7 +56,7 @@ def sdpa(
 ) -> Tensor:
     """PyTorch's fused kernel, over a dense mask."""
     if bend is not None:
-        bias = bend(torch.zeros((), dtype=q.dtype, device=q.device))
+        bias = bend(torch.zeros((), dtype=q.dtype, device=q.device), q.shape[0])
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     shared = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
@@ -63,10 +65,12 @@ def sdpa(
 def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None, scale: float) -> Tensor:
     """FlexAttention: skips the blocks that the mask hides. No dropout; no gradients on the CPU."""
     blocks = None if pattern is None or pattern.allows_all else pattern.blocks(q.shape[0])
-    function = _compiled_flex() if q.device.type == "cuda" or q.dtype != torch.float64 else _flex()
+    compiled = q.device.type == "cuda" or q.dtype != torch.float64  # the CPU compiles no float64
+    function = _compiled_flex() if compiled else _flex()
     shared = k.shape[1] != q.shape[1]
     score = None if bend is None else bend.at_index
-    output = function(q, k, v, score_mod=score, block_mask=blocks, scale=scale, enable_gqa=shared)
+    with contextlib.nullcontext() if compiled else _quiet():
+        output = function(q, k, v, score_mod=score, block_mask=blocks, scale=scale, enable_gqa=shared)
     assert isinstance(output, Tensor)
     return output
 
@@ -93,25 +97,31 @@ def attend(
     """
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not also and kernel == "auto":
-        kernel = choose_kernel(q, k, mask, score, dropout)
+        kernel = choose_kernel(q, k, v, mask, score, dropout)
     if not also and kernel == "flex":
         if isinstance(mask, Tensor):
             raise ValueError("kernel='flex' needs a mask as a rule (a Pattern), not as a dense tensor")
+        if dropout:
+            raise ValueError(f"kernel='flex' cannot drop weights, and dropout is {dropout}: use 'sdpa' or 'math'")
         return flex(q, k, v, mask, score, scale)
-    dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense()
+    dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense(q.shape[0])
     if not also and kernel == "sdpa":
+        if score is not None and not score.adds:
+            raise ValueError(f"kernel='sdpa' can only add to scores, and {score.score.name} does more: use 'math'")
         return sdpa(q, k, v, dense, score, scale, dropout)
     attended = naive(q, k, v, dense, score, scale, dropout)
     return attended if also else attended.output
 
 
-def choose_kernel(q: Tensor, k: Tensor, mask: Pattern | Tensor | None, score: Bend | None, dropout: float) -> Kernel:
+def choose_kernel(
+    q: Tensor, k: Tensor, v: Tensor, mask: Pattern | Tensor | None, score: Bend | None, dropout: float
+) -> Kernel:
     """Fused where it can be; blocks where they skip enough to pay for themselves."""
     if score is not None and not score.adds:
         return "math"
     long = q.shape[2] >= 1024 and k.shape[2] >= 1024
     sparse = isinstance(mask, Pattern) and (mask.mask.reach or k.shape[2]) * 4 <= k.shape[2]
-    learns = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    learns = q.requires_grad or k.requires_grad or v.requires_grad
     if long and sparse and dropout == 0.0 and q.dtype != torch.float64 and (q.is_cuda or not learns):
         return "flex"
     return "sdpa"
@@ -126,6 +136,14 @@ def _flex() -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
     return flex_attention
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch warns that FlexAttention is slow unless compiled; where it is not, that is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        yield
 
 
 @functools.cache

@@ -11,8 +11,9 @@ from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.masks import Mask
 from headway.nn.places import Memory, Places
+from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.nn.state import KV, Fixed, State
+from headway.nn.state import KV, Fixed, Keys, State
 from headway.parts import Part, number
 
 
@@ -47,17 +48,27 @@ class Attention(nn.Module):
                     f"{groups} groups do not divide {self.heads} heads. Choose a number that does.", "groups"
                 )
             d_k = self.d_k or scope.d_model // self.heads
+            dropout = scope.dropout if self.dropout is None else self.dropout
+            if self.kernel == "flex" and dropout:
+                raise ConfigError(
+                    f"flex cannot drop attention weights, and dropout is {dropout}. Set the mixer's dropout = 0, "
+                    'or leave the kernel at "auto".',
+                    "kernel",
+                )
             return replace(
                 self,
                 groups=groups,
                 d_k=d_k,
                 d_v=self.d_v or d_k,
-                dropout=scope.dropout if self.dropout is None else self.dropout,
+                dropout=dropout,
                 scale=d_k**-0.5 if self.scale is None else self.scale,
             )
 
-        def refuses(self, mask: Mask) -> str | None:
-            return None
+        def refuse(self, mask: Mask, position: Position.Config) -> None:
+            if position.acts == "turns" and self.d_k and self.d_k % 2:
+                raise ConfigError(
+                    f"{position.kind} turns pairs of channels, and a head has {self.d_k}: make d_k even.", "position"
+                )
 
         def cost(self, scope: Scope) -> Cost:
             c = self.resolved(scope)
@@ -82,7 +93,9 @@ class Attention(nn.Module):
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
-    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: State | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | Fixed | None = None
+    ) -> Tensor:
         c = self.config
         q = ctx.turn(self._split(self.query(x), c.heads), ctx.queries)  # (B, H, T, D)
         k, v, places, owner = self._keys_and_values(x, ctx, source, state)
@@ -105,19 +118,21 @@ class Attention(nn.Module):
         return Fixed(batch, device) if listens else KV(batch, device)
 
     def _keys_and_values(
-        self, x: Tensor, ctx: Context, source: Memory | None, state: State | None
+        self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | None
     ) -> tuple[Tensor, Tensor, Places, str]:
         """Keys, values, where they stand, and a name that layers with the same places share."""
-        if isinstance(state, Fixed) and state.kept is not None:
-            return *state.kept, "source"
+        if isinstance(state, Fixed):
+            if state.kept is not None:
+                return *state.kept, "source"
+            if source is None:
+                raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
         values, places = (x, ctx.queries) if source is None else source
         k = ctx.turn(self._split(self.key(values), self.config.groups or 1), places)
         v = self._split(self.value(values), self.config.groups or 1)
         if isinstance(state, Fixed):
             state.fill(k, v, places)
-        elif isinstance(state, KV):
-            k, v, places = state.append(k, v, places)
-            return k, v, places, "kv"
+        elif state is not None:
+            return *state.append(k, v, places), state.name
         return k, v, places, "self" if source is None else "source"
 
     @staticmethod

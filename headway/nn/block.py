@@ -48,7 +48,12 @@ def _run(sublayer: nn.Module, x: Tensor, ctx: Context, state: State | None) -> T
     if kind == "feedforward":
         output = sublayer(x, ctx)
     elif kind == "cross":
-        output = sublayer(x, ctx, source=ctx.memories.get("encoder"), state=state)
+        memory = ctx.memories.get("encoder")
+        if memory is None and state is None:
+            raise ValueError(
+                "this decoder listens to an encoder and was given nothing to hear: pass memory, from encode"
+            )
+        output = sublayer(x, ctx, source=memory, state=state)
     else:
         output = sublayer(x, ctx, state=state)
     ctx.record("output", output)

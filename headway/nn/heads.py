@@ -75,7 +75,8 @@ class Pooled(nn.Module):
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             weights = scope.linear_parameters(scope.d_model, scope.d_model)
-            return Cost(parameters=weights + scope.linear_parameters(scope.d_model, self.classes))
+            weights += scope.linear_parameters(scope.d_model, self.classes)
+            return Cost(parameters=weights, flops_per_text=2 * scope.d_model * (scope.d_model + self.classes))
 
     def __init__(self, scope: Scope, classes: int) -> None:
         super().__init__()

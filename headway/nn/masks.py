@@ -140,12 +140,13 @@ class Pattern:
     def allows_all(self) -> bool:
         return self.mask is FULL and self.keys.valid is None
 
-    def dense(self) -> Tensor:
+    def dense(self, batch: int) -> Tensor:
         """(B or 1, H or 1, T, S), true where looking is allowed."""
         if self._dense is None:
             q = self.queries.positions[:, None, :, None]
             k = self.keys.positions[:, None, None, :]
-            rows = torch.arange(max(q.shape[0], k.shape[0]), device=q.device)[:, None, None, None]
+            # Positions may be one line for all rows; a rule may still tell the rows apart, as documents do.
+            rows = torch.arange(batch, device=q.device)[:, None, None, None]
             heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
             allowed = self.mask(rows, heads, q, k)
             valid = self.keys.valid

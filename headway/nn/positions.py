@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,13 @@ Layout = Literal["interleaved", "halves"]
 class Position(nn.Module):
     """The contract, and what does nothing. Belongs to the stack, so that learned tables are shared by its layers."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        acts: ClassVar[Literal["nowhere", "adds", "turns", "bends"]] = "nowhere"  # a mixer may refuse what it ignores
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()
+
     def add(self, x: Tensor, places: Places) -> Tensor:  # x (B, T, d), before the first layer
         return x
 
@@ -31,11 +38,8 @@ class Position(nn.Module):
 
 class NoPosition(Position):
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(Position.Config):
         kind: str = "none"
-
-        def cost(self, scope: Scope) -> Cost:
-            return Cost()
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -52,13 +56,11 @@ def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: Layo
 
 class Sinusoidal(Position):
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(Position.Config):
+        acts = "adds"
         kind: str = "sinusoidal"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # the paper's; Marian's
-
-        def cost(self, scope: Scope) -> Cost:
-            return Cost()
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -70,7 +72,8 @@ class Sinusoidal(Position):
 
 class Learned(Position):
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(Position.Config):
+        acts = "adds"
         kind: str = "learned"
         longest: int = number(1024, low=1)
 
@@ -82,12 +85,17 @@ class Learned(Position):
         self.table = nn.Embedding(config.longest, scope.d_model)
 
     def add(self, x: Tensor, places: Places) -> Tensor:
-        if places.end > self.table.num_embeddings:
-            raise HeadwayError(
-                f"this model learned {self.table.num_embeddings} positions and was given {places.end} tokens. Shorten "
-                'the text, or train with another position: "sinusoidal", "rope" and "alibi" have no last one.'
-            )
-        return x + self.table(places.positions)  # type: ignore[no-any-return]
+        positions, size = places.positions, self.table.num_embeddings
+        if places.end > size:  # a bound: padding may have raised it, so look before refusing
+            real = positions if places.valid is None else positions.expand_as(places.valid)[places.valid]
+            longest = int(real.max()) + 1 if real.numel() else 0
+            if longest > size:
+                raise HeadwayError(
+                    f"this model learned {size} positions and was given {longest} tokens. Shorten the text, or train "
+                    'with another position: "sinusoidal", "rope" and "alibi" have no last one.'
+                )
+            positions = positions.clamp(max=size - 1)
+        return x + self.table(positions)  # type: ignore[no-any-return]
 
 
 def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout) -> Tensor:
@@ -105,13 +113,11 @@ def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout) -> Tensor:
 
 class Rope(Position):
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(Position.Config):
+        acts = "turns"
         kind: str = "rope"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # RoFormer's; Llama's
-
-        def cost(self, scope: Scope) -> Cost:
-            return Cost()
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -133,15 +139,13 @@ def alibi_slopes(heads: int) -> list[float]:
 
 class Alibi(Position):
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(Position.Config):
+        acts = "bends"
         kind: str = "alibi"
-
-        def cost(self, scope: Scope) -> Cost:
-            return Cost()
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
 
     def score(self, heads: int, device: torch.device) -> Score | None:
-        slopes = torch.tensor(alibi_slopes(heads), device=device)
+        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64, device=device)
         return Score("alibi", lambda s, b, h, q, k: s - slopes[h].to(s.dtype) * (q - k).abs().to(s.dtype))

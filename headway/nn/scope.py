@@ -32,6 +32,7 @@ class Cost:
     """Adds up over parts. Floating-point operations of a forward pass count a multiply-add as two."""
 
     parameters: int = 0
+    flops_per_text: int = 0  # however long it is
     flops_per_query: int = 0
     flops_per_key: int = 0
     flops_per_pair: int = 0
@@ -41,7 +42,8 @@ class Cost:
         return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
 
     def flops(self, queries: int, keys: int) -> int:
-        return self.flops_per_query * queries + self.flops_per_key * keys + self.flops_per_pair * queries * keys
+        per_token = self.flops_per_query * queries + self.flops_per_key * keys
+        return self.flops_per_text + per_token + self.flops_per_pair * queries * keys
 
 
 def make(slot: str, part: Part, scope: Scope) -> Any:

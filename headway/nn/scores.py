@@ -28,11 +28,11 @@ class Bend:
     def adds(self) -> bool:
         return self.score.adds
 
-    def __call__(self, scores: Tensor) -> Tensor:
+    def __call__(self, scores: Tensor, batch: int) -> Tensor:
         """scores (B, H, T, S), or anything that broadcasts with it."""
         q = self.queries.positions[:, None, :, None]
         k = self.keys.positions[:, None, None, :]
-        rows = torch.arange(max(q.shape[0], k.shape[0]), device=q.device)[:, None, None, None]
+        rows = torch.arange(batch, device=q.device)[:, None, None, None]
         heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
         return self.score.bend(scores, rows, heads, q, k)
 

@@ -50,16 +50,14 @@ class Stack(nn.Module):
             return result
 
         def _refuse(self, scope: Scope) -> None:
-            for part, mixer in zip(self.tiled("mask"), self.tiled("mixer")):
+            for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
                 if scope.side == "decoder" and not mask.hides_future:
                     raise ConfigError(
                         f'a decoder may not look ahead, and "{mask.name}" lets it. Write "causal & …".',
                         "mask",
                     )
-                reason = mixer.refuses(mask)
-                if reason:
-                    raise ConfigError(reason, "mask")
+                mixer.refuse(mask, position)
 
         def tiled(self, name: str) -> list[Any]:
             parts = getattr(self, name)

@@ -1,5 +1,8 @@
 """What decoding remembers. Every state has per-row lengths and one protocol, so that beam search (select),
-speculation (truncate, snapshot, restore) and segment recurrence (detach) work with whatever a mixer keeps."""
+speculation (truncate, snapshot, restore) and segment recurrence (detach) work with whatever a mixer keeps.
+
+A state need not hold the whole past: one that keeps a window or a running sum says with `shortest` how far back it
+can be truncated, and refuses to go further; a snapshot taken before goes back any distance."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, Self
@@ -8,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.errors import HeadwayError
 from headway.nn.places import Memory, Places, places_from
 
 
@@ -15,7 +19,9 @@ class State(Protocol):
     lengths: Tensor  # (B,) tokens taken in so far
 
     def select(self, rows: Tensor) -> None: ...  # reorder, repeat or drop rows
-    def truncate(self, lengths: Tensor) -> None: ...  # forget all but the first tokens of each row
+    @property
+    def shortest(self) -> Tensor: ...  # (B,) what each row can be truncated to
+    def truncate(self, lengths: Tensor) -> None: ...  # forget all but the first tokens of each row, or raise Forgotten
     def snapshot(self) -> Self: ...
     def restore(self, saved: Self) -> None: ...
     def detach(self) -> None: ...  # stop gradients at this point
@@ -23,8 +29,30 @@ class State(Protocol):
     def bytes(self) -> int: ...
 
 
+class Keys(State, Protocol):
+    """A state that attention can listen to, in whatever slots it keeps its keys."""
+
+    name: str  # of where the keys stand: layers whose states share a name and a length share the mask laid over them
+
+    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]: ...
+
+
+class Forgotten(HeadwayError):
+    """A state was asked to go back to what it no longer holds."""
+
+
+def check_remembered(state: State, lengths: Tensor) -> None:
+    if (lengths < state.shortest).any():
+        raise Forgotten(
+            f"a state cannot go back to {lengths.tolist()} tokens: it remembers no row shorter than "
+            f"{state.shortest.tolist()}. Take a snapshot before, and restore it."
+        )
+
+
 class KV:
     """All keys and values so far, a slot for each position."""
+
+    name = "kv"
 
     def __init__(self, batch: int, device: torch.device) -> None:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -35,9 +63,9 @@ class KV:
     def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]:
         """Take in (B, G, T, D) more; padding is left out. Returns everything so far and where it stands."""
         new, end = (k, v), self.end + k.shape[2]
-        if torch.is_grad_enabled() and (k.requires_grad or any(b.requires_grad for b in self.buffers)):
-            self.buffers = tuple(x[:, :, : self.end] for x in self.buffers)  # a fresh copy, never in place
-            self.buffers = tuple(F.pad(x, (0, 0, 0, k.shape[2])) for x in self._or_empty(new))
+        if torch.is_grad_enabled() or any(x.requires_grad for x in self.buffers):
+            # A fresh copy: the old one may be needed to go backwards, if only for the gradient of a query.
+            self.buffers = tuple(F.pad(x[:, :, : self.end], (0, 0, 0, k.shape[2])) for x in self._or_empty(new))
         else:
             self._reserve(new, end)
         if self.uniform and places.valid is None:
@@ -63,6 +91,10 @@ class KV:
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
         self.buffers = tuple(x.index_select(0, rows) for x in self.buffers)
+
+    @property
+    def shortest(self) -> Tensor:
+        return torch.zeros_like(self.lengths)
 
     def truncate(self, lengths: Tensor) -> None:
         self.lengths = torch.minimum(self.lengths, lengths)
@@ -115,6 +147,10 @@ class Fixed:
             k, v, places = self.kept
             self.kept = (k.index_select(0, rows), v.index_select(0, rows), _select_places(places, rows))
 
+    @property
+    def shortest(self) -> Tensor:
+        return torch.zeros_like(self.lengths)
+
     def truncate(self, lengths: Tensor) -> None:
         """The other text stays whole."""
 
@@ -156,7 +192,13 @@ class ModelState:
             places = _select_places(self.memory.places, rows)
             self.memory = Memory(self.memory.values.index_select(0, rows), places)
 
+    @property
+    def shortest(self) -> Tensor:
+        states = [state.shortest for layer in self.layers for state in layer.values()]
+        return torch.stack([torch.zeros_like(self.lengths), *states]).amax(0)
+
     def truncate(self, lengths: Tensor) -> None:
+        check_remembered(self, lengths)  # first, so that all layers go back or none
         self.lengths = torch.minimum(self.lengths, lengths)
         sizes = set(self.lengths.tolist())
         self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1

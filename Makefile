@@ -1,0 +1,49 @@
+# Everything runs in .venv, which is made when it is missing and updated when pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+BIN := .venv/bin
+TOY := build/toy
+DEMO := build/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint demo bench clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: lint  ## check style and types, and run the tests
+	$(BIN)/python -m pytest
+
+lint: .venv/dev  ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+demo: .venv/plot  ## train a translator on a made-up corpus in a minute and a half, and look inside
+	rm -rf $(DEMO)
+	$(BIN)/headway toy --out $(TOY)
+	$(BIN)/headway train --source $(TOY)/train.en --target $(TOY)/train.qtx \
+	    --valid-source $(TOY)/valid.en --valid-target $(TOY)/valid.qtx --out $(DEMO) --preset tiny --for 90s
+	$(BIN)/headway translate --model $(DEMO) "The dog sees a red house." "Anna was born on March 14, 1987."
+	$(BIN)/headway evaluate --model $(DEMO) --source $(TOY)/test.en --target $(TOY)/test.qtx
+	$(BIN)/headway attend --model $(DEMO) "The dog sees a red house." --kind cross --png $(DEMO)/attention.png
+
+bench: .venv/dev  ## measure, always as a ratio against something else measured in the same run
+	$(BIN)/python benchmarks/start_up.py
+
+clean:  ## remove what was built, and .venv
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and alone, so that the pinned build is the one that everything else finds installed.
+.venv/torch: constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	touch $@
+
+.venv/plot: .venv/torch pyproject.toml
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[plot]
+	touch $@
+
+.venv/dev: .venv/torch pyproject.toml
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[dev]
+	touch $@ .venv/plot

@@ -1,0 +1,5 @@
+"""The command line: one file a verb, thin. `root` is the command itself."""
+
+from headway.cli.root import main
+
+__all__ = ["main"]

@@ -1,0 +1,54 @@
+"""`headway average`: several checkpoints, one model."""
+
+from pathlib import Path
+
+import click
+
+from headway.cli.root import Verb, option
+from headway.cli.terminal import log
+
+
+@click.command(
+    "average",
+    cls=Verb,
+    examples=[
+        ("headway average --model my-model --last 5 --out averaged", "the last five checkpoints of a run"),
+        ("headway average --model seed-1 --model seed-2 --out soup", "several models of one shape"),
+    ],
+)
+@option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="DIR",
+    help="Model directory; several are averaged themselves.",
+)
+@option("--last", type=click.IntRange(min=1), default=5, help="Checkpoints of a single model to average.")
+@option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
+def average(models: tuple[str, ...], last: int, out: Path) -> None:
+    """Average the last checkpoints of a run, or several models."""
+    from headway.config import Config
+    from headway.errors import HeadwayError
+    from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
+    from headway.model_dir import average as mean
+    from headway.train.checkpoints import checkpoints
+
+    first = load_model(models[0])
+    if len(models) > 1:
+        files = [Path(model) / WEIGHTS for model in models]
+        configs = [Config.load(Path(model) / "config.json").model for model in models]
+        if any(config != configs[0] for config in configs):
+            raise HeadwayError("these models are built differently, so they cannot be averaged.")
+    else:
+        kept = checkpoints(Path(models[0]))
+        if not kept:
+            raise HeadwayError(f"{models[0]} holds no checkpoints to average. Give several --model instead.")
+        files = [checkpoint.folder / WEIGHTS for checkpoint in kept[-last:]]
+    weights = mean([read_tensors(file) for file in files])
+    names = ", ".join(str(file.parent) for file in files)
+    card = f'# An average of {len(files)} models\n\n{names}\n\nUse it: `headway translate --model . "…"`\n'
+    save_model(out, first.config, weights, first.tokenizers, card)
+    log(f"averaged {len(files)}: {names}")
+    log(f"next: headway evaluate --model {out} --source FILE --target FILE")

@@ -1,0 +1,106 @@
+"""What training shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
+
+import shlex
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from headway.cli.terminal import log, shows_progress, sparkline
+
+if TYPE_CHECKING:
+    from headway.config import Config
+    from headway.train.run import Moment, Outcome
+    from headway.train.validation import Validation
+
+
+def clock(seconds: float) -> str:
+    """75 -> 1:15, 3700 -> 1:01:40"""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def size(count: float) -> str:
+    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
+
+
+def short(number: float) -> str:
+    return f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.1f}k" if number >= 1e3 else f"{number:.0f}"
+
+
+class TrainingProgress:
+    """Prints as a Watcher of training."""
+
+    def __init__(self, config: "Config") -> None:
+        self.config = config
+        self.live = shows_progress()
+        self.valid = ""
+
+    def note(self, message: str) -> None:
+        self.clear()
+        log(message)
+
+    def step(self, moment: "Moment") -> None:
+        left = moment.seconds / moment.done - moment.seconds if moment.done else 0.0
+        if self.live:
+            steps = f"/{self.config.train.steps:,}" if self.config.train.steps else ""
+            parts = [
+                f"step {moment.step:,}{steps}",
+                f"loss {moment.loss:.3f}",
+                *([self.valid] if self.valid else []),
+                f"rate {moment.rate:.2g}",
+                f"{short(moment.tokens_per_second)} tok/s",
+                size(moment.memory),
+                f"{clock(moment.seconds)} + {clock(left)}",
+            ]
+            width = shutil.get_terminal_size((80, 24)).columns
+            sys.stderr.write(f"\r\x1b[2K{'  '.join(parts)[: width - 1]}")
+            sys.stderr.flush()
+            return
+        log(
+            f"step={moment.step} loss={moment.loss:.4f} rate={moment.rate:.3g} tok/s={moment.tokens_per_second:.0f} "
+            f"memory={size(moment.memory).replace(' ', '')} epoch={moment.epoch} "
+            f"elapsed={clock(moment.seconds)} eta={clock(left)}"
+        )
+
+    def validated(self, step: int, result: "Validation", best: bool) -> None:
+        self.valid = f"valid {result.loss:.3f}"
+        scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
+        self.clear()
+        log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
+
+    def clear(self) -> None:
+        if self.live:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+def summary(outcome: "Outcome", config: "Config") -> None:
+    """At the end: a table, the curve, and what to type next."""
+    from headway.train.history import read_history
+
+    curve = [entry["loss"] for entry in read_history(outcome.folder) if entry["kind"] == "validation"]
+    result = outcome.result
+    rows = [
+        ("model", str(outcome.folder)),
+        ("weights", outcome.chosen),
+        ("steps, time", f"{outcome.step:,}, {clock(outcome.seconds)}"),
+        ("validation", f"loss {result.loss:.4f}, perplexity {result.perplexity:.2f}"),
+    ]
+    if result.bleu is not None:
+        rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} (greedy)"))
+    if len(curve) > 1:
+        rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
+    for name, value in rows:
+        log(f"{name:16} {value}")
+    log(f"next: {next_command(outcome, config)}")
+
+
+def next_command(outcome: "Outcome", config: "Config") -> str:
+    folder = shlex.quote(str(outcome.folder))
+    if config.train.objective.kind == "translation":
+        to = f" --to {config.tags[0]}" if config.tags else ""
+        return f'headway translate --model {folder}{to} "…"'
+    if config.train.objective.kind == "causal":
+        return f'headway generate --model {folder} "…"'
+    return f"headway evaluate --model {folder} --text FILE"

@@ -1,0 +1,205 @@
+"""`headway train`: from text to a model."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.root import Verb, option
+from headway.cli.terminal import log
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[float]):
+    """20m, 90s, 1.5h, 2d, or plain seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
+        if not found:
+            self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
+        return float(found[1]) * UNITS[found[2] or "s"]
+
+
+@click.command(
+    "train",
+    cls=Verb,
+    examples=[
+        (
+            "headway train --source train.en --target train.de --out my-model",
+            "a translator; everything is chosen for you",
+        ),
+        (
+            "headway train --source train.en --target train.de --valid-source val.en --valid-target val.de "
+            "--out my-model --for 20m",
+            "with your own validation text, for twenty minutes",
+        ),
+        ("headway train --text corpus.txt --out my-lm", "a language model"),
+        (
+            "headway train --source train.en --target train.de --out my-model --config my.toml --set train.seed=2",
+            "your own settings",
+        ),
+    ],
+)
+@option(
+    "--source",
+    "-s",
+    multiple=True,
+    metavar="FILE",
+    group="Text",
+    help="Text to translate from; more than once for more corpora.",
+)
+@option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
+@option(
+    "--valid-source", multiple=True, metavar="FILE", group="Text", help="Text to validate on; else some is held out."
+)
+@option("--valid-target", multiple=True, metavar="FILE", group="Text", help="Its translation.")
+@option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
+@option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Text to validate it on.")
+@option(
+    "--from",
+    "source_languages",
+    multiple=True,
+    metavar="LANG",
+    group="Text",
+    help="Language of --source; else from the file's name.",
+)
+@option(
+    "--to",
+    "target_languages",
+    multiple=True,
+    metavar="LANG",
+    group="Text",
+    help="Language of --target; else from the file's name.",
+)
+@option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    group="Result",
+    help="Model directory. The same command goes on where it stopped.",
+)
+@option("--tensorboard", is_flag=True, group="Result", help="Also write curves for TensorBoard to DIR/tensorboard.")
+@option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Updates of the weights.")
+@option("--epochs", type=click.IntRange(min=1), group="Budget (the first reached)", help="Passes over the text.")
+@option("--for", "seconds", type=Duration(), group="Budget (the first reached)", help="Time: 90s, 20m, 1.5h.")
+@option(
+    "--preset",
+    default="auto",
+    metavar="NAME",
+    group="Settings",
+    help="auto, tiny, small, medium, base, big, gpt2, bert …",
+)
+@option(
+    "--objective",
+    type=click.Choice(["translation", "causal", "masked"]),
+    group="Settings",
+    help="What is learned; by default translation, or causal with --text.",
+)
+@option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    group="Settings",
+    help="Settings in TOML.",
+)
+@option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    group="Settings",
+    help="One setting, as in model.d_model=256.",
+)
+@option("--seed", type=int, group="Settings", help="The same as --set train.seed=N.")
+@option("--device", default="auto", metavar="NAME", group="Settings", help="auto, cpu, cuda, cuda:1 …")
+@option("--print-config", is_flag=True, group="Settings", help="Show every setting and where it comes from, and stop.")
+def train(
+    out: Path | None, tensorboard: bool, preset: str, objective: str | None, config_file: Path | None,
+    assignments: tuple[str, ...], device: str, print_config: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Train a translator from two text files, or a language model from one.
+
+    Settings are taken from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the
+    preset. --preset auto chooses by the size of your text and says what and why."""
+    from headway.cli.progress import TrainingProgress, summary
+    from headway.layers import compose, described
+    from headway.train.prepare import Files, layers_for, make_tokenizers, read_texts, with_vocabulary
+
+    budget = {name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}
+    upper = upper_layers(config_file, assignments, budget)
+    if out is None and not print_config:
+        raise click.UsageError("--out is missing: where should the model go?", click.get_current_context())
+    files = Files(**given)
+    texts = read_texts(files)
+    for note in texts.notes:
+        log(note)
+    objective = objective or ("causal" if files.text else "translation")
+    layers, reason = layers_for(texts, files, preset, objective, upper)
+    config, origins = compose(layers)
+    if print_config:
+        click.echo(described(config, origins), nl=False)
+        return
+    assert out is not None
+    log(reason)
+    tokenizers = known_tokenizers(out) or make_tokenizers(config, texts)
+    config, _ = with_vocabulary(layers, tokenizers)
+    log(describe(config))
+    from headway.train.run import Training
+    from headway.translator import choose_device
+
+    out.mkdir(parents=True, exist_ok=True)
+    progress = TrainingProgress(config)
+    try:
+        outcome = Training(config, texts, tokenizers, out, choose_device(device), progress, tensorboard).run()
+    except (KeyboardInterrupt, SystemExit):
+        progress.clear()
+        log(f"go on with: {shlex.join(['headway', *sys.argv[1:]])}")
+        raise
+    progress.clear()
+    summary(outcome, config)
+
+
+def upper_layers(config_file: Path | None, assignments: tuple[str, ...], budget: dict[str, Any]) -> list[Any]:
+    """What lies above the preset: file, environment, flags."""
+    from headway.config import read_toml
+    from headway.layers import Layer, assignment, environment
+
+    flags = {name: value for name, value in budget.items() if value is not None}
+    layers = [Layer(f"file {config_file}", read_toml(config_file))] if config_file else []
+    layers += environment()
+    layers += [Layer(f"flag --set {text.partition('=')[0]}", assignment(text)) for text in assignments]
+    named = {"seconds": "for"}
+    layers += [Layer(f"flag --{named.get(name, name)}", {"train": {name: value}}) for name, value in flags.items()]
+    return layers
+
+
+def known_tokenizers(out: Path) -> Any:
+    """Those of a run that goes on."""
+    from headway.text import Tokenizers
+
+    if (out / "checkpoints").is_dir() and (out / "tokenizer.json").exists():
+        return Tokenizers.load(out / "tokenizer.json")
+    return None
+
+
+def describe(config: Any) -> str:
+    """What was chosen, in two lines that a person can read."""
+    model, settings = config.model, config.train
+    layers = " + ".join(str(getattr(model, side).layers) for side in model.sides)
+    stack = getattr(model, model.sides[-1])
+    rate = settings.schedule
+    return (
+        f"model: {model.parameter_count() / 1e6:.1f} M parameters, {layers} layers, d_model {model.d_model}, "
+        f"{stack.mixer[0].heads} heads, {stack.residual.kind}-norm, dropout {model.dropout}, "
+        f"vocabulary {model.vocabulary:,} ({config.tokenizer.kind}, {config.vocabularies})\n"
+        f"training: {settings.batch_tokens:,} tokens a step, {rate.kind} with warm-up {rate.warmup:,}, "
+        f"at most {settings.steps:,} steps, validation every {settings.validate_every}; seed {settings.seed}"
+    )

@@ -1,0 +1,180 @@
+"""`headway translate`: a line in, a line out."""
+
+import json
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from headway.cli.root import Verb, option
+from headway.cli.terminal import is_watched, log
+
+if TYPE_CHECKING:
+    from headway.decode.settings import Search
+    from headway.translator import Translation, Translator
+
+AT_ONCE = 512  # lines taken together where they wait
+
+
+@click.command(
+    "translate",
+    cls=Verb,
+    examples=[
+        ('headway translate --model my-model "A dog runs through the snow."', "one sentence"),
+        ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
+        ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
+        ('headway translate --model my-model --json "A dog runs."', "everything that is known, one JSON object a line"),
+    ],
+)
+@click.argument("text", nargs=-1)
+@option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="DIR",
+    group="Model",
+    help="Model directory; several make an ensemble.",
+)
+@option("--to", default="", metavar="LANG", group="Model", help="Target language, where the model has several.")
+@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
+@option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+@option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
+@option(
+    "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
+)
+@option(
+    "--penalty",
+    type=click.Choice(["paper", "power", "none"]),
+    group="Search",
+    help="Its formula. Default: the model's.",
+)
+@option("--max-length", type=int, group="Search", help="Tokens of output at most. Default: input + 50.")
+@option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
+@option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
+@option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching.")
+@option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe.")
+@option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest.")
+@option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share.")
+@option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output.")
+@option("--batch-tokens", type=click.IntRange(min=1), default=4096, group="Search", help="Tokens translated at once.")
+@option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
+@option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
+@option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
+def translate(
+    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, input_file: str | None, output: str | None,
+    no_split: bool, prefix: str | None, batch_tokens: int, scores: bool, as_json: bool, **search: Any,
+) -> None:  # fmt: skip
+    """Translate text, a file or standard input.
+
+    One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
+    sentence by sentence and keeps its spacing. Warnings go to stderr."""
+    from headway.translator import load_translator
+
+    if text and input_file:
+        raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
+    if search.get("sample"):
+        search.setdefault("beam_size", None)
+        search["beam_size"] = search["beam_size"] or 1
+    translator = load_translator(models, device)
+    settings = translator.search(**search)
+    if not text and not input_file and sys.stdin.isatty():
+        log("type text to translate, a line at a time; Ctrl-D ends")
+    sink: TextIO = open(output, "w", encoding="utf-8", newline="\n") if output else sys.stdout  # noqa: SIM115
+    number = 0
+    for lines in waiting_lines(text, input_file):
+        forced = None if prefix is None else [prefix] * len(lines)
+        found = translator.translate(
+            lines, settings, to=to, split=not no_split, batch_tokens=batch_tokens, prefixes=forced
+        )
+        for result in found:
+            for warning in result.warnings:
+                log(f"line {number + 1}: {warning}", "warning")
+            sink.write(shown(translator, result, number, settings, search["n_best"], scores, as_json))
+            number += 1
+        sink.flush()
+    if output:
+        sink.close()
+
+
+def shown(
+    translator: "Translator", result: "Translation", number: int, search: "Search", n_best: int | None, scores: bool,
+    as_json: bool,
+) -> str:  # fmt: skip
+    """One result as asked for. A line break inside a translation would shift all that follow: it becomes a space."""
+    if as_json:
+        return json.dumps(as_object(translator, result, n_best), ensure_ascii=False) + "\n"
+    if n_best:
+        guesses = result.guesses[:n_best]
+        return "".join(f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}\n" for guess in guesses)
+    lead = f"{result.score:.4f}\t" if scores else ""
+    return f"{lead}{one_line(result.text)}\n"
+
+
+def one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def as_object(translator: "Translator", result: "Translation", n_best: int | None) -> dict[str, Any]:
+    pieces = translator.tokenizers.target.pieces
+    guesses = [
+        {
+            "text": guess.text,
+            "score": round(guess.score, 6),
+            "logp": round(guess.logp, 6),
+            "tokens": pieces(guess.tokens),
+            "token_logps": [round(value, 6) for value in guess.token_logps],
+        }
+        for guess in result.guesses
+    ]
+    best = guesses[0] if guesses else {"text": result.text}
+    return {"source": result.source, **best, **({"n_best": guesses} if n_best else {}), "warnings": result.warnings}
+
+
+def waiting_lines(text: tuple[str, ...], input_file: str | None) -> Iterator[list[str]]:
+    """Lines in groups: all that wait, so that a file goes fast and a person or a program gets each answer at once."""
+    if text and text != ("-",):
+        yield list(text)
+        return
+    from headway.data.files import read_lines
+
+    path = input_file or "-"
+    if path == "-" and is_watched(sys.stdin):
+        yield from ([line] for line in read_lines("-"))
+        return
+    yield from grouped(read_lines(path))
+
+
+def grouped(lines: Iterable[str]) -> Iterator[list[str]]:
+    """What a reading thread has gathered so far, up to AT_ONCE."""
+    gathered: queue.Queue[str | BaseException | None] = queue.Queue(4 * AT_ONCE)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                gathered.put(line)
+            gathered.put(None)
+        except BaseException as error:
+            gathered.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        group: list[str] = []
+        item = gathered.get()
+        while isinstance(item, str):
+            group.append(item)
+            if len(group) == AT_ONCE or gathered.empty():
+                break
+            item = gathered.get()
+        if group:
+            yield group
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            return

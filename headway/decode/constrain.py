@@ -1,0 +1,28 @@
+"""What may not come next: log-probabilities (N, V) set to -inf in place."""
+
+import torch
+from torch import Tensor
+
+
+def ban_ids(logps: Tensor, ids: Tensor) -> None:
+    """ids (M,) are never produced."""
+    logps.index_fill_(1, ids, -torch.inf)
+
+
+def ban_end(logps: Tensor, end: int, early: Tensor) -> None:
+    """Hypotheses that are too short, early (N,), may not end."""
+    logps[:, end].masked_fill_(early, -torch.inf)
+
+
+def ban_repeats(logps: Tensor, history: Tensor, size: int) -> None:
+    """No n-gram of this size may occur twice in a hypothesis. history: (N, L), -1 where nothing stands yet."""
+    length = history.shape[1]
+    if length < size:
+        return
+    grams = history.unfold(1, size, 1)  # (N, L - size + 1, size)
+    recent = history[:, None, length - size + 1 :]  # (N, 1, size - 1)
+    last = grams[..., -1]  # (N, L - size + 1)
+    repeats = (grams[..., :-1] == recent).all(-1) & (last >= 0)
+    # A minimum with +inf changes nothing, so that no index has to be looked up on the host.
+    bound = torch.where(repeats, -torch.inf, torch.inf).to(logps.dtype)
+    logps.scatter_reduce_(1, last.clamp(min=0), bound, "amin")

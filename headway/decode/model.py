@@ -1,0 +1,57 @@
+"""Our Transformers as the search sees them: one, or several that vote."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from headway.nn.state import ModelState
+from headway.nn.transformer import Transformer
+
+
+class ModelStepper:
+    """Log-probabilities of one model, in float32."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.vocabulary = model.config.vocabulary or 0
+        self.device = model.device
+
+    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
+        memory = None if source is None else self.model.encode(source, valid)
+        return self.model.new_state(rows, memory)
+
+    def step(self, state: ModelState, ids: Tensor, valid: Tensor | None = None) -> Tensor:
+        hidden = self.model.decode(ids, valid, state=state)  # (N, T, d)
+        if valid is None:
+            last = hidden[:, -1]
+        else:
+            last = hidden[torch.arange(len(ids), device=ids.device), valid.sum(1) - 1]
+        return self.model.logits(last).float().log_softmax(-1)  # (N, V)
+
+
+class Several:
+    """The states of an ensemble."""
+
+    def __init__(self, states: Sequence[ModelState]) -> None:
+        self.states = states
+
+    def select(self, rows: Tensor) -> None:
+        for state in self.states:
+            state.select(rows)
+
+
+class Ensemble:
+    """The mean of several models' probabilities. They share a vocabulary."""
+
+    def __init__(self, steppers: Sequence[ModelStepper]) -> None:
+        self.steppers = steppers
+        self.vocabulary = steppers[0].vocabulary
+        self.device = steppers[0].device
+
+    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> Several:
+        return Several([stepper.start(source, valid, rows) for stepper in self.steppers])
+
+    def step(self, state: Several, ids: Tensor, valid: Tensor | None = None) -> Tensor:
+        votes = [stepper.step(one, ids, valid) for stepper, one in zip(self.steppers, state.states)]
+        return torch.stack(votes).logsumexp(0) - torch.tensor(float(len(votes))).log()

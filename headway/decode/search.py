@@ -1,0 +1,76 @@
+"""decode and stream: ids in, ids out."""
+
+from collections.abc import Generator, Sequence
+
+import torch
+from torch import Tensor
+
+from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.loop import run
+from headway.decode.settings import Marks, Search
+from headway.decode.stepper import S, Stepper
+from headway.decode.task import Task, check_ids, forced_prefixes, lengths_of, make_jobs
+from headway.errors import ConfigError
+
+
+@torch.no_grad()
+def decode(
+    stepper: Stepper[S],
+    source: Tensor | None,
+    valid: Tensor | None = None,
+    *,
+    marks: Marks,
+    search: Search,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    lines: Sequence[int] | None = None,
+    record: Recorder | None = None,
+) -> list[list[Hypothesis]]:
+    """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
+
+    valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to go on from.
+    lines: numbers the rows carry, which with the seed decide what is drawn for them; None: 0, 1, …
+    record: called with every row's candidates at every step; it costs time and changes nothing.
+    """
+    forced = forced_prefixes(source, valid, prefixes, lines)
+    check_ids(marks, forced, stepper.vocabulary)
+    jobs = make_jobs(lengths_of(source, valid, forced), forced, search, lines)
+    task = Task(search, marks, jobs, stepper.device, record)
+    found: list[list[Hypothesis]] = [[] for _ in forced]
+    for job in jobs:
+        if job.room <= 0 and job.copy == 0:
+            found[job.row].append(task.hypothesis(job, job.prefix, [], 0.0))
+    for _, new in run(stepper, task, source, valid):
+        for job, hypothesis in new:
+            found[job.row].append(hypothesis)
+    return [sorted(row, key=lambda hypothesis: -hypothesis.score)[: search.n_best] for row in found]
+
+
+@torch.no_grad()
+def stream(
+    stepper: Stepper[S],
+    source: Tensor | None,
+    valid: Tensor | None = None,
+    *,
+    marks: Marks,
+    search: Search,
+    prefix: Sequence[int] = (),
+    line: int = 0,
+) -> Generator[int, None, Hypothesis]:
+    """The ids of one row as they are produced, after the prefix and without the end; returns the hypothesis.
+
+    They are those of decode. A beam cannot be streamed: its first token is certain only when the last one is.
+    """
+    if search.beam_size > 1 or search.n_best > 1:
+        raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
+    forced = forced_prefixes(source, valid, [prefix], [line])
+    check_ids(marks, forced, stepper.vocabulary)
+    jobs = make_jobs(lengths_of(source, valid, forced), forced, search, [line])
+    task = Task(search, marks, jobs, stepper.device)
+    shown, hypothesis = len(prefix), task.hypothesis(jobs[0], forced[0], [], 0.0)
+    for batch, new in run(stepper, task, source, valid):
+        for _, hypothesis in new:
+            yield from hypothesis.ids[shown:]
+        if batch.jobs:
+            shown += 1
+            yield int(batch.history[0, 0, -1])
+    return hypothesis

@@ -1,0 +1,80 @@
+"""A model of running text: goes on from a prompt, and says how likely a text is."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headway.decode import decode, stream
+from headway.decode.model import ModelStepper
+from headway.decode.settings import Marks, Search
+from headway.errors import HeadwayError
+from headway.model_dir import Loaded
+from headway.train.corpus import RunningText, marks_of, text_stream
+from headway.train.validation import mean_loss
+
+
+class Perplexity(NamedTuple):
+    loss: float  # nats a token
+    tokens: int
+    characters: int
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 700.0))
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.loss * self.tokens / math.log(2) / max(self.characters, 1)
+
+
+class LanguageModel:
+    """model("Once") -> the prompt and what follows."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.config, self.model, tokenizers = loaded
+        self.tokenizer = tokenizers.target
+        self.stepper = ModelStepper(self.model.eval())
+        controls = self.tokenizer.controls - {self.tokenizer.end}
+        self.marks = Marks(start=self.tokenizer.start, end=self.tokenizer.end, suppress=tuple(sorted(controls)))
+
+    def __call__(self, prompt: str = "", **settings: Any) -> str:
+        prefix = self._prompt(prompt)
+        found = decode(self.stepper, None, marks=self.marks, search=self.search(prefix, **settings), prefixes=[prefix])
+        return self.tokenizer.decode(found[0][0].ids)
+
+    def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
+        """What follows the prompt, as it is written; a character is never torn."""
+        prefix = self._prompt(prompt)
+        search = self.search(prefix, **settings)
+        text = self.tokenizer.stream()
+        for token in prefix:
+            text.push(token)
+        ids = stream(self.stepper, None, marks=self.marks, search=search, prefix=prefix)
+        for token in ids:
+            yield text.push(token)
+        yield text.finish()
+
+    def search(self, prefix: list[int], **changes: Any) -> Search:
+        """Drawn at random unless beam_size is given; `length`: new tokens at most."""
+        known = {name: value for name, value in changes.items() if value is not None}
+        length = known.pop("length", 200)
+        known.setdefault("sample", "beam_size" not in known)
+        known.setdefault("beam_size", 1)
+        return replace(Search(beam_size=1), max_length=len(prefix) + length, **known)
+
+    def perplexity(self, text: str) -> Perplexity:
+        """Of a text, read in pieces as long as those of the training."""
+        ids = text_stream(text, self.tokenizer)
+        if len(ids) < 3:
+            raise HeadwayError("this text is too short to measure: it needs a few words.")
+        corpus = RunningText(ids, self.config.train.longest, 0)
+        loss = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
+        return Perplexity(loss, len(ids) - 1, len(text))
+
+    def _prompt(self, text: str) -> list[int]:
+        if self.config.train.objective.kind != "causal":
+            raise HeadwayError(
+                "this model guesses hidden words and does not write on. Try: headway evaluate --text FILE"
+            )
+        return self.tokenizer.encode(text)

@@ -1,0 +1,116 @@
+"""Where settings come from: flag, environment, file, preset, default, the first that speaks winning."""
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from headway.config import Config, from_table, leaves, to_toml
+from headway.errors import ConfigError
+from headway.parts import Node, expand, from_dict, hint_of, tree_class
+
+PREFIX = "HEADWAY_CONFIG__"
+
+
+class Layer(NamedTuple):
+    origin: str  # as --print-config names it
+    values: dict[str, Any]
+
+
+def assignment(text: str) -> dict[str, Any]:
+    """'train.seed=3' -> {'train': {'seed': 3}}. The value is a TOML literal, else a string."""
+    path, sign, value = text.partition("=")
+    names = path.strip().split(".")
+    if not sign or not all(names):
+        raise ConfigError(f'"{text}" sets nothing. Write --set section.key=value, as in --set model.d_model=256.')
+    return _nested(names, literal(value.strip()))
+
+
+def literal(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def environment(variables: Mapping[str, str] = os.environ) -> list[Layer]:
+    """HEADWAY_CONFIG__TRAIN__SEED=3 sets train.seed."""
+    found = sorted((name, value) for name, value in variables.items() if name.startswith(PREFIX))
+    paths = [(name, name.removeprefix(PREFIX).lower().split("__"), value) for name, value in found]
+    return [Layer(f"environment {name}", _nested(names, literal(value))) for name, names, value in paths]
+
+
+def compose(layers: Sequence[Layer]) -> tuple[Config, dict[str, str]]:
+    """The config of all layers, the later winning, and for each of its values the layer that gave it."""
+    tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        _merge(tree, layer.values, (), layer.origin, origins)
+    config = from_table(tree)
+    given = dict(leaves(_unresolved(tree)))
+    told = {}
+    for path, _ in leaves(config.to_dict()):
+        names = path.split(".")
+        prefixes = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+        default = "default" if path in given else "derived"
+        told[path] = next((origins[prefix] for prefix in prefixes if prefix in origins), default)
+    return config, told
+
+
+def described(config: Config, origins: dict[str, str]) -> str:
+    """What --print-config shows: valid TOML, each line with where its value comes from."""
+    return to_toml(config.to_dict(), origins)
+
+
+def _unresolved(tree: dict[str, Any]) -> dict[str, Any]:
+    return from_dict(Config, tree).to_dict()
+
+
+def _nested(names: list[str], value: Any) -> dict[str, Any]:
+    for name in reversed(names):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _merge(
+    tree: dict[str, Any], values: dict[str, Any], path: tuple[str, ...], origin: str, origins: dict[str, str]
+) -> None:
+    """Setting a part replaces it; setting a field of it expands its shorthand first."""
+    for name, value in values.items():
+        here = (*path, name)
+        dotted = ".".join(here)
+        if isinstance(value, dict) and "kind" not in value:
+            existing = tree.get(name, {})
+            if isinstance(existing, list):
+                raise ConfigError(
+                    "a list stands here, one entry for each layer, so a single field cannot be set. Set the whole.",
+                    dotted,
+                )
+            if isinstance(existing, str):
+                existing = expand(_slot_at(here), existing)
+            tree[name] = dict(existing) if isinstance(existing, dict) else {}
+            _merge(tree[name], value, here, origin, origins)
+        else:
+            tree[name] = value
+            for older in [known for known in origins if known.startswith(f"{dotted}.")]:
+                del origins[older]
+            origins[dotted] = origin
+
+
+def _slot_at(path: tuple[str, ...]) -> str:
+    """The slot that a path of the config names."""
+    cls: type[Node] = Config
+    for name in path:
+        specs = {spec.name: spec for spec in dataclasses.fields(cls)}
+        if name not in specs:
+            break
+        rules = specs[name].metadata
+        if "slot" in rules:
+            return str(rules["slot"])
+        inner = tree_class(rules["tree"]) if "tree" in rules else hint_of(cls, name)
+        if not (isinstance(inner, type) and issubclass(inner, Node)):
+            break
+        cls = inner
+    raise ConfigError("a single value stands here, and it has no fields.", ".".join(path))

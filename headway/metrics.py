@@ -1,0 +1,198 @@
+"""BLEU and chrF by sacreBLEU, never without the signature that says how they were counted."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
+
+from headway.errors import HeadwayError
+
+
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
+) -> "Scores":
+    """Corpus BLEU and chrF.
+
+    tokenize, for BLEU: "13a" (sacreBLEU's own), "none" (split at spaces), or "moses" (Moses rules on both sides,
+    which older papers report; "moses:de" for another language than English)."""
+    check_side_by_side(hypotheses, references)
+    bleu, segment = bleu_metric(lowercase, tokenize)
+    chrf = CHRF(lowercase=lowercase)
+    bleu_score = bleu.corpus_score(segment(hypotheses), [segment(references)])
+    chrf_score = chrf.corpus_score(hypotheses, [references])
+    bleu_signature = named_tokens(str(bleu.get_signature()), tokenize)
+    chrf_signature = str(chrf.get_signature())
+    return Scores(
+        bleu=bleu_score.score,
+        precisions=tuple(bleu_score.precisions),
+        brevity_penalty=bleu_score.bp,
+        length_ratio=bleu_score.ratio,
+        bleu_signature=bleu_signature,
+        bleu_line=bleu_score.format(signature=bleu_signature),
+        chrf=chrf_score.score,
+        chrf_signature=chrf_signature,
+        chrf_line=chrf_score.format(signature=chrf_signature),
+    )
+
+
+def paired_bootstrap(
+    hypotheses_a: Sequence[str],
+    hypotheses_b: Sequence[str],
+    references: Sequence[str],
+    *,
+    metric: Literal["bleu", "chrf"] = "bleu",
+    samples: int = 1000,
+    seed: int = 12345,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> "Comparison":
+    """Whether B really differs from A: both are scored again on the same random resamples of the lines.
+
+    This is sacreBLEU's own test; samples and seed have its defaults, so that its command line agrees."""
+    check_side_by_side(hypotheses_a, references, "hypotheses of A")
+    check_side_by_side(hypotheses_b, references, "hypotheses of B")
+    if metric not in ("bleu", "chrf"):
+        raise HeadwayError(f'metric is "{metric}": it can be "bleu" or "chrf".')
+    if samples < 1 or seed < 1:
+        raise HeadwayError(f"samples is {samples} and seed is {seed}: both must be 1 or more.")
+    counter: Metric = CHRF(lowercase=lowercase)
+    segment: Callable[[Sequence[str]], Sequence[str]] = list
+    if metric == "bleu":
+        counter, segment = bleu_metric(lowercase, tokenize)
+    systems = [("A", segment(hypotheses_a)), ("B", segment(hypotheses_b))]
+    with sacrebleu_seed(seed):
+        test = PairedTest(systems, {metric: counter}, [segment(references)], test_type="bs", n_samples=samples)
+        signatures, columns = test()
+    [(name, signature)] = signatures.items()
+    a, b = columns[name]
+    assert isinstance(a, Result)
+    assert isinstance(b, Result)
+    assert b.p_value is not None
+    # sacreBLEU finds no resample with more than no difference, and calls that significant.
+    p_value = 1.0 if systems[0][1] == systems[1][1] else b.p_value
+    return Comparison(interval(a), interval(b), p_value, named_tokens(str(signature), tokenize))
+
+
+def best_and_worst(hypotheses: Sequence[str], references: Sequence[str], n: int) -> tuple[list["Line"], list["Line"]]:
+    """The n lines with the highest chrF, best first, and the n with the lowest, worst first."""
+    check_side_by_side(hypotheses, references)
+    chrf = CHRF()
+    lines = [
+        Line(number, chrf.sentence_score(hypothesis, [reference]).score, hypothesis, reference)
+        for number, (hypothesis, reference) in enumerate(zip(hypotheses, references), start=1)
+    ]
+    best = sorted(lines, key=lambda line: (-line.chrf, line.number))
+    worst = sorted(lines, key=lambda line: (line.chrf, line.number))
+    return best[:n], worst[:n]
+
+
+def check_side_by_side(hypotheses: Sequence[str], references: Sequence[str], name: str = "hypotheses") -> None:
+    if len(hypotheses) != len(references):
+        raise HeadwayError(
+            f"there are {len(hypotheses):,} {name} and {len(references):,} references: every line needs one of each."
+        )
+    if not references:
+        raise HeadwayError(f"there are no {name} to score.")
+
+
+def bleu_metric(lowercase: bool, tokenize: str) -> tuple[BLEU, Callable[[Sequence[str]], Sequence[str]]]:
+    """BLEU, and what the text goes through first."""
+    # force: sacreBLEU would warn that text looks tokenised, which here is what was asked for.
+    kind, _, language = tokenize.partition(":")
+    if tokenize in ("13a", "none"):
+        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True), list
+    if kind == "moses":
+        segment = partial(moses_tokens, language=language or "en", lowercase=lowercase)
+        return BLEU(lowercase=lowercase, tokenize="none", force=True), segment
+    raise HeadwayError(f'tokenize is "{tokenize}": it can be "13a", "none", "moses" or, say, "moses:de".')
+
+
+def named_tokens(signature: str, tokenize: str) -> str:
+    """Moses tokens are made before sacreBLEU sees the text, so its signature has to be told of them."""
+    kind, _, language = tokenize.partition(":")
+    if kind != "moses":
+        return signature
+    import sacremoses
+
+    return signature.replace("tok:none", f"tok:moses-{language or 'en'}-sacremoses-{sacremoses.__version__}")
+
+
+def moses_tokens(lines: Sequence[str], language: str, lowercase: bool) -> list[str]:
+    """Each line as tokens joined by spaces. Lower case comes first, as in sacreBLEU."""
+    try:
+        from sacremoses import MosesTokenizer
+    except ImportError:
+        raise HeadwayError('tokenize "moses" needs sacremoses: pip install sacremoses') from None
+    moses = MosesTokenizer(language)
+    lines = [line.lower() for line in lines] if lowercase else lines
+    return [moses.tokenize(line, escape=False, aggressive_dash_splits=False, return_str=True) for line in lines]
+
+
+@contextmanager
+def sacrebleu_seed(seed: int) -> Iterator[None]:
+    """sacreBLEU takes its seed from the environment only."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(seed)
+    try:
+        yield
+    finally:
+        del os.environ["SACREBLEU_SEED"]
+        if before is not None:
+            os.environ["SACREBLEU_SEED"] = before
+
+
+def interval(result: Result) -> "Interval":
+    assert result.mean is not None
+    assert result.ci is not None
+    return Interval(float(result.score), float(result.mean), float(result.ci))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What `score` found; the lines are ready to print, each with its signature."""
+
+    bleu: float
+    precisions: tuple[float, ...]
+    brevity_penalty: float
+    length_ratio: float
+    bleu_signature: str
+    bleu_line: str
+    chrf: float
+    chrf_signature: str
+    chrf_line: str
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score on the whole text, its mean over the resamples, and half the width of the middle 95 % of them."""
+
+    score: float
+    mean: float
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A and B under `paired_bootstrap`; a small p_value says that the difference is not chance."""
+
+    a: Interval
+    b: Interval
+    p_value: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a translated text, numbered from 1, with its chrF."""
+
+    number: int
+    chrf: float
+    hypothesis: str
+    reference: str

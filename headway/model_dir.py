@@ -1,0 +1,88 @@
+"""A model directory: config.json, model.safetensors, tokenizer.json, README.md, history.jsonl. Complete, and no pickle."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from headway.config import Config, write_atomically
+from headway.errors import HeadwayError
+from headway.nn.transformer import Transformer
+from headway.text import Tokenizers
+
+WEIGHTS = "model.safetensors"
+
+
+class Loaded(NamedTuple):
+    config: Config
+    model: Transformer
+    tokenizers: Tokenizers
+
+
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded:
+    """A model as it was saved, ready to use."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise HeadwayError(f"there is no model directory {folder}. Train one: headway train … --out {folder}")
+    if not (folder / "config.json").exists():
+        raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
+    config = Config.load(folder / "config.json")
+    if not (folder / WEIGHTS).exists():
+        raise HeadwayError(f"{folder} has no {WEIGHTS} yet: its training has not saved a model so far.")
+    model = Transformer(config.model)
+    fill(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    return Loaded(config, model.to(device).eval(), Tokenizers.load(folder / "tokenizer.json"))
+
+
+def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], tokenizers: Tokenizers, card: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(folder / WEIGHTS, weights)
+    tokenizers.save(folder / "tokenizer.json")
+    write_atomically(folder / "README.md", card)
+    config.save(folder / "config.json")
+
+
+def fill(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Put weights into a model, and say in plain words when they are not its own."""
+    own = model.state_dict()
+    wrong = [
+        name for name in own if name not in weights or weights[name].shape != own[name].shape
+    ] or [name for name in weights if name not in own]  # fmt: skip
+    if wrong:
+        raise HeadwayError(f"{path} does not fit its config.json: {wrong[0]} is missing or has another shape.")
+    model.load_state_dict(dict(weights))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise HeadwayError(f"there is no file {path}.") from None
+    except (SafetensorError, OSError):
+        raise HeadwayError(f"{path} is damaged or is not a safetensors file. Copy it anew.") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """All or nothing: under another name first."""
+    partial = path.with_name(f".{path.name}.partial")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
+    partial.chmod(0o644)  # the library makes files that only their owner may read
+    os.replace(partial, path)
+
+
+def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each weight, summed in float64."""
+    first = weights[0]
+    for other in weights[1:]:
+        if other.keys() != first.keys() or any(other[name].shape != first[name].shape for name in first):
+            raise HeadwayError("these models have different shapes, so they cannot be averaged.")
+    return {
+        name: (sum(model[name].double() for model in weights) / len(weights)).to(first[name].dtype)  # type: ignore[union-attr]
+        for name in first
+    }

@@ -1,0 +1,221 @@
+"""Named complete configs, and the choice between them for a corpus.
+
+A preset is a table of settings that lies under a config file, the environment and flags.
+"""
+
+from typing import Any, NamedTuple
+
+from headway.config import Config, from_table
+from headway.errors import ConfigError, did_you_mean
+
+Table = dict[str, Any]
+
+
+def _stack(layers: int, heads: int, hidden: int, residual: str = "post", position: str = "sinusoidal") -> Table:
+    return {
+        "layers": layers,
+        "mixer": f"attention({heads})",
+        "feedforward": f"relu({hidden})",
+        "residual": residual,
+        "position": position,
+    }
+
+
+def _both(d_model: int, stack: Table, dropout: float) -> Table:
+    return {"d_model": d_model, "dropout": dropout, "encoder": stack, "decoder": stack}
+
+
+def _decoder(d_model: int, stack: Table, dropout: float) -> Table:
+    embedding = {"scale": False}
+    return {"d_model": d_model, "dropout": dropout, "encoder": {"layers": 0}, "decoder": stack, "embedding": embedding}
+
+
+PRESETS: dict[str, Table] = {
+    "tiny": {
+        "model": _both(128, _stack(2, 4, 256, "pre"), 0.1),
+        "train": {
+            "batch_tokens": 2048,
+            "schedule": "inverse_sqrt(0.003, warmup=200)",
+            "steps": 1500,
+            "validate_every": 250,
+            "average": 3,
+            "clip": 1.0,
+        },
+    },
+    "small": {
+        "tokenizer": {"kind": "bpe", "size": 8000, "dropout": 0.1},
+        "model": _both(256, _stack(4, 4, 1024, "pre"), 0.3),
+        "train": {
+            "batch_tokens": 8192,
+            "schedule": "inverse_sqrt(0.002, warmup=2000)",
+            "steps": 8000,
+            "validate_every": 250,
+            "patience": 12,
+            "keep_last": 10,
+            "average": 10,
+            "clip": 1.0,
+        },
+        "search": {"beam_size": 5, "alpha": 1.0},
+    },
+    "medium": {
+        "tokenizer": {"kind": "bpe", "size": 16000},
+        "model": _both(512, _stack(6, 8, 1024, "pre"), 0.2),
+        "train": {
+            "batch_tokens": 16384,
+            "schedule": "inverse_sqrt(0.001, warmup=4000)",
+            "steps": 40_000,
+            "validate_every": 1000,
+            "patience": 10,
+            "clip": 1.0,
+        },
+    },
+    "base": {"tokenizer": {"kind": "bpe", "size": 37_000 // 64 * 64}, "model": _both(512, _stack(6, 8, 2048), 0.1)},
+    "big": {
+        "tokenizer": {"kind": "bpe", "size": 37_000 // 64 * 64},
+        "model": _both(1024, _stack(6, 16, 4096), 0.3),
+        "train": {"steps": 300_000, "keep_last": 20, "average": 20},
+    },
+    "tiny_lm": {
+        "model": _decoder(128, _stack(4, 4, 512, "pre", "rope"), 0.1),
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 4096,
+            "longest": 128,
+            "schedule": "cosine(0.002, warmup=100)",
+            "steps": 1000,
+            "validate_every": 100,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+    "small_lm": {
+        "model": _decoder(384, _stack(6, 6, 1536, "pre", "rope"), 0.2),
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 16_384,
+            "longest": 256,
+            "schedule": "cosine(0.001, warmup=200)",
+            "optimiser": "adamw(0.1)",
+            "steps": 5000,
+            "validate_every": 250,
+            "patience": 5,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+    "gpt2": {
+        "tokenizer": {"kind": "bpe", "size": 50_240},
+        "model": {
+            **_decoder(768, _stack(12, 12, 3072, "pre", "learned(1024)"), 0.1),
+        },
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 500_000,
+            "longest": 1024,
+            "schedule": "cosine(0.0006, warmup=2000)",
+            "optimiser": "adamw(0.1, beta2=0.95, eps=1e-8)",
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+    "bert": {
+        "tokenizer": {"kind": "wordpiece", "size": 30_528},
+        "model": {
+            "d_model": 768,
+            "dropout": 0.1,
+            "norm": "layernorm(1e-12)",
+            "encoder": {**_stack(12, 12, 3072, "post", "learned(512)"), "feedforward": "gelu(3072)"},
+            "decoder": {"layers": 0},
+            "embedding": {"scale": False, "norm": True, "segments": 2},
+            "head": "masked",
+        },
+        "train": {
+            "objective": "masked",
+            "batch_tokens": 131_072,
+            "longest": 512,
+            "schedule": "linear(0.0001, warmup=10000)",
+            "optimiser": "adamw(0.01, beta2=0.999, eps=1e-6)",
+            "steps": 1_000_000,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+}
+PRESETS["gpt2"]["model"]["decoder"]["feedforward"] = "gelu_tanh(3072)"
+
+
+class Statistics(NamedTuple):
+    """What is known of a corpus before anything is chosen."""
+
+    lines: int
+    words: int  # of one side
+    characters: int
+
+
+def preset(name: str) -> Table:
+    if name not in PRESETS:
+        names = ["auto", *PRESETS]
+        raise ConfigError(f'there is no preset "{name}".{did_you_mean(name, names)} Choose one of: {", ".join(names)}.')
+    return PRESETS[name]
+
+
+def automatic(corpus: Statistics, objective: str) -> tuple[str, Table, str]:
+    """The name, the settings and the reason: the more text, the larger the model that it can feed."""
+    told = f"{corpus.lines:,} {'pairs' if objective == 'translation' else 'lines'}, about {corpus.words:,} words"
+    if objective != "translation":
+        name = "tiny_lm" if corpus.words < 50_000 else "small_lm"
+        table = _masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
+        return name, table, f"{told}: a language model of this size does not learn it by heart at once"
+    for name, limit, reason in (
+        ("tiny", 150_000, "so little text feeds a small model only"),
+        ("small", 3_000_000, "little text: strong dropout, subwords split anew each time, many checkpoints averaged"),
+        ("medium", 15_000_000, "enough for a model of half the paper's size"),
+        ("base", 0, "enough for the paper's base model"),
+    ):
+        if corpus.words < limit or not limit:
+            return name, PRESETS[name], f"{told}: {reason}"
+    raise AssertionError
+
+
+def _masked(table: Table) -> Table:
+    """A language model's settings, for guessing hidden words."""
+    model, train = table["model"], table["train"]
+    sides = {"encoder": model["decoder"], "decoder": {"layers": 0}, "head": "masked"}
+    return {**table, "model": {**model, **sides}, "train": {**train, "objective": "masked"}}
+
+
+def _config(name: str, vocabulary: int | None) -> Config:
+    table = preset(name)
+    return from_table({**table, "model": {**table["model"], **({"vocabulary": vocabulary} if vocabulary else {})}})
+
+
+def tiny(vocabulary: int | None = None) -> Config:
+    return _config("tiny", vocabulary)
+
+
+def small(vocabulary: int | None = None) -> Config:
+    return _config("small", vocabulary)
+
+
+def base(vocabulary: int | None = 37_000) -> Config:
+    """The paper's base model."""
+    return _config("base", vocabulary)
+
+
+def big(vocabulary: int | None = 37_000) -> Config:
+    """The paper's big model."""
+    return _config("big", vocabulary)
+
+
+def gpt2(vocabulary: int | None = 50_257) -> Config:
+    """GPT-2, 124 million parameters."""
+    return _config("gpt2", vocabulary)
+
+
+def bert(vocabulary: int | None = 30_522) -> Config:
+    """BERT base."""
+    return _config("bert", vocabulary)

@@ -1,0 +1,1 @@
+"""Training: loop, optimiser and schedule, checkpoints."""

@@ -1,0 +1,25 @@
+"""The model card: what a model is, what it was trained on, how good it is, how to use it."""
+
+from headway import __version__
+from headway.config import Config
+from headway.train.prepare import Texts
+from headway.train.validation import Validation
+
+
+def model_card(config: Config, texts: Texts, result: Validation, step: int) -> str:
+    corpus = texts.statistics()
+    translates = config.train.objective.kind == "translation"
+    sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
+    title = f"A translator, {sides}" if translates else f"A language model ({config.train.objective.kind})"
+    use = 'headway translate --model . "…"' if translates else 'headway generate --model . "…"'
+    rows = [
+        ("trained by", f"Headway {__version__}, {step:,} steps, seed {config.train.seed}"),
+        ("parameters", f"{config.model.parameter_count():,}"),
+        ("training text", f"{corpus.lines:,} {'pairs' if translates else 'lines'}, {corpus.words:,} words"),
+        ("tokenizer", f"{config.tokenizer.kind}, {config.model.vocabulary:,} entries, {config.vocabularies}"),
+        ("validation loss", f"{result.loss:.4f} nats a token (perplexity {result.perplexity:.2f})"),
+    ]
+    if result.bleu is not None and result.chrf is not None:
+        rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} (greedy)"))
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return f"# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{use}`\n"

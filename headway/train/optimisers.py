@@ -1,0 +1,118 @@
+"""Optimisers by name. The rate that they are given is multiplied by the schedule at every step."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.parts import Part, number
+
+Parameters = list[nn.Parameter]
+
+
+class Adam:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "adam"
+        beta1: float = number(0.9, low=0, high=1)
+        beta2: float = number(0.98, low=0, high=1)
+        eps: float = number(1e-9, low=0)
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            betas = (self.beta1, self.beta2)
+            return [torch.optim.Adam(_trained(model), lr=1.0, betas=betas, eps=self.eps, fused=True)]
+
+
+class AdamW:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "adamw"
+        weight_decay: float = number(0.01, low=0)
+        beta1: float = number(0.9, low=0, high=1)
+        beta2: float = number(0.98, low=0, high=1)
+        eps: float = number(1e-9, low=0)
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            groups = _decayed(_trained(model), self.weight_decay)
+            return [torch.optim.AdamW(groups, lr=1.0, betas=(self.beta1, self.beta2), eps=self.eps, fused=True)]
+
+
+class SGD:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "sgd"
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            return [torch.optim.SGD(_trained(model), lr=1.0)]
+
+
+class Momentum:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "momentum"
+        momentum: float = number(0.9, low=0, high=1)
+        nesterov: bool = False
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            return [torch.optim.SGD(_trained(model), lr=1.0, momentum=self.momentum, nesterov=self.nesterov)]
+
+
+class AdaGrad:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "adagrad"
+        eps: float = number(1e-10, low=0)
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            return [torch.optim.Adagrad(_trained(model), lr=1.0, eps=self.eps)]
+
+
+class RMSProp:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "rmsprop"
+        decay: float = number(0.99, low=0, high=1)
+        eps: float = number(1e-8, low=0)
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            return [torch.optim.RMSprop(_trained(model), lr=1.0, alpha=self.decay, eps=self.eps)]
+
+
+class Muon:
+    """For the matrices inside layers; words, norms and biases are left to AdamW, at a share of the rate."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "muon"
+        momentum: float = number(0.95, low=0, high=1)
+        weight_decay: float = number(0.0, low=0)
+        others: float = number(0.15, low=0)  # AdamW's rate, as a share of Muon's
+
+        def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+            words = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+            matrices = [p for p in _trained(model) if p.ndim == 2 and id(p) not in words]
+            chosen = {id(p) for p in matrices}
+            rest = [p for p in _trained(model) if id(p) not in chosen]
+            muon = torch.optim.Muon(matrices, lr=1.0, momentum=self.momentum, weight_decay=self.weight_decay)
+            adam = torch.optim.AdamW(_decayed(rest, self.weight_decay), lr=1.0, betas=(0.9, 0.98), fused=True)
+            for group in adam.param_groups:
+                group["share"] = self.others
+            return [muon, adam]
+
+
+def set_rate(optimisers: list[torch.optim.Optimizer], rate: float) -> None:
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group.get("share", 1.0)
+
+
+def _trained(model: nn.Module) -> Parameters:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def _decayed(parameters: Parameters, weight_decay: float) -> list[dict[str, Any]]:
+    """Matrices decay; biases and gains do not."""
+    matrices = [p for p in parameters if p.ndim >= 2]
+    vectors = [p for p in parameters if p.ndim < 2]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,0 +1,85 @@
+"""The learning rate at each step, counted from 1. Each kind is a function of the step and of the whole run."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway.parts import Part, number
+
+
+class Run(NamedTuple):
+    d_model: int
+    steps: int  # in all, as far as is known; 0: not known
+
+
+class Noam:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        """d_model^-½ · min(step^-½, step · warmup^-1½), times a factor"""
+
+        kind: str = "noam"
+        warmup: int = number(4000, low=1)
+        factor: float = number(1.0, low=0)
+
+        def rate(self, step: int, run: Run) -> float:
+            return float(self.factor * run.d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5))
+
+
+class InverseSqrt:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "inverse_sqrt"
+        peak: float = number(5e-4, low=0)
+        warmup: int = number(4000, low=1)
+
+        def rate(self, step: int, run: Run) -> float:
+            return float(self.peak * min((self.warmup / step) ** 0.5, step / self.warmup))
+
+
+class Cosine:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "cosine"
+        peak: float = number(5e-4, low=0)
+        warmup: int = number(1000, low=1)
+        floor: float = number(0.0, low=0)
+
+        def rate(self, step: int, run: Run) -> float:
+            return self.floor + (self.peak - self.floor) * _rise(step, self.warmup) * _fall(step, self.warmup, run)
+
+
+class Linear:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "linear"
+        peak: float = number(5e-4, low=0)
+        warmup: int = number(1000, low=1)
+        floor: float = number(0.0, low=0)
+
+        def rate(self, step: int, run: Run) -> float:
+            left = 1 - _share(step, self.warmup, run)
+            return self.floor + (self.peak - self.floor) * _rise(step, self.warmup) * left
+
+
+class Constant:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "constant"
+        peak: float = number(5e-4, low=0)
+        warmup: int = number(1, low=1)
+
+        def rate(self, step: int, run: Run) -> float:
+            return self.peak * _rise(step, self.warmup)
+
+
+def _rise(step: int, warmup: int) -> float:
+    return min(1.0, step / warmup)
+
+
+def _share(step: int, warmup: int, run: Run) -> float:
+    """How much of the run after the warm-up is over."""
+    return min(1.0, max(0.0, (step - warmup) / max(run.steps - warmup, 1))) if run.steps else 0.0
+
+
+def _fall(step: int, warmup: int, run: Run) -> float:
+    return 0.5 * (1 + math.cos(math.pi * _share(step, warmup, run)))

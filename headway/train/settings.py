@@ -1,0 +1,45 @@
+"""How a model is trained: the [train] section of a config."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from headway.parts import Node, number, slot
+
+if TYPE_CHECKING:
+    from headway.nn.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Node):
+    """Defaults are the paper's where it speaks. Budgets: whichever comes first; 0 means no such budget."""
+
+    objective: Any = slot("objective", "translation")
+    optimiser: Any = slot("optimiser", "adam")
+    schedule: Any = slot("schedule", "noam")
+    label_smoothing: float = number(0.1, low=0, high=1)
+    clip: float = number(0.0, low=0)  # the gradient's norm at most; 0: as it is
+    ema: float = number(0.0, low=0, high=1)  # decay of a running average of the weights; 0: none
+    seed: int = 1
+
+    batch_tokens: int = number(25_000, low=1)  # a step, on each side
+    micro_batch_tokens: int = number(0, low=0)  # at once on the device; 0: by its kind. Steps add up to batch_tokens
+    longest: int = number(256, low=2)  # tokens a side; longer pairs are left out, and counted
+
+    steps: int = number(100_000, low=0)
+    epochs: int = number(0, low=0)
+    seconds: float = number(0.0, low=0)
+
+    validate_every: int = number(1000, low=1)  # steps; also saves
+    patience: int = number(0, low=0)  # validations without a better one; 0: go on
+    metric: Literal["loss", "bleu", "chrf"] = "loss"  # what "better" means
+    decode_lines: int = number(1000, low=0)  # of the validation set, for BLEU and chrF
+    keep_last: int = number(5, low=1)
+    keep_best: int = number(1, low=1)
+    average: int = number(5, low=1)  # the last so many checkpoints become the model; 1: the best one does
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
+    compile: Literal["auto", "on", "off"] = "auto"  # on a GPU, where the run is long enough to repay it
+    log_every: int = number(100, low=1)
+
+    def refuse(self, model: "Transformer.Config") -> None:
+        self.objective.refuse(model)

@@ -1,0 +1,42 @@
+"""Small configs for tests, and every kind of the catalogue in a place where it can stand."""
+
+from typing import Any
+
+from headway import catalogue
+from headway.nn.transformer import Transformer
+from headway.parts import from_dict
+
+NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
+NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)"}
+
+
+def small(*, encoder: Any = 2, decoder: Any = 2, sides: Any = None, **changes: Any) -> Transformer.Config:
+    """A model of a few thousand weights. `sides` changes both; a side is its number of layers, or its own changes."""
+    both = {"layers": 2, "mixer": {"heads": 4}, "feedforward": {"hidden": 24}, **(sides or {})}
+    table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, **changes}
+    for name, side in (("encoder", encoder), ("decoder", decoder)):
+        table[name] = both | (side if isinstance(side, dict) else {"layers": side})
+    return from_dict(Transformer.Config, table)
+
+
+def written(entry: catalogue.Entry) -> str:
+    return NEEDS_VALUES.get((entry.slot, entry.kind), entry.kind)
+
+
+def with_kind(entry: catalogue.Entry) -> Transformer.Config:
+    """A model in which this kind stands wherever it can."""
+    value = written(entry)
+    if entry.slot in ("norm", "linear"):
+        return small(**{entry.slot: value})
+    if entry.slot == "head":
+        return small(decoder=0 if entry.kind == "pooled" else 2, head=value)
+    if entry.slot == "mask":
+        return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
+    return small(sides={entry.slot: value})
+
+
+NN_ENTRIES = [entry for entry in catalogue.CATALOGUE if entry.slot in NN_SLOTS]
+
+
+def named(entry: catalogue.Entry) -> str:
+    return f"{entry.slot} {entry.kind}"

@@ -1,0 +1,86 @@
+"""A trace is an explicit path: it fills a dict by name with what was computed, and computes the same."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from headway.nn.context import Report
+from headway.nn.transformer import Transformer, valid_places
+from nn.building import small
+
+B, S, T = 3, 7, 5
+SIDE = {"mixer": "attention(4, 2)", "position": "alibi"}
+
+
+def run(model: Transformer, trace: dict[str, Tensor] | None, **how: Tensor) -> Tensor:
+    torch.manual_seed(3)
+    source, target = torch.randint(29, (B, S)), torch.randint(29, (B, T))
+    report = Report(trace=trace)
+    memory = model.encode(source, how.get("valid"), report=report)
+    return model.decode(target, memory=memory, report=report)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rope", "alibi"])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_traced_equals_untraced(position: str, padded: bool) -> None:
+    model = Transformer(small(sides=SIDE | {"position": position})).eval()
+    how = {"valid": valid_places(torch.tensor([7, 2, 4]), S)} if padded else {}
+    trace: dict[str, Tensor] = {}
+    torch.testing.assert_close(run(model, trace, **how), run(model, None, **how), rtol=1e-5, atol=1e-5)
+    assert trace
+
+
+def test_everything_is_there_by_name_and_fits_together() -> None:
+    model = Transformer(small(sides=SIDE)).double().eval()
+    trace: dict[str, Tensor] = {}
+    run(model, trace, valid=valid_places(torch.tensor([7, 2, 4]), S))
+    places = [f"{side}.{i}.{sub}" for side, subs in SUBLAYERS.items() for i in range(2) for sub in subs]
+    names = [f"{side}.embedded" for side in SUBLAYERS]
+    for place in places:
+        names.append(f"{place}.output")
+        if not place.endswith("feedforward"):
+            names += [f"{place}.{what}" for what in ("q", "k", "v", "scores", "weights")]
+    assert sorted(trace) == sorted(names)
+    for place in places:
+        if place.endswith("feedforward"):
+            continue
+        queries, keys = (S if "encoder" in place else T), (T if "decoder" in place and "self" in place else S)
+        assert trace[f"{place}.q"].shape == (B, 4, queries, 4)
+        assert trace[f"{place}.k"].shape == trace[f"{place}.v"].shape == (B, 2, keys, 4)
+        weights, scores = trace[f"{place}.weights"], trace[f"{place}.scores"]
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        q, k = trace[f"{place}.q"], trace[f"{place}.k"].repeat_interleave(2, dim=1)
+        if "cross" in place:  # no positions there
+            torch.testing.assert_close(scores, q @ k.transpose(-1, -2) / 2)
+        sublayer = model.get_submodule(f"stacks.{place.replace('.', '.blocks.', 1).replace('.self', '.sublayers.self').replace('.cross', '.sublayers.cross')}")
+        heads = weights @ trace[f"{place}.v"].repeat_interleave(2, dim=1)
+        torch.testing.assert_close(trace[f"{place}.output"], sublayer.output(heads.transpose(1, 2).flatten(2)))
+    assert (trace["encoder.0.self.weights"][1, :, :, 2:] == 0).all(), "padding gets no weight"
+    assert (trace["decoder.1.self.weights"].triu(1) == 0).all(), "the future gets no weight"
+
+
+SUBLAYERS = {"encoder": ("self", "feedforward"), "decoder": ("self", "cross", "feedforward")}
+
+
+def test_nothing_is_kept_without_asking_and_no_gradients_hang_on() -> None:
+    model = Transformer(small()).eval()
+    before = {name: dict(vars(module)) for name, module in model.named_modules()}
+    run(model, None)
+    assert all(vars(module).keys() == before[name].keys() for name, module in model.named_modules())
+    trace: dict[str, Tensor] = {}
+    run(model, trace)
+    assert not any(value.requires_grad for value in trace.values())
+
+
+def test_a_traced_step_is_traced_with_its_state() -> None:
+    """One token at a time, the weights are the rows of the whole."""
+    model = Transformer(small(encoder=0, sides=SIDE)).double().eval()
+    ids = torch.randint(29, (2, T))
+    whole: dict[str, Tensor] = {}
+    model.decode(ids, report=Report(trace=whole))
+    state = model.new_state(2)
+    for t in range(T):
+        step: dict[str, Tensor] = {}
+        model.decode(ids[:, t : t + 1], state=state, report=Report(trace=step))
+        expected = whole["decoder.1.self.weights"][:, :, t : t + 1, : t + 1]
+        torch.testing.assert_close(step["decoder.1.self.weights"], expected, rtol=0, atol=1e-12)
