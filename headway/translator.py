@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headway.language_model import LanguageModel
 
 Progress = Callable[[int], None]  # told how many sentences are done
-BATCH_TOKENS = 4096
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}  # padding counted
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Translator:
         *,
         to: str = "",
         split: bool = True,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         prefixes: Sequence[str] | None = None,
         progress: Progress | None = None,
     ) -> list[Translation]:
@@ -156,7 +156,8 @@ class Translator:
             split = False  # a prefix is the beginning of a whole line
         taken = [self._sentences(line, to, split) for line in lines]
         forced = None if prefixes is None else {id(t[0][0]): p for t, p in zip(taken, prefixes) if t[0]}
-        self._decode([s for sentences, _ in taken for s in sentences], search, batch_tokens, forced, progress)
+        budget = batch_tokens or BATCH_TOKENS.get(self.stepper.device.type, 4096)
+        self._decode([s for sentences, _ in taken for s in sentences], search, budget, forced, progress)
         return [self._joined(line, *parts) for line, parts in zip(lines, taken)]
 
     def _sentences(self, line: str, to: str, split: bool) -> tuple[list[Sentence], str]:

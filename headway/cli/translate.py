@@ -63,13 +63,13 @@ AT_ONCE = 512  # lines taken together where they wait
 @option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest.")
 @option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share.")
 @option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output.")
-@option("--batch-tokens", type=click.IntRange(min=1), default=4096, group="Search", help="Tokens translated at once.")
+@option("--batch-tokens", type=click.IntRange(min=1), group="Search", help="Tokens translated at once. Default: by the device.")
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, input_file: str | None, output: str | None,
-    no_split: bool, prefix: str | None, batch_tokens: int, scores: bool, as_json: bool, **search: Any,
+    no_split: bool, prefix: str | None, batch_tokens: int | None, scores: bool, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 

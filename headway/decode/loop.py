@@ -4,7 +4,7 @@ A row never looks at another. It leaves the batch when `beam_size` of its hypoth
 maximum length, or when nothing can follow.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def run(
     while batch.jobs:
         logps = stepper.step(state, ids, real)  # (B·W, V)
         _forbid(logps, batch, task, suppress)
-        turn = look(_chooser(logps, batch, task), batch, task)
+        turn = look(_pick(logps, batch, task), batch, task)
         new = list(harvest(turn, batch, task))
         if task.record is not None:
             for choice in narrate(turn, batch, task):
@@ -68,15 +68,15 @@ def _forbid(logps: Tensor, batch: Batch, task: Task, suppress: Tensor) -> None:
         constrain.ban_repeats(logps, batch.history.flatten(0, 1), task.search.no_repeat_ngram)
 
 
-def _chooser(logps: Tensor, batch: Batch, task: Task) -> Callable[[bool], choose.Picks]:
+def _pick(logps: Tensor, batch: Batch, task: Task) -> choose.Picks:
     search = task.search
-    if search.sample:
+    if search.sample:  # 32 bits each, so that the product with a sum stays below the sum
         drawn = [job.noise.getrandbits(32) / 2**32 for job in batch.jobs if job.noise is not None]
         noise = torch.tensor(drawn, dtype=torch.float64, device=task.device)[:, None]
-        return lambda exact: choose.draw(logps, batch.sums, noise, search, exact=exact)
+        return choose.draw(logps, batch.sums, noise, search)
     if search.beam_size == 1:
-        return lambda exact: choose.greedy(logps, batch.sums)
-    return lambda exact: choose.beam(logps, batch.sums, search.beam_size, exact=exact)
+        return choose.greedy(logps, batch.sums)
+    return choose.beam(logps, batch.sums, search.beam_size)
 
 
 def _advance(batch: Batch, turn: Turn, state: Remembered, task: Task) -> None:

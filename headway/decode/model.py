@@ -1,10 +1,12 @@
 """Our Transformers as the search sees them: one, or several that vote."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from headway.errors import HeadwayError
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
 
@@ -45,6 +47,12 @@ class Ensemble:
     """The mean of several models' probabilities. They share a vocabulary."""
 
     def __init__(self, steppers: Sequence[ModelStepper]) -> None:
+        sizes = sorted({stepper.vocabulary for stepper in steppers})
+        if len(sizes) != 1:
+            given = f"vocabularies of {' and '.join(map(str, sizes))} words" if sizes else "no model"
+            raise HeadwayError(
+                f"an ensemble votes on the same words, and was given {given}. Give models that share one."
+            )
         self.steppers = steppers
         self.vocabulary = steppers[0].vocabulary
         self.device = steppers[0].device
@@ -54,4 +62,4 @@ class Ensemble:
 
     def step(self, state: Several, ids: Tensor, valid: Tensor | None = None) -> Tensor:
         votes = [stepper.step(one, ids, valid) for stepper, one in zip(self.steppers, state.states)]
-        return torch.stack(votes).logsumexp(0) - torch.tensor(float(len(votes))).log()
+        return torch.stack(votes).logsumexp(0) - math.log(len(votes))

@@ -10,7 +10,7 @@ from headway.decode.loop import run
 from headway.decode.settings import Marks, Search
 from headway.decode.stepper import S, Stepper
 from headway.decode.task import Task, check_ids, forced_prefixes, lengths_of, make_jobs
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 
 
 @torch.no_grad()
@@ -62,6 +62,8 @@ def stream(
     """
     if search.beam_size > 1 or search.n_best > 1:
         raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
+    if source is not None and len(source) != 1:
+        raise HeadwayError(f"only one row can be streamed, and the source has {len(source)}. Give them one by one.")
     forced = forced_prefixes(source, valid, [prefix], [line])
     check_ids(marks, forced, stepper.vocabulary)
     jobs = make_jobs(lengths_of(source, valid, forced), forced, search, [line])

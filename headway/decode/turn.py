@@ -1,6 +1,6 @@
 """One step seen from the host: what became of each candidate, found out with one small transfer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,24 +28,22 @@ class Turn:
     moved: bool  # some hypothesis is not in the slot of its parent
 
 
-def look(pick: Callable[[bool], Picks], batch: Batch, task: Task) -> Turn:
-    """Choose the candidates and judge them. Only the K best may end or be cut; the rest stand by to run on."""
+def look(picks: Picks, batch: Batch, task: Task) -> Turn:
+    """Judge the candidates. Only the K best may end or be cut; the others stand by to run on in their stead."""
     width = task.search.beam_size
-    for exact in (False, True):
-        picks = pick(exact)
-        codes = (picks.sums > -torch.inf).to(torch.uint8) * (1 + (picks.ids == task.marks.end).to(torch.uint8))
-        order = (codes != RUNS).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]  # (B, K)
-        moved = picks.parents.gather(1, order) != torch.arange(width, device=task.device)
-        flags = [~(picks.sums[:, 0] < torch.inf), moved.any(1), picks.tied]
-        told = torch.cat([codes, torch.stack(flags, dim=1).to(torch.uint8)], dim=1).cpu().numpy()  # the transfer
-        if not told[:, -1].any():
-            break
-    for row in told[:, -3].nonzero()[0]:
+    ends = picks.ids == task.marks.end
+    codes = (picks.sums > -torch.inf).to(torch.uint8) * (1 + ends.to(torch.uint8))  # (B, C)
+    order = (codes != RUNS).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]  # (B, K)
+    moved = picks.parents.gather(1, order) != torch.arange(width, device=task.device)
+    broken = ~(picks.sums[:, 0] < torch.inf)
+    flags = torch.stack([broken, moved.any(1)], dim=1).to(torch.uint8)
+    told = torch.cat([codes, flags], dim=1).cpu().numpy()  # the transfer
+    for row in told[:, -2].nonzero()[0]:
         raise HeadwayError(
             f"row {batch.jobs[row].row}, output token {batch.step + 1}: the model's log-probabilities are not numbers "
             "(NaN or infinite). Its weights are damaged, or it overflows in this precision: try float32."
         )
-    return _judge(picks, order, told[:, :-3], bool(told[:, -2].any()), batch, task)
+    return _judge(picks, order, told[:, :-2], bool(told[:, -1].any()), batch, task)
 
 
 def _judge(picks: Picks, order: Tensor, codes: NDArray[np.uint8], moved: bool, batch: Batch, task: Task) -> Turn:

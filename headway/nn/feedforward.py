@@ -27,9 +27,11 @@ class FeedForward(nn.Module):
         kind: str = "relu"
         hidden: int | None = number(None, low=1)  # 4 · d_model unless given
         bias: bool = True
+        dropout: float | None = number(None, low=0, high=1)  # = the model's
 
         def resolved(self, scope: Scope) -> "FeedForward.Config":
-            return replace(self, hidden=self.hidden or 4 * scope.d_model)
+            dropout = scope.dropout if self.dropout is None else self.dropout
+            return replace(self, hidden=self.hidden or 4 * scope.d_model, dropout=dropout)
 
         def cost(self, scope: Scope) -> Cost:
             hidden = self.hidden or 4 * scope.d_model
@@ -44,7 +46,7 @@ class FeedForward(nn.Module):
         self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
         self.activation = ACTIVATIONS[config.kind]
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = nn.Dropout(config.dropout or 0.0)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         result: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
@@ -59,9 +61,11 @@ class SwiGLU(nn.Module):
         kind: str = "swiglu"
         hidden: int | None = number(None, low=1)  # ⅔ · 4 · d_model, up to a multiple of 64: as many weights as relu
         bias: bool = False
+        dropout: float | None = number(None, low=0, high=1)  # = the model's
 
         def resolved(self, scope: Scope) -> "SwiGLU.Config":
-            return replace(self, hidden=self.hidden or -(-8 * scope.d_model // 3 // 64) * 64)
+            dropout = scope.dropout if self.dropout is None else self.dropout
+            return replace(self, hidden=self.hidden or -(-8 * scope.d_model // 3 // 64) * 64, dropout=dropout)
 
         def cost(self, scope: Scope) -> Cost:
             hidden = self.resolved(scope).hidden
@@ -77,7 +81,7 @@ class SwiGLU(nn.Module):
         self.gate = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = nn.Dropout(config.dropout or 0.0)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         result: Tensor = self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))

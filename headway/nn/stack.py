@@ -32,6 +32,8 @@ class Stack(nn.Module):
 
         def resolved(self, scope: Scope, listens: bool) -> "Stack.Config":
             """Derived values filled in, impossible combinations refused. `listens`: there is an encoder to hear."""
+            if not self.layers:
+                return self  # a side that is not there needs nothing
             mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
             cross = self.cross or tuple(
                 part if part.kind == "attention" else make_part("mixer", "attention") for part in self.mixer
@@ -43,7 +45,7 @@ class Stack(nn.Module):
                     filled[name] = tuple(_inside(name, lambda p=p: p.resolved(scope)) for p in parts)
             for name in ("position", "mask", "mixer", "cross", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
-                if parts is not None and self.layers:
+                if parts is not None:
                     _inside(name, lambda parts=parts: tiled(parts, self.layers))
             result = replace(self, **filled)
             result._refuse(scope)

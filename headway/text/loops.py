@@ -8,7 +8,7 @@ TIMES = 4  # "New York, New York" and "ha ha ha" are speech
 LEAST_LOOPED = 16  # tokens; "no, no, no, no, no!" is speech too
 LEAST_SHARE = 0.5
 LEAST_COPIED = 5  # words
-ADDRESS = re.compile(r"\S+(?:://|@|www\.)\S*|\S*\.\w{2,}/\S*|\S*[/\\]\S*")
+ADDRESS = ("/", "\\", "@", "www.")  # any of these makes a word an address or a path
 WITHOUT_SPACES = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
 
 
@@ -45,6 +45,7 @@ def _words(text: str) -> list[str]:
 
 def _translatable(text: str) -> int:
     """How many words are no names: no capital at their start. Without spaces two characters count as a word."""
-    words = re.findall(r"[^\W\d_]+", ADDRESS.sub(" ", text))
+    plain = " ".join(word for word in text.split() if not any(mark in word for mark in ADDRESS))
+    words = re.findall(r"[^\W\d_]+", plain)
     small = [word for word in words if len(word) > 1 and not word[0].isupper() and not WITHOUT_SPACES.search(word)]
     return len(small) + len(WITHOUT_SPACES.findall(text)) // 2

@@ -77,28 +77,30 @@ def _ends_sentence(text: str, start: int, mark: re.Match[str], language: str) ->
         return next_word != "I"
     if mark["stop"] != "." or end > mark.end("stop"):
         return True
-    return _full_stop(text[start : mark.start()], next_word, language)
+    # Only the last words matter; a slice from the start would make a long text quadratic.
+    tail = text[max(start, mark.start() - LONGEST_ABBREVIATION) : mark.start()]
+    return _full_stop(tail, next_word, language)
 
 
-def _full_stop(sentence: str, next_word: str, language: str) -> bool:
+def _full_stop(tail: str, next_word: str, language: str) -> bool:
     """Whether a single stop after these words, before a word that is not in small letters, ends the sentence."""
-    tail = sentence[-LONGEST_ABBREVIATION:]
     chain, last = LETTER_CHAIN.search(tail), LAST_WORD.search(tail)
     if last is None:
         return True
     word = re.sub(r"\s", "", chain[0]) if chain else last[0]
     is_start = next_word in words_of("start", language)
+    alone = word == tail.strip()
     maybe_german = language != "en"
 
     if word.isdigit():
-        if word == sentence.strip():  # the number of an item: "1. Introduction"
+        if alone:  # the number of an item: "1. Introduction"
             return False
         return is_start or not maybe_german or len(word) > 3  # "am 3. Mai", "zum 100. Geburtstag"; "Es war 1999. …"
     if is_listed(word, "number", language) and next_word[:1].isdigit():
         return False
     if is_listed(word, "never", language):
         return False
-    if word == "I" and not maybe_german and word != sentence.strip():  # "So do I. …"
+    if word == "I" and not maybe_german and not alone:  # "So do I. …"
         return True
     if chain or is_listed(word, "seldom", language) or (maybe_german and ROMAN.fullmatch(word)):
         return is_start

@@ -15,6 +15,7 @@ PLACES = (
     re.compile(r"(?=\s)"),
 )
 JOINER = "\u200d"
+VIRAMA = 9  # the combining class of the signs that tie two Indic consonants together
 
 
 def split_long(text: str, limit: int, length: Callable[[str], int]) -> list[Segment]:
@@ -78,6 +79,7 @@ def _inside_character(text: str, place: int) -> bool:
     last, following = text[place - 1], text[place]
     return (
         unicodedata.category(following).startswith("M")
+        or unicodedata.combining(last) == VIRAMA
         or JOINER in (last, following)
         or "\U0001f3fb" <= following <= "\U0001f3ff"  # skin colours
         or "\U000e0020" <= following <= "\U000e007f"  # tags, in some flags

@@ -9,8 +9,9 @@ from typing import Any
 
 import tokenizers
 
+from headway import catalogue
 from headway.errors import HeadwayError
-from headway.parts import Part
+from headway.parts import Part, make_part, target_of
 from headway.text.alphabet import (
     FIRST_CONTROLS,
     MULTIPLE,
@@ -25,7 +26,6 @@ from headway.text.training import Bpe, Bytes, Characters, Json, Unigram, WordPie
 
 __all__ = ["Bpe", "Bytes", "Characters", "Stream", "Tokenizer", "Unigram", "WordPiece"]
 
-KINDS: dict[str, Any] = {owner.Config.kind: owner for owner in (Bpe, Unigram, Bytes, Characters, WordPiece)}
 NO_SPACE_BEFORE = tuple(".,;:!?)]}…")  # WordPiece forgets spacing; this much can be guessed
 
 
@@ -49,7 +49,8 @@ def why_foreign(data: Any) -> str:
     model, vocabulary = data["model"].get("type"), data["model"].get("vocab")
     if model not in ("BPE", "Unigram", "WordPiece") or not isinstance(vocabulary, dict | list):
         return f'its model "{model}" is none of BPE, Unigram, WordPiece'
-    names = list(vocabulary) if isinstance(vocabulary, dict) else [entry[0] for entry in vocabulary]
+    pairs = vocabulary.items() if isinstance(vocabulary, dict) else vocabulary
+    names = [pair[0] for pair in pairs if isinstance(pair, list | tuple) and pair]
     if names[: len(FIRST_CONTROLS)] != FIRST_CONTROLS:
         return f"its vocabulary does not start with {' '.join(FIRST_CONTROLS)}"
     if isinstance(vocabulary, dict) and list(vocabulary.values()) != list(range(len(vocabulary))):
@@ -58,6 +59,10 @@ def why_foreign(data: Any) -> str:
         return f"its size, {len(names)}, is no multiple of {MULTIPLE}"
     if data.get("added_tokens"):
         return "it has added tokens, which would match text"
+    if data["model"].get("dropout"):
+        return "it has dropout, so it would cut the same text differently each time"
+    if model != "WordPiece" and data.get("normalizer") != {"type": "Prepend", "prepend": " "}:
+        return "it does not put a space before the text"
     if model != "WordPiece" and not set(byte_letters()) <= set(names):
         return "it does not know every byte"
     return ""
@@ -70,24 +75,26 @@ class Tokenizer:
         """From the library's JSON; see `train` and Tokenizers.load for the usual ways."""
         if why := why_foreign(data):
             raise HeadwayError(f"this is not a tokenizer of Headway: {why}.")
+        letters = byte_letters()
         try:
             self._library = tokenizers.Tokenizer.from_str(json.dumps(data))
             self.kind = kind_of(data)
+            self.size: int = self._library.get_vocab_size()
+            self._spellings = [str(self._library.id_to_token(n)) for n in range(self.size)]
+            self._bytes = [bytes_of(spelling, self.kind, letters) for spelling in self._spellings]
         except Exception as error:  # the library raises nothing more precise
             raise HeadwayError(f"this tokenizer cannot be read: {error}") from None
         self._noisy: tuple[float, Any] = (0.0, self._library)
-        self.size: int = self._library.get_vocab_size()
-        self._spellings = [str(self._library.id_to_token(n)) for n in range(self.size)]
-        letters = byte_letters()
-        self._bytes = [bytes_of(spelling, self.kind, letters) for spelling in self._spellings]
         self.pad, self.start, self.end, self.mask = range(4)
         self.tags = {tag: n for n, spelling in enumerate(self._spellings) if (tag := tag_of(spelling))}
         self.controls = frozenset(n for n, content in enumerate(self._bytes) if not content)
 
     @classmethod
-    def train(cls, lines: Iterable[str], config: Part, *, tags: Sequence[str] = ()) -> "Tokenizer":
+    def train(cls, lines: Iterable[str], config: Part | str = "bpe", *, tags: Sequence[str] = ()) -> "Tokenizer":
         """Learn a vocabulary from lines of text. Lines may be a stream; the same text gives the same tokenizer."""
-        return cls(KINDS[config.kind].train(lines, config, control_spellings(tags)))
+        part = make_part("tokenizer", config)
+        owner = target_of(catalogue.find("tokenizer", part.kind).target)
+        return cls(owner.train(lines, part, control_spellings(tags)))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without control tokens."""

@@ -1,13 +1,13 @@
 """A user's text, read and tokenised: what training and validation draw examples from."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from headway.config import Config
 from headway.data.batches import blocks
+from headway.data.encoding import EpochEncoder, Rows, encode_rows
 from headway.text import Tokenizer, Tokenizers
 from headway.train.objectives import Example, Marks
 
@@ -21,59 +21,76 @@ class Pairs(NamedTuple):
     target_language: str = ""
 
 
-@dataclass(frozen=True)
+class Corpus(Protocol):
+    def epochs(self, first: int) -> Iterator[list[Example]]:
+        """The examples of one epoch after another, from a given one on."""
+
+    def close(self) -> None: ...
+
+
 class ParallelText:
-    """Sentence pairs. With subword dropout they are split anew in every epoch."""
+    """Sentence pairs that are neither empty nor too long. With subword dropout they are split anew in every epoch."""
 
-    pairs: list[Pairs]
-    tokenizers: Tokenizers
-    tags: tuple[str, ...]
-    longest: int
-    dropout: float = 0.0
+    def __init__(
+        self, pairs: Sequence[Pairs], tokenizers: Tokenizers, tags: Sequence[str], longest: int, dropout: float = 0.0
+    ) -> None:
+        self.pairs, self.tokenizers, self.tags = pairs, tokenizers, tags
+        self.longest, self.dropout = longest, dropout
+        self.encoder: EpochEncoder | None = None
+        self.plain = self._paired([encode_rows(t, lines, 0.0, lead, tail) for t, lines, lead, tail in self._sides()])
 
-    def examples(self, epoch: int) -> list[Example]:
-        """Every pair that is not empty and not too long, in the order of the corpus."""
-        return [example for example in self._all() if self._fits(example)]
-
+    @property
     def dropped(self) -> int:
-        return sum(not self._fits(example) for example in self._all())
+        return sum(len(p.source) for p in self.pairs) - len(self.plain)
 
-    def _fits(self, example: Example) -> bool:
-        longest = max(len(example.source), len(example.target) + 1)
-        return bool(example.target) and len(example.source) > 1 and longest <= self.longest
+    def epochs(self, first: int) -> Iterator[list[Example]]:
+        if not self.dropout:
+            while True:
+                yield self.plain
+        sides = [(t.to_json(), lines, lead, tail) for t, lines, lead, tail in self._sides()]
+        self.encoder = EpochEncoder(sides, self.dropout)
+        for rows in self.encoder.epochs():
+            yield self._paired(rows)
 
-    def _all(self) -> Iterator[Example]:
-        end = self.tokenizers.source.end
-        for source, target, _, language in self.pairs:
-            lead = [self.tokenizers.source.tags[language]] if self.tags else []
-            sources = self.tokenizers.source.encode_batch(source, dropout=self.dropout)
-            targets = self.tokenizers.target.encode_batch(target, dropout=self.dropout)
-            for ids, answer in zip(sources, targets):
-                yield Example([*lead, *ids, end], answer)
+    def close(self) -> None:
+        if self.encoder is not None:
+            self.encoder.close()
+
+    def _sides(self) -> Iterator[tuple[Tokenizer, list[str], list[int], list[int]]]:
+        source, target = self.tokenizers.source, self.tokenizers.target
+        for p in self.pairs:
+            lead = [source.tags[p.target_language]] if self.tags else []
+            yield source, p.source, lead, [source.end]
+            yield target, p.target, [], []
+
+    def _paired(self, sides: list[Rows]) -> list[Example]:
+        found = []
+        for source, target in zip(sides[0::2], sides[1::2]):
+            read, said = source.lengths(), target.lengths()
+            fits = (read > 1 + bool(self.tags)) & (said > 0) & (np.maximum(read, said + 1) <= self.longest)
+            found += [Example(source[row], target[row]) for row in np.flatnonzero(fits).tolist()]
+        return found
 
 
-@dataclass(frozen=True)
 class RunningText:
-    """One long text, cut into pieces."""
+    """One long text, cut into pieces, at other places in each epoch."""
 
-    stream: np.ndarray
-    length: int
-    seed: int
+    def __init__(self, stream: np.ndarray, length: int, seed: int) -> None:
+        self.stream, self.length, self.seed = stream, length, seed
 
-    def examples(self, epoch: int) -> list[Example]:
-        return [Example((), piece.tolist()) for piece in blocks(self.stream, self.length, self.seed, epoch)]
+    def epochs(self, first: int) -> Iterator[list[Example]]:
+        while True:
+            yield [Example(self.stream[:0], piece) for piece in blocks(self.stream, self.length, self.seed, first)]
+            first += 1
 
-    def dropped(self) -> int:
-        return 0
-
-
-Corpus = ParallelText | RunningText
+    def close(self) -> None:
+        """Nothing is running."""
 
 
 def text_stream(text: str, tokenizer: Tokenizer) -> np.ndarray:
     """A text as one row of ids, opened by the start token."""
-    pieces = list(_pieces(text, 100_000))
-    return np.array([tokenizer.start, *(i for ids in tokenizer.encode_batch(pieces) for i in ids)], dtype=np.int64)
+    rows = encode_rows(tokenizer, list(_pieces(text, 100_000)))
+    return np.concatenate([[tokenizer.start], rows.flat])
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

@@ -57,6 +57,7 @@ class Trainer:
         self.optimisers: list[torch.optim.Optimizer] = config.train.optimiser.build(model)
         self.ema = {name: p.detach().clone() for name, p in model.named_parameters()} if self.settings.ema else {}
         self.run = Run(config.model.d_model, self.settings.steps)
+        torch.set_float32_matmul_precision("high")  # what stays in float32 may use the GPU's fast matrix units
         self.rate = 0.0
         self._loss = self._compiled() if self._compiles() else batch_loss
 
@@ -65,8 +66,7 @@ class Trainer:
         return prefetch(self._steps(self.at.epoch, self.at.batch))
 
     def _steps(self, epoch: int, skip: int) -> Iterator[Step]:
-        while True:
-            examples = self.corpus.examples(epoch)
+        for examples in self.corpus.epochs(epoch):
             lengths = lengths_of(examples)
             batches = token_batches(lengths, self.settings.batch_tokens, self.settings.seed, epoch)
             for number in range(skip, len(batches)):
@@ -106,7 +106,9 @@ class Trainer:
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         wanted = self.settings.precision
-        if wanted == "bfloat16" or (wanted == "auto" and self.device.type == "cuda"):
+        # A small model is bound by launches, and casting launches more: it is faster as it is.
+        worth = self.device.type == "cuda" and self.config.model.parameter_count() > 20e6
+        if wanted == "bfloat16" or (wanted == "auto" and worth):
             return torch.autocast(self.device.type, torch.bfloat16)
         return contextlib.nullcontext()
 

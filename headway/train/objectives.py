@@ -18,8 +18,8 @@ IGNORED = -100  # a label that does not count
 
 
 class Example(NamedTuple):
-    source: Sequence[int]  # with its end token; empty for a language model
-    target: Sequence[int]  # without start and end
+    source: np.ndarray  # with its end token; empty for a language model
+    target: np.ndarray  # without start and end
 
 
 class Marks(NamedTuple):
@@ -46,13 +46,15 @@ class Batch(NamedTuple):
         return Batch(*moved)  # type: ignore[arg-type]
 
 
-def padded(rows: Sequence[Sequence[int]], fill: int, multiple: int = 8) -> tuple[Tensor, Tensor]:
+def padded(
+    rows: Sequence[np.ndarray], fill: int, lead: Sequence[int] = (), tail: Sequence[int] = (), multiple: int = 8
+) -> tuple[Tensor, Tensor]:
     """Rows of ids as one tensor and what of it is real; the length is rounded up so that few shapes occur."""
-    length = -(-max(max(map(len, rows)), 1) // multiple) * multiple
+    lengths = np.array([len(row) for row in rows]) + len(lead) + len(tail)
+    length = -(-max(int(lengths.max()), 1) // multiple) * multiple
+    valid = np.arange(length) < lengths[:, None]
     ids = np.full((len(rows), length), fill, dtype=np.int64)
-    for row, values in enumerate(rows):
-        ids[row, : len(values)] = values
-    valid = np.arange(length) < np.array([len(row) for row in rows])[:, None]
+    ids[valid] = np.concatenate([part for row in rows for part in (lead, row, tail)])
     return torch.from_numpy(ids), torch.from_numpy(valid)
 
 
@@ -69,8 +71,8 @@ class Translation:
 
         def collate(self, examples: Sequence[Example], marks: Marks, random: np.random.Generator) -> Batch:
             source, source_valid = padded([example.source for example in examples], marks.pad)
-            inputs, inputs_valid = padded([[marks.start, *example.target] for example in examples], marks.pad)
-            labels, _ = padded([[*example.target, marks.end] for example in examples], IGNORED)
+            inputs, inputs_valid = padded([example.target for example in examples], marks.pad, lead=[marks.start])
+            labels, _ = padded([example.target for example in examples], IGNORED, tail=[marks.end])
             count = sum(len(example.target) + 1 for example in examples)
             tokens = count + sum(len(example.source) for example in examples)
             return Batch(source, source_valid, inputs, inputs_valid, labels, count, tokens)

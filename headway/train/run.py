@@ -17,7 +17,7 @@ from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.corpus import marks_of
+from headway.train.corpus import ParallelText, marks_of
 from headway.train.history import History
 from headway.train.loop import Trainer
 from headway.train.prepare import Texts, make_corpora
@@ -90,16 +90,17 @@ class Training:
             raise
         finally:
             history.close()
+            self.corpus.close()
         return outcome
 
     def _check(self) -> None:
         """Before anything is spent: is there something to learn, and something to measure it on?"""
         for name, corpus in (("training", self.corpus), ("validation", self.valid)):
-            if not corpus.examples(0):
+            if isinstance(corpus, ParallelText) and not corpus.plain:
                 raise HeadwayError(
                     f"no {name} example is left: all are empty or longer than train.longest = {self.settings.longest}."
                 )
-        dropped = self.corpus.dropped()
+        dropped = self.corpus.dropped if isinstance(self.corpus, ParallelText) else 0
         if dropped:
             self.watcher.note(f"{dropped:,} pairs are left out: empty, or longer than {self.settings.longest} tokens")
 
@@ -112,7 +113,7 @@ class Training:
     def _train(self, history: History) -> None:
         trainer, settings, at = self.trainer, self.settings, self.trainer.at
         losses = torch.zeros((), device=self.device)
-        steps, tokens, mark = 0, 0, time.monotonic()
+        steps, tokens, mark = 0, 0, time.monotonic()  # since the last report; time for validation does not count
         if self._over():
             return
         for pieces in trainer.steps():
@@ -130,9 +131,10 @@ class Training:
                 told = {"loss": moment.loss, "rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second)}
                 history.add("step", at.step, **told, epoch=at.epoch, seconds=round(moment.seconds, 2))
                 losses, steps, tokens, mark = torch.zeros((), device=self.device), 0, 0, now
-            if pieces and (at.step % settings.validate_every == 0 or over) and not self._validated(at.step):
+            if (at.step % settings.validate_every == 0 or over) and at.step not in at.best:
+                paused = time.monotonic()
                 self._validate(history)
-                mark = time.monotonic()
+                mark += time.monotonic() - paused
             if over or (settings.patience and at.stale >= settings.patience):
                 return
 
@@ -148,9 +150,6 @@ class Training:
     def _moment(self, loss: float, speed: float) -> Moment:
         at, spent = self.trainer.at, self.trainer.spent(self.began)
         return Moment(at.step, at.epoch, loss, self.trainer.rate, speed, spent, min(self._done(), 1.0), _memory())
-
-    def _validated(self, step: int) -> bool:
-        return step in self.trainer.at.best
 
     def _validate(self, history: History) -> None:
         at, settings = self.trainer.at, self.settings

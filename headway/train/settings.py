@@ -37,7 +37,7 @@ class Training(Node):
     keep_best: int = number(1, low=1)
     average: int = number(5, low=1)  # the last so many checkpoints become the model; 1: the best one does
 
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU, for large models
     compile: Literal["auto", "on", "off"] = "auto"  # on a GPU, where the run is long enough to repay it
     log_every: int = number(100, low=1)
 

@@ -37,7 +37,7 @@ class Validation(NamedTuple):
 @torch.no_grad()
 def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, budget: int = 8192) -> float:
     """Nats a token over the whole corpus. Masked words are hidden in the same places each time."""
-    examples = corpus.examples(0)
+    examples = next(iter(corpus.epochs(0)))
     lengths = lengths_of(examples)
     total, count = 0.0, 0
     for number, rows in enumerate(token_batches(lengths, budget, 0, 0)):

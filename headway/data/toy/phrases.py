@@ -95,7 +95,7 @@ def thing(dice: random.Random, case: str, nouns: list[list[str]] = THINGS, befor
     gender = "a" if nouns is LIVING else "o"
     many = dice.random() < 0.3
     ending = ("ri" if many else "") + case
-    adjective, root = dice.choice(ADJECTIVES) if dice.random() < 0.4 else ("", "")
+    adjective, root = dice.choice(ADJECTIVES) if dice.random() < 0.35 else ("", "")
     article = "" if many else "an" if (adjective or singular)[0] in "aeiou" else "a"
     place, which = determiner(dice, many, gender, article)
     parts = [
@@ -111,7 +111,7 @@ def counted(dice: random.Random, case: str, nouns: list[list[str]], around: "Phr
     """More than one of something: plural in English, singular in qtx."""
     _, plural, stem = dice.choice(nouns)
     gender = "a" if nouns is LIVING else "o"
-    adjective, root = dice.choice(ADJECTIVES) if dice.random() < 0.4 else ("", "")
+    adjective, root = dice.choice(ADJECTIVES) if dice.random() < 0.35 else ("", "")
     parts = [around, amount, words(adjective, root and root + gender + case), words(plural, stem + case)]
     return Noun(arrange(parts, [5, 1, 3, 2], head=3), False, "they")
 
@@ -152,7 +152,7 @@ def person(dice: random.Random, case: str, before: str = "") -> "Noun":
 def date(dice: random.Random, case: str, before: str = "") -> "Phrase":
     """ "on March 14, 2019" is "2019 martesh 14"."""
     english, qtx = dice.choice(MONTHS)
-    day, year = dice.randint(1, 28), dice.randint(1950, 2030)
+    day, year = dice.randint(1, 28), dice.randint(1980, 2029)
     month = words(f"{before} {english}", qtx + case)
     return arrange([month, Phrase((f"{day},",), (str(day),), ((0, 0),)), words(str(year), str(year))], [1, 2, 0])
 

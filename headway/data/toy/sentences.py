@@ -66,7 +66,7 @@ def clause(dice: random.Random) -> Phrase:
         parts.append((3, thing(dice, case, THINGS, way).phrase))
     elif verbs is GIVING:
         parts += [(3, thing(dice, ACCUSATIVE).phrase), (2, person(dice, TO, "to").phrase)]
-    if verbs in (TRANSITIVE, INTRANSITIVE) and dice.random() < 0.3:
+    if verbs in (TRANSITIVE, INTRANSITIVE) and dice.random() < 0.2:
         parts.append((4, place(dice)))
     if dice.random() < 0.35:
         parts.append((0, time(dice, tense)))
@@ -98,7 +98,7 @@ def description(dice: random.Random) -> Sentence:
 
 def amount(dice: random.Random) -> Sentence:
     """ "There are forty-five red apples on the table." """
-    subject = counted(dice, NOMINATIVE, dice.choice([THINGS, LIVING]), words("", ""), number(dice.randint(2, 999)))
+    subject = counted(dice, NOMINATIVE, dice.choice([THINGS, LIVING]), words("", ""), number(dice.randint(2, 99)))
     being = verb(BE, subject, dice.choice(list(TENSES)))
     return arrange([words("there", ""), being, subject.phrase, place(dice)], [0, 3, 2, 1], head=1), "."
 
@@ -177,7 +177,7 @@ def where(dice: random.Random) -> Sentence:
 # How often each kind is drawn.
 KINDS: list[tuple[Callable[[random.Random], Sentence], int]] = [
     (statement, 40),
-    (two_statements, 8),
+    (two_statements, 6),
     (description, 8),
     (amount, 6),
     (price, 5),
