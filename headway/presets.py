@@ -11,11 +11,20 @@ from headway.errors import ConfigError, did_you_mean
 Table = dict[str, Any]
 
 
-def _stack(layers: int, heads: int, hidden: int, residual: str = "post", position: str = "sinusoidal") -> Table:
+def _stack(
+    layers: int,
+    heads: int,
+    hidden: int,
+    residual: str = "post",
+    position: str = "sinusoidal",
+    dropout: float | None = None,
+) -> Table:
+    """`dropout`: inside attention and feed-forward, where it differs from the model's."""
+    inside = "" if dropout is None else f", dropout={dropout}"
     return {
         "layers": layers,
-        "mixer": f"attention({heads})",
-        "feedforward": f"relu({hidden})",
+        "mixer": f"attention({heads}{inside})",
+        "feedforward": f"relu({hidden}{inside})",
         "residual": residual,
         "position": position,
     }
@@ -44,18 +53,18 @@ PRESETS: dict[str, Table] = {
     },
     "small": {
         "tokenizer": {"kind": "bpe", "size": 8000, "dropout": 0.1},
-        "model": _both(256, _stack(4, 4, 1024, "pre"), 0.3),
+        "model": _both(256, _stack(4, 4, 1024, "pre", dropout=0.1), 0.3),
         "train": {
-            "batch_tokens": 8192,
-            "schedule": "inverse_sqrt(0.002, warmup=2000)",
-            "steps": 8000,
-            "validate_every": 250,
-            "patience": 12,
-            "keep_last": 10,
-            "average": 10,
+            "batch_tokens": 16_384,
+            "schedule": "cosine(0.003, warmup=1000)",
+            "steps": 4000,
+            "validate_every": 500,
+            "metric": "bleu",
+            "ema": 0.999,
+            "average": 1,
             "clip": 1.0,
         },
-        "search": {"beam_size": 5, "alpha": 1.0},
+        "search": {"beam_size": 5, "alpha": 1.4},
     },
     "medium": {
         "tokenizer": {"kind": "bpe", "size": 16000},
@@ -172,7 +181,7 @@ def automatic(corpus: Statistics, objective: str) -> tuple[str, Table, str]:
         return name, table, f"{told}: a language model of this size does not learn it by heart at once"
     for name, limit, reason in (
         ("tiny", 150_000, "so little text feeds a small model only"),
-        ("small", 3_000_000, "little text: strong dropout, subwords split anew each time, many checkpoints averaged"),
+        ("small", 3_000_000, "little text: strong dropout, subwords split anew in every epoch, weights averaged as they move"),
         ("medium", 15_000_000, "enough for a model of half the paper's size"),
         ("base", 0, "enough for the paper's base model"),
     ):
