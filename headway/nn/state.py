@@ -71,7 +71,7 @@ class KV:
         if self.uniform and places.valid is None:
             for buffer, x in zip(self.buffers, new):
                 buffer[:, :, self.end : end] = x
-            self.lengths = self.lengths + k.shape[2]
+            self.lengths, self.end = self.lengths + k.shape[2], end
         else:
             valid = places.valid if places.valid is not None else k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
             rows, columns = valid.nonzero(as_tuple=True)
@@ -79,9 +79,8 @@ class KV:
             for buffer, x in zip(self.buffers, new):
                 buffer[rows, :, slots] = x[rows, :, columns].to(buffer.dtype)
             self.lengths = self.lengths + valid.sum(1)
-            self.uniform = False
-        self.end = end
-        keys, values = (x[:, :, :end] for x in self.buffers)
+            self.end, self.uniform = longest(self.lengths), False  # padding takes up no room
+        keys, values = (x[:, :, : self.end] for x in self.buffers)
         return keys, values, self.places()
 
     def places(self) -> Places:
@@ -98,8 +97,7 @@ class KV:
 
     def truncate(self, lengths: Tensor) -> None:
         self.lengths = torch.minimum(self.lengths, lengths)
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        self.end, self.uniform = longest(self.lengths), len(self.lengths.unique()) <= 1
 
     def snapshot(self) -> "KV":
         saved = KV(0, self.lengths.device)
@@ -181,7 +179,7 @@ class ModelState:
 
     def advance(self, length: int, valid: Tensor | None) -> None:
         self.lengths = self.lengths + (length if valid is None else valid.sum(1))
-        self.end += length
+        self.end = self.end + length if valid is None else longest(self.lengths)
         self.uniform = self.uniform and valid is None
         self.memory = None
 
@@ -200,8 +198,7 @@ class ModelState:
     def truncate(self, lengths: Tensor) -> None:
         check_remembered(self, lengths)  # first, so that all layers go back or none
         self.lengths = torch.minimum(self.lengths, lengths)
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        self.end, self.uniform = longest(self.lengths), len(self.lengths.unique()) <= 1
         self._each(lambda state: state.truncate(lengths))
 
     def snapshot(self) -> "ModelState":
@@ -228,6 +225,11 @@ class ModelState:
         for layer in self.layers:
             for state in layer.values():
                 act(state)
+
+
+def longest(lengths: Tensor) -> int:
+    """Asks the device, so it is for what is done once: taking in padded rows, going back."""
+    return max(lengths.tolist(), default=0)
 
 
 def _select_places(places: Places, rows: Tensor) -> Places:

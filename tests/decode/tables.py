@@ -1,6 +1,5 @@
 """A model that is a table of random numbers, and the search written out plainly."""
 
-import functools
 import random
 from collections.abc import Callable
 
@@ -16,22 +15,29 @@ MARKS = Marks(start=START, end=END, suppress=(START,))
 class Table:
     """Next-token distributions that depend on the source and on everything before, and on nothing else."""
 
-    device = torch.device("cpu")
-
-    def __init__(self, vocabulary: int, *, seed: int = 0, grain: float = 0.0, dtype: torch.dtype = torch.float64):
-        """grain above 0 rounds the logits to its multiples, so that many are equal."""
-        self.vocabulary, self.seed, self.grain, self.dtype = vocabulary, seed, grain, dtype
+    def __init__(
+        self, vocabulary: int, *, seed: int = 0, grain: float = 0.0, holes: float = 0.0, device: str = "cpu"
+    ) -> None:
+        """grain above 0 rounds the logits to its multiples, so that many are equal; a share of `holes` is impossible."""
+        self.vocabulary, self.seed, self.grain, self.holes = vocabulary, seed, grain, holes
+        self.device = torch.device(device)
+        self.known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
         self.widths: list[int] = []  # how many hypotheses each step was asked about
         self.selects = 0
 
-    @functools.cache  # noqa: B019
     def logps(self, source: tuple[int, ...], ids: tuple[int, ...]) -> list[float]:
         """After these ids, which do not hold the start token."""
+        if (source, ids) not in self.known:
+            self.known[source, ids] = self.invent(source, ids)
+        return self.known[source, ids]
+
+    def invent(self, source: tuple[int, ...], ids: tuple[int, ...]) -> list[float]:
         dice = random.Random(f"{self.seed} {source} {ids}")
         logits = [dice.gauss(0, 2) for _ in range(self.vocabulary)]
         if self.grain:
             logits = [round(logit / self.grain) * self.grain for logit in logits]
-        return torch.tensor(logits, dtype=self.dtype).log_softmax(0).tolist()
+        logps = torch.tensor(logits, dtype=torch.float64).log_softmax(0).tolist()
+        return [-torch.inf if dice.random() < self.holes else logp for logp in logps]
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> "Read":
         lines = [[]] * rows if source is None else source.tolist()
@@ -47,7 +53,7 @@ class Table:
             assert oks == sorted(oks, reverse=True)  # padded on the right
             state.ids[row] += tuple(token for token, ok in zip(line, oks) if ok)
         every = [self.logps(source, line[1:]) for source, line in zip(state.sources, state.ids)]
-        return torch.tensor(every, dtype=self.dtype)
+        return torch.tensor(every, dtype=torch.float64, device=self.device)
 
 
 class Read:

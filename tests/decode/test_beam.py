@@ -1,6 +1,7 @@
 """Beam search against its plain form, against exhaustive search, and against itself in other batches."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -15,8 +16,13 @@ from .tables import END, MARKS, START, Table, allowed, naive
 @st.composite
 def requests(draw):
     """A table, settings, sources and prefixes, small enough that everything odd happens."""
-    vocabulary = draw(st.integers(2, 7))
-    table = Table(vocabulary, seed=draw(st.integers(0, 1000)), grain=draw(st.sampled_from([0.0, 2.0])))
+    vocabulary = draw(st.sampled_from([2, 3, 4, 5, 6, 7, 40]))
+    seed, grain, holes = (
+        draw(st.integers(0, 1000)),
+        draw(st.sampled_from([0.0, 2.0])),
+        draw(st.sampled_from([0.0, 0.5])),
+    )
+    table = Table(vocabulary, seed=seed, grain=grain, holes=holes)
     width = draw(st.integers(1, 6))
     most = draw(st.integers(0, 6))
     search = Search(
@@ -92,12 +98,28 @@ def test_exhaustive(seed, penalty):
     assert (found.score, tuple(found.ids)) == (pytest.approx(max(results)[0]), max(results)[1])
 
 
+def test_what_was_found_before_a_dead_end():
+    """Running hypotheses that cannot go on are given up where others have ended, and kept where none has."""
+
+    class Ends(Table):
+        def invent(self, source, ids):
+            if not ids:
+                return [-9.0, -3.0, -1.0, -2.0]
+            return [math.nan if ids[-1] == END else -math.inf] * 4  # nobody may ask what follows the end
+
+    search = Search(beam_size=3, n_best=3, penalty="none")
+    [found] = decode(Ends(4), None, marks=MARKS, search=search)
+    assert [(h.ids, h.finished) for h in found] == [([], True)]
+    [found] = decode(Ends(4), None, marks=Marks(start=START, end=END, suppress=(START, END)), search=search)
+    assert [(h.ids, h.finished) for h in found] == [([2], False), ([3], False)]
+
+
 def test_a_beam_of_one_is_greedy():
     """The beam's own code with one hypothesis takes the same way as the shorter code for greedy."""
     from headway.decode import choose
 
     logps = Table(9, grain=1.0).step(Table(9).start(None, None, 1), torch.tensor([[START]]))
-    one, other = choose.greedy(logps, torch.zeros(1, 1)), choose.beam(logps, torch.zeros(1, 1), 1, exact=True)
+    one, other = choose.greedy(logps, torch.zeros(1, 1)), choose.beam(logps, torch.zeros(1, 1), 1)
     assert (one.ids[0, 0], one.sums[0, 0]) == (other.ids[0, 0], other.sums[0, 0])
 
 

@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.text.sentences import Segment, join, split_sentences
@@ -139,6 +139,7 @@ def test_language_tags_with_regions() -> None:
 SENTENCE_TEXT = st.text() | st.text(alphabet="ab Z.!?…»“\"')\n 。」3I\u2028\u00a0")
 
 
+@settings(deadline=None)
 @given(SENTENCE_TEXT, st.sampled_from([None, "en", "de", "ja"]))
 def test_joined_sentences_are_the_text(text: str, language: str | None) -> None:
     pieces = split_sentences(text, language)
