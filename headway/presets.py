@@ -43,10 +43,10 @@ PRESETS: dict[str, Table] = {
     "tiny": {
         "model": _both(128, _stack(2, 4, 256, "pre"), 0.1),
         "train": {
-            "batch_tokens": 2048,
-            "schedule": "inverse_sqrt(0.003, warmup=200)",
-            "steps": 1500,
-            "validate_every": 250,
+            "batch_tokens": 768,
+            "schedule": "inverse_sqrt(0.003, warmup=300)",
+            "steps": 4000,
+            "validate_every": 500,
             "average": 3,
             "clip": 1.0,
         },

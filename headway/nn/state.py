@@ -68,18 +68,21 @@ class KV:
             self.buffers = tuple(F.pad(x[:, :, : self.end], (0, 0, 0, k.shape[2])) for x in self._or_empty(new))
         else:
             self._reserve(new, end)
-        if self.uniform and places.valid is None:
-            for buffer, x in zip(self.buffers, new):
-                buffer[:, :, self.end : end] = x
-            self.lengths, self.end = self.lengths + k.shape[2], end
-        else:
-            valid = places.valid if places.valid is not None else k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
-            rows, columns = valid.nonzero(as_tuple=True)
-            slots = places.positions.expand(len(valid), -1)[rows, columns]
+        if places.valid is not None:
+            rows, columns = places.valid.nonzero(as_tuple=True)
+            slots = places.positions.expand(len(k), -1)[rows, columns]
             for buffer, x in zip(self.buffers, new):
                 buffer[rows, :, slots] = x[rows, :, columns].to(buffer.dtype)
-            self.lengths = self.lengths + valid.sum(1)
-            self.end, self.uniform = longest(self.lengths), False  # padding takes up no room
+            self.lengths = self.lengths + places.valid.sum(1)
+            self.end, self.uniform = _longest(self.lengths), False  # padding takes up no room
+        else:
+            for buffer, x in zip(self.buffers, new):
+                if self.uniform:
+                    buffer[:, :, self.end : end] = x
+                else:  # each row at its own place, without asking the device where that is
+                    rows = torch.arange(len(k), device=k.device)[:, None]
+                    buffer[rows, :, places.positions] = x.transpose(1, 2).to(buffer.dtype)
+            self.lengths, self.end = self.lengths + k.shape[2], end
         keys, values = (x[:, :, : self.end] for x in self.buffers)
         return keys, values, self.places()
 
@@ -97,7 +100,8 @@ class KV:
 
     def truncate(self, lengths: Tensor) -> None:
         self.lengths = torch.minimum(self.lengths, lengths)
-        self.end, self.uniform = longest(self.lengths), len(self.lengths.unique()) <= 1
+        sizes = set(self.lengths.tolist())
+        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
 
     def snapshot(self) -> "KV":
         saved = KV(0, self.lengths.device)
@@ -179,7 +183,7 @@ class ModelState:
 
     def advance(self, length: int, valid: Tensor | None) -> None:
         self.lengths = self.lengths + (length if valid is None else valid.sum(1))
-        self.end = self.end + length if valid is None else longest(self.lengths)
+        self.end = self.end + length if valid is None else _longest(self.lengths)
         self.uniform = self.uniform and valid is None
         self.memory = None
 
@@ -198,7 +202,8 @@ class ModelState:
     def truncate(self, lengths: Tensor) -> None:
         check_remembered(self, lengths)  # first, so that all layers go back or none
         self.lengths = torch.minimum(self.lengths, lengths)
-        self.end, self.uniform = longest(self.lengths), len(self.lengths.unique()) <= 1
+        sizes = set(self.lengths.tolist())
+        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
         self._each(lambda state: state.truncate(lengths))
 
     def snapshot(self) -> "ModelState":
@@ -227,8 +232,8 @@ class ModelState:
                 act(state)
 
 
-def longest(lengths: Tensor) -> int:
-    """Asks the device, so it is for what is done once: taking in padded rows, going back."""
+def _longest(lengths: Tensor) -> int:
+    """Asks the device, and so only where padded rows are taken in."""
     return max(lengths.tolist(), default=0)
 
 

@@ -1,7 +1,11 @@
+from collections.abc import Iterator
+
 import pytest
-import torch
+
+from contracts.toys import in_catalogue
 
 
 @pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
+def _toys() -> Iterator[None]:
+    with in_catalogue():
+        yield

@@ -9,6 +9,7 @@ from headway.nn.transformer import Transformer, valid_places
 from nn.building import small
 
 B, S, T = 3, 7, 5
+SUBLAYERS = {"encoder": ("self", "feedforward"), "decoder": ("self", "cross", "feedforward")}
 SIDE = {"mixer": "attention(4, 2)", "position": "alibi"}
 
 
@@ -52,14 +53,12 @@ def test_everything_is_there_by_name_and_fits_together() -> None:
         q, k = trace[f"{place}.q"], trace[f"{place}.k"].repeat_interleave(2, dim=1)
         if "cross" in place:  # no positions there
             torch.testing.assert_close(scores, q @ k.transpose(-1, -2) / 2)
-        sublayer = model.get_submodule(f"stacks.{place.replace('.', '.blocks.', 1).replace('.self', '.sublayers.self').replace('.cross', '.sublayers.cross')}")
+        side, index, name = place.split(".")
+        sublayer = model.stacks[side].blocks[int(index)].sublayers[name]
         heads = weights @ trace[f"{place}.v"].repeat_interleave(2, dim=1)
         torch.testing.assert_close(trace[f"{place}.output"], sublayer.output(heads.transpose(1, 2).flatten(2)))
     assert (trace["encoder.0.self.weights"][1, :, :, 2:] == 0).all(), "padding gets no weight"
     assert (trace["decoder.1.self.weights"].triu(1) == 0).all(), "the future gets no weight"
-
-
-SUBLAYERS = {"encoder": ("self", "feedforward"), "decoder": ("self", "cross", "feedforward")}
 
 
 def test_nothing_is_kept_without_asking_and_no_gradients_hang_on() -> None:

@@ -1,0 +1,64 @@
+"""Writes the pages that follow from the code: docs/cli.md and docs/variants.md. A test fails when they are stale.
+
+    python docs/generate.py
+"""
+
+from pathlib import Path
+
+import click
+
+from headway.catalogue import CATALOGUE, slots
+from headway.cli.root import VERBS, app
+
+HERE = Path(__file__).parent
+PAGES = {
+    "position": "positions.md",
+    "mask": "masks.md",
+    "mixer": "attention.md",
+    "feedforward": "feedforward.md",
+    "residual": "residuals.md",
+    "norm": "residuals.md",
+    "linear": "feedforward.md",
+    "head": "heads.md",
+    "objective": "training.md",
+    "optimiser": "training.md",
+    "schedule": "training.md",
+    "tokenizer": "tokenizers.md",
+}
+
+
+def cli_page() -> str:
+    """The help of every verb, as it is printed in 80 columns."""
+    context = click.Context(app, info_name="headway", **{"max_content_width": 80, "terminal_width": 80})
+    parts = ["# The command line", "Generated from the program's own help by `docs/generate.py`.", _block(app, context)]
+    for name in VERBS:
+        command = app.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context, max_content_width=80, terminal_width=80)
+        parts += [f"## headway {name}", _block(command, inner)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(command: click.Command, context: click.Context) -> str:
+    lines = [line.rstrip() for line in command.get_help(context).strip().splitlines()]
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def variants_page() -> str:
+    """Everything that a slot can hold."""
+    parts = ["# What can be chosen", "Generated from `headway/catalogue.py` by `docs/generate.py`."]
+    for slot in slots():
+        rows = [entry for entry in CATALOGUE if entry.slot == slot]
+        table = ["| kind | what | cost | reference |", "|---|---|---|---|"]
+        table += [f"| `{e.kind}` | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows]
+        parts += [f"## {slot} ([page]({PAGES[slot]}))", "\n".join(table)]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (HERE / "variants.md").write_text(variants_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

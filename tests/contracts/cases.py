@@ -1,0 +1,97 @@
+"""Which models the contract tests run over.
+
+Every mixer of the catalogue takes part by being there. With no line in EXAMPLES it is tried as its kind alone, with
+the defaults; a line there lists the ways in which it shall be tried instead. It meets every position and every mask
+(made causal) of the catalogue, except those that its Config refuses; the residuals meet the first mixer.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from contracts.toys import in_catalogue
+from headway import catalogue
+from headway.errors import ConfigError
+from headway.nn.transformer import Transformer
+from headway.parts import from_dict
+
+EXAMPLES = {
+    "attention": ["attention(4)", "attention(4, 2)", "attention(4, 1, d_k=6, d_v=10)"],
+    "ring": ["ring(4)", "ring(2, 1, slack=0)"],
+}
+CAUSAL_MASKS = {
+    "full": "causal & full",
+    "local": "causal & local(3)",
+    "all": "causal & local(4) & local(2)",
+    "any": "causal & (local(2) | local(4))",
+}
+
+
+class Case(NamedTuple):
+    mixer: str
+    position: str = "sinusoidal"
+    mask: str = "causal"
+    residual: str = "post"
+
+    def config(self, **changes: Any) -> Transformer.Config:
+        side = self._asdict() | {"layers": 2, "feedforward": "relu(24)"}
+        decoder = side | {"mixer": self.mixer.split(" + ")}
+        table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": decoder}
+        return from_dict(Transformer.Config, table | changes)
+
+    def model(self, dtype: torch.dtype = torch.float64, **changes: Any) -> Transformer:
+        torch.manual_seed(1)
+        model = Transformer(self.config(**changes))
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # gains and biases too, so that none of them can be forgotten
+                torch.nn.init.normal_(parameter, parameter.mean().item(), 0.3)
+        return model.to(dtype).eval()
+
+    @property
+    def allowed(self) -> bool:
+        try:
+            self.config().resolved()
+        except ConfigError as error:
+            if error.where not in ("decoder.mask", "decoder.position"):
+                raise
+            return False
+        return True
+
+
+def _all() -> list[Case]:
+    masks = [
+        CAUSAL_MASKS.get(kind, kind if kind == "causal" else f"causal & {kind}") for kind in catalogue.kinds("mask")
+    ]
+    mixers = [how for kind in catalogue.kinds("mixer") for how in EXAMPLES.get(kind, [kind])]
+    cases = [
+        Case(mixer, position, mask) for mixer in mixers for position in catalogue.kinds("position") for mask in masks
+    ]
+    return [
+        *(case for case in cases if case.allowed),
+        *(Case(mixers[0], residual=kind) for kind in catalogue.kinds("residual")),
+        Case("attention(4, kernel='math')", "alibi"),
+        Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
+        Case("decay + attention(4, 2)", "learned", "causal", "twin"),
+    ]
+
+
+def _few(cases: list[Case]) -> list[Case]:
+    """Every position and every mask of each mixer, but not all of their pairs."""
+    few: list[Case] = []
+    seen: set[tuple[str, ...]] = set()
+    places = {case: index for index, case in enumerate(cases)}
+    for case in sorted(cases, key=lambda case: (case.mixer, places[case] % 6)):  # steps through both at once
+        new = {(case.mixer, value) for value in case[1:]} - seen
+        if new:
+            few.append(case)
+        seen |= new
+    return few
+
+
+with in_catalogue():
+    ALL = _all()
+    FEW = _few(ALL)
+
+
+def named(case: Case) -> str:
+    return ", ".join(case).replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")

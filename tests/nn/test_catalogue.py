@@ -1,0 +1,66 @@
+"""Every kind of the network's slots that the catalogue names can be built, knows its kind, runs, and has its place on
+a page of the documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway import catalogue
+from headway.nn.transformer import Transformer
+from headway.parts import Part, config_class, make_part, target_of
+from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {
+    "position": "positions.md",
+    "mask": "masks.md",
+    "mixer": "attention.md",
+    "feedforward": "feedforward.md",
+    "linear": "feedforward.md",
+    "residual": "residuals.md",
+    "norm": "residuals.md",
+    "head": "heads.md",
+}
+each_entry = pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)
+
+
+@each_entry
+def test_its_config_knows_its_kind(entry: catalogue.Entry) -> None:
+    owner = target_of(entry.target)
+    assert owner.__name__ == entry.target.partition(":")[2] and owner.__module__ == entry.target.partition(":")[0]
+    cls = config_class(entry.slot, entry.kind)
+    assert cls is owner.Config and issubclass(cls, Part)
+    part = make_part(entry.slot, written(entry))
+    assert (type(part), part.kind) == (cls, entry.kind)
+    default = cls.__dataclass_fields__["kind"].default
+    shared = [other.kind for other in NN_ENTRIES if (other.slot, other.target) == (entry.slot, entry.target)]
+    assert default in shared
+    assert entry.line and "\n" not in entry.line
+
+
+@each_entry
+@torch.no_grad()
+def test_it_runs(entry: catalogue.Entry) -> None:
+    model = Transformer(with_kind(entry)).eval()
+    ids = torch.randint(29, (2, 5))
+    hidden = model(ids, ids if "decoder" in model.config.sides else None).hidden
+    assert hidden.shape == (2, 5, 16)
+    assert model.logits(hidden).isfinite().all()
+
+
+@each_entry
+def test_it_has_a_place_on_a_page(entry: catalogue.Entry) -> None:
+    """A row of a table that begins with the kind, as code."""
+    page = (DOCS / PAGES[entry.slot]).read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| `{entry.kind}(?:\([^`]*\))?` \|.*$", page, flags=re.MULTILINE)
+    assert rows, f"{PAGES[entry.slot]} says nothing of {entry.kind}"
+    names = re.findall(r"[A-Z]\w+ \d{4}", entry.reference)
+    assert any(all(name in row for name in names) for row in rows), f"{PAGES[entry.slot]} does not name {names}"
+
+
+def test_kinds_are_named_once() -> None:
+    names = [(entry.slot, entry.kind) for entry in catalogue.CATALOGUE]
+    assert len(set(names)) == len(names)
+    assert set(NN_SLOTS) <= set(catalogue.slots())

@@ -1,0 +1,40 @@
+"""The generated pages are what the code says now, and every kind of the catalogue has a page that names it."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from headway.catalogue import CATALOGUE, Entry
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_cli_page_is_fresh(generate: ModuleType) -> None:
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == generate.cli_page(), "run: python docs/generate.py"
+
+
+def test_variants_page_is_fresh(generate: ModuleType) -> None:
+    assert (DOCS / "variants.md").read_text(encoding="utf-8") == generate.variants_page(), "run: python docs/generate.py"
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: f"{entry.slot}-{entry.kind}")
+def test_every_kind_has_a_page(generate: ModuleType, entry: Entry) -> None:
+    page = (DOCS / generate.PAGES[entry.slot]).read_text(encoding="utf-8")
+    written = {"all": "&", "any": "|"}.get(entry.kind, entry.kind)
+    assert written in page
+
+
+def test_help_fits_80_columns(generate: ModuleType) -> None:
+    assert max(len(line) for line in generate.cli_page().splitlines()) <= 80
