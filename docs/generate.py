@@ -1,6 +1,6 @@
 """Writes the pages that follow from the code: docs/cli.md and docs/variants.md. A test fails when they are stale.
 
-    python docs/generate.py
+python docs/generate.py
 """
 
 from pathlib import Path

@@ -44,13 +44,19 @@ class Config(Node):
         return self.target_languages if len(self.target_languages) > 1 else ()
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_atomically(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: str | Path) -> "Config":
         """From .toml, or from the .json of a model directory."""
         path = Path(path)
-        return from_table(read_json(path) if path.suffix == ".json" else read_toml(path))
+        table = read_json(path) if path.suffix == ".json" else read_toml(path)
+        try:
+            return from_table(table)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        except HeadwayError as error:
+            raise HeadwayError(f"{path}: {error}") from None
 
 
 def from_table(table: dict[str, Any]) -> Config:
@@ -98,8 +104,16 @@ def to_toml(values: dict[str, Any], remarks: dict[str, str] | None = None) -> st
     """One dotted key a line, with a remark behind it where there is one. Reads back as TOML."""
     lines = [f"{path} = {toml_value(value)}" for path, value in leaves(values)]
     width = max((len(line) for line in lines if len(line) < 60), default=0)
-    told = [f"{line:{width}}  # {remarks[path]}" if remarks else line for line, (path, _) in zip(lines, leaves(values))]
+    told = [
+        f"{line:{width}}  # {_printable(remarks[path])}" if remarks else line
+        for line, (path, _) in zip(lines, leaves(values))
+    ]
     return "\n".join(told) + "\n"
+
+
+def _printable(text: str) -> str:
+    """A comment ends with its line, and a file's name may hold anything."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def toml_value(value: Any) -> str:
@@ -109,7 +123,9 @@ def toml_value(value: Any) -> str:
         return f"[{', '.join(toml_value(entry) for entry in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml_value(entry)}" for key, entry in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes one more than JSON
+    return repr(value)
 
 
 def leaves(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.metrics import Comparison, Scores, paired_bootstrap, score
+from headway.translation import one_line
 from headway.translator import Translator
 
 
@@ -27,7 +28,7 @@ def evaluate(
     began = time.perf_counter()
     results = translator.translate(list(source), search, to=to, split=split)
     seconds = time.perf_counter() - began
-    hypotheses = [result.text for result in results]
+    hypotheses = [one_line(result.text) for result in results]
     tokens = sum(len(result.guesses[0].tokens) + 1 for result in results)
     return Evaluation(
         score(hypotheses, list(target), lowercase=lowercase, tokenize=tokenize),

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 from headway.decode import decode, stream
 from headway.decode.model import ModelStepper
 from headway.decode.settings import Marks, Search
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded
-from headway.train.corpus import RunningText, marks_of, text_stream
+from headway.nn.positions import Learned
+from headway.train.corpus import WholeText, marks_of, text_stream
 from headway.train.validation import mean_loss
 
 
 class Perplexity(NamedTuple):
     loss: float  # nats a token
-    tokens: int
-    characters: int
+    tokens: int  # that were guessed: all but the first, or those that were hidden
+    characters: float  # that these tokens stand for
 
     @property
     def perplexity(self) -> float:
@@ -25,7 +26,7 @@ class Perplexity(NamedTuple):
 
     @property
     def bits_per_character(self) -> float:
-        return self.loss * self.tokens / math.log(2) / max(self.characters, 1)
+        return self.loss * self.tokens / math.log(2) / self.characters
 
 
 class LanguageModel:
@@ -44,33 +45,44 @@ class LanguageModel:
         return self.tokenizer.decode(found[0][0].ids)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
-        """What follows the prompt, as it is written; a character is never torn."""
+        """What follows the prompt, as it is written; a character is never torn. What is wrong is said at once."""
         prefix = self._prompt(prompt)
-        search = self.search(prefix, **settings)
+        return self._streamed(prefix, self.search(prefix, **settings))
+
+    def _streamed(self, prefix: list[int], search: Search) -> Iterator[str]:
         text = self.tokenizer.stream()
         for token in prefix:
             text.push(token)
-        ids = stream(self.stepper, None, marks=self.marks, search=search, prefix=prefix)
-        for token in ids:
+        for token in stream(self.stepper, None, marks=self.marks, search=search, prefix=prefix):
             yield text.push(token)
         yield text.finish()
 
     def search(self, prefix: list[int], **changes: Any) -> Search:
         """Drawn at random unless beam_size is given; `length`: new tokens at most."""
         known = {name: value for name, value in changes.items() if value is not None}
-        length = known.pop("length", 200)
+        longest = len(prefix) + int(known.pop("length", 200))
+        names = [name for name in Search.__dataclass_fields__ if name not in ("max_length", "max_extra", "max_ratio")]
+        for name in known:
+            if name not in names:
+                hint = did_you_mean(name, ["length", *names])
+                raise ConfigError(f'there is no setting "{name}".{hint} Known: length, {", ".join(names)}.')
+        for part in self.config.model.decoder.position:
+            if isinstance(part, Learned.Config):  # there are no positions after its last
+                longest = min(longest, part.longest)
+        if longest <= len(prefix):
+            raise HeadwayError(f"the prompt has {len(prefix)} tokens, and this model reads {longest}. Shorten it.")
         known.setdefault("sample", "beam_size" not in known)
         known.setdefault("beam_size", 1)
-        return replace(Search(beam_size=1), max_length=len(prefix) + length, **known)
+        return replace(Search(beam_size=1), max_length=longest, **known)
 
     def perplexity(self, text: str) -> Perplexity:
         """Of a text, read in pieces as long as those of the training."""
         ids = text_stream(text, self.tokenizer)
         if len(ids) < 3:
             raise HeadwayError("this text is too short to measure: it needs a few words.")
-        corpus = RunningText(ids, self.config.train.longest, 0)
-        loss = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
-        return Perplexity(loss, len(ids) - 1, len(text))
+        corpus = WholeText(ids, self.config.train.longest)
+        measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
+        return Perplexity(measured.loss, measured.tokens, len(text) * measured.tokens / corpus.size)
 
     def _prompt(self, text: str) -> list[int]:
         if self.config.train.objective.kind != "causal":

@@ -48,14 +48,10 @@ def compose(layers: Sequence[Layer]) -> tuple[Config, dict[str, str]]:
     for layer in layers:
         _merge(tree, layer.values, (), layer.origin, origins)
     config = from_table(tree)
-    given = dict(leaves(_unresolved(tree)))
-    told = {}
-    for path, _ in leaves(config.to_dict()):
-        names = path.split(".")
-        prefixes = [".".join(names[:length]) for length in range(len(names), 0, -1)]
-        default = "default" if path in given else "derived"
-        told[path] = next((origins[prefix] for prefix in prefixes if prefix in origins), default)
-    return config, told
+    given = dict(leaves(from_dict(Config, tree).to_dict()))
+    return config, {
+        path: _origin(path, origins, "default" if path in given else "derived") for path, _ in leaves(config.to_dict())
+    }
 
 
 def described(config: Config, origins: dict[str, str]) -> str:
@@ -63,8 +59,13 @@ def described(config: Config, origins: dict[str, str]) -> str:
     return to_toml(config.to_dict(), origins)
 
 
-def _unresolved(tree: dict[str, Any]) -> dict[str, Any]:
-    return from_dict(Config, tree).to_dict()
+def _origin(path: str, origins: dict[str, str], default: str) -> str:
+    """Who gave this value: itself or the part it belongs to, and then each field of it that somebody changed."""
+    names = path.split(".")
+    prefixes = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+    whole = next((origins[prefix] for prefix in prefixes if prefix in origins), default)
+    fields = [origin for known, origin in origins.items() if known.startswith(f"{path}.")]
+    return ", ".join(dict.fromkeys([whole, *fields]))
 
 
 def _nested(names: list[str], value: Any) -> dict[str, Any]:
@@ -82,21 +83,30 @@ def _merge(
         here = (*path, name)
         dotted = ".".join(here)
         if isinstance(value, dict) and "kind" not in value:
-            existing = tree.get(name, {})
-            if isinstance(existing, list):
-                raise ConfigError(
-                    "a list stands here, one entry for each layer, so a single field cannot be set. Set the whole.",
-                    dotted,
-                )
-            if isinstance(existing, str):
-                existing = expand(_slot_at(here), existing)
-            tree[name] = dict(existing) if isinstance(existing, dict) else {}
+            tree[name] = _fields_of(tree.get(name), here)
             _merge(tree[name], value, here, origin, origins)
         else:
             tree[name] = value
             for older in [known for known in origins if known.startswith(f"{dotted}.")]:
                 del origins[older]
             origins[dotted] = origin
+
+
+def _fields_of(existing: Any, path: tuple[str, ...]) -> dict[str, Any]:
+    """What stands here, as a table that can be changed."""
+    if isinstance(existing, list) and len(existing) == 1:
+        existing = existing[0]  # one part for all layers
+    if isinstance(existing, list):
+        raise ConfigError(
+            "a list stands here, one entry for each layer, so a single field cannot be set. Set the whole.",
+            ".".join(path),
+        )
+    if isinstance(existing, str):
+        try:
+            return expand(_slot_at(path), existing)
+        except ConfigError as error:
+            raise ConfigError(error.message, ".".join(path)) from None
+    return dict(existing) if isinstance(existing, dict) else {}
 
 
 def _slot_at(path: tuple[str, ...]) -> str:
@@ -113,4 +123,4 @@ def _slot_at(path: tuple[str, ...]) -> str:
         if not (isinstance(inner, type) and issubclass(inner, Node)):
             break
         cls = inner
-    raise ConfigError("a single value stands here, and it has no fields.", ".".join(path))
+    raise ConfigError("a single value stands here, and it has no fields to set.")

@@ -34,9 +34,19 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded
     config = Config.load(folder / "config.json")
     if not (folder / WEIGHTS).exists():
         raise HeadwayError(f"{folder} has no {WEIGHTS} yet: its training has not saved a model so far.")
+    tokenizers = Tokenizers.load(folder / "tokenizer.json")
+    for side, size, known in (
+        ("target", config.model.vocabulary, tokenizers.target.size),
+        ("source", config.model.source_vocabulary, tokenizers.source.size),
+    ):
+        if size != known:
+            raise HeadwayError(
+                f"{folder} does not fit together: its tokenizer.json knows {known} {side} tokens and its config.json "
+                f"says {size}. Copy the whole directory anew."
+            )
     model = Transformer(config.model)
     fill(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
-    return Loaded(config, model.to(device).eval(), Tokenizers.load(folder / "tokenizer.json"))
+    return Loaded(config, model.to(device).eval(), tokenizers)
 
 
 def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], tokenizers: Tokenizers, card: str) -> None:
@@ -50,11 +60,15 @@ def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], toke
 def fill(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
     """Put weights into a model, and say in plain words when they are not its own."""
     own = model.state_dict()
-    wrong = [
-        name for name in own if name not in weights or weights[name].shape != own[name].shape
-    ] or [name for name in weights if name not in own]  # fmt: skip
-    if wrong:
-        raise HeadwayError(f"{path} does not fit its config.json: {wrong[0]} is missing or has another shape.")
+    faults = [f"{name} is missing" for name in own if name not in weights]
+    faults += [f"{name} belongs to another model" for name in weights if name not in own]
+    faults += [
+        f"{name} has the shape {tuple(weights[name].shape)} and not {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in weights and weights[name].shape != tensor.shape
+    ]
+    if faults:
+        raise HeadwayError(f"{path} does not fit its config.json: {faults[0]}. Copy both from the same model.")
     model.load_state_dict(dict(weights))
 
 

@@ -44,7 +44,7 @@ PRESETS: dict[str, Table] = {
         "model": _both(128, _stack(2, 4, 256, "pre"), 0.1),
         "train": {
             "batch_tokens": 768,
-            "schedule": "inverse_sqrt(0.003, warmup=300)",
+            "schedule": "inverse_sqrt(0.006, warmup=200)",
             "steps": 4000,
             "validate_every": 500,
             "average": 3,
@@ -181,7 +181,11 @@ def automatic(corpus: Statistics, objective: str) -> tuple[str, Table, str]:
         return name, table, f"{told}: a language model of this size does not learn it by heart at once"
     for name, limit, reason in (
         ("tiny", 150_000, "so little text feeds a small model only"),
-        ("small", 3_000_000, "little text: strong dropout, subwords split anew in every epoch, weights averaged as they move"),
+        (
+            "small",
+            3_000_000,
+            "little text: strong dropout, subwords split anew in every epoch, weights averaged as they move",
+        ),
         ("medium", 15_000_000, "enough for a model of half the paper's size"),
         ("base", 0, "enough for the paper's base model"),
     ):

@@ -1,64 +1,29 @@
-"""Text in, text out: sentences, tokens, search, and signs that something went wrong."""
+"""Text in, text out: sentences, tokens, search, and a second try where something went wrong."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import torch
 
 from headway.decode import Hypothesis, decode
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.settings import Marks, Search
-from headway.errors import ConfigError, HeadwayError
+from headway.device import choose_device
+from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded, load_model
 from headway.nn.transformer import valid_places
-from headway.text import copied, repeated, split_long, split_sentences
-from headway.text.sentences import segments
+from headway.text import copied, repeated
+from headway.translation import Guess, Reader, Sentence, Translation, joined
 
 if TYPE_CHECKING:
     from headway.language_model import LanguageModel
 
-Progress = Callable[[int], None]  # told how many sentences are done
+__all__ = ["Guess", "Translation", "Translator", "choose_device", "load", "load_translator"]
+
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}  # padding counted
-
-
-@dataclass(frozen=True)
-class Guess:
-    """One translation of a line."""
-
-    text: str
-    score: float  # of its sentences, added up: log-probability over length penalty
-    logp: float
-    tokens: list[int]
-    token_logps: list[float]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one line: the best guess first, and what the reader should know."""
-
-    source: str
-    guesses: list[Guess]
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return self.guesses[0].text
-
-    @property
-    def score(self) -> float:
-        return self.guesses[0].score
-
-
-@dataclass
-class Sentence:
-    before: str  # the spacing in front of it
-    text: str
-    ids: list[int]
-    found: list[Hypothesis] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def load(path: str | Path, device: str = "auto") -> "Translator | LanguageModel":
@@ -82,34 +47,19 @@ def load_translator(paths: Sequence[str | Path], device: str = "auto") -> "Trans
     return Translator(loaded)
 
 
-def choose_device(name: str = "auto") -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f'"{name}" is not a device. Choose auto, cpu, cuda or cuda:0, cuda:1 …') from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise HeadwayError(f'the device "{name}" was asked for, but PyTorch sees no GPU here. Use --device cpu.')
-    return device
-
-
 class Translator:
     """translator("text") -> str; translator([…]) -> list; translate([…]) -> everything that is known.
 
-    Several models vote: they must share their tokenizer.
+    Several models vote: they must share their tokenizer and their languages.
     """
 
     def __init__(self, models: Sequence[Loaded]) -> None:
         self.config, _, self.tokenizers = models[0]
-        prints = [(m.tokenizers.source.fingerprint(), m.tokenizers.target.fingerprint()) for m in models]
-        if len(set(prints)) > 1:
-            raise HeadwayError(
-                "these models have different tokenizers, so they cannot vote together. Train them with the same text "
-                "and settings but another train.seed."
-            )
+        _refuse_strangers(models)
         self.steppers = [ModelStepper(loaded.model.eval()) for loaded in models]
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
+        self.batch_tokens = BATCH_TOKENS.get(self.stepper.device.type, 4096)
+        self.positions = _fewest_positions(models)
         target = self.tokenizers.target
         self.marks = Marks(start=target.start, end=target.end, suppress=tuple(sorted(target.controls - {target.end})))
 
@@ -123,20 +73,22 @@ class Translator:
         return_scores gives (text, score) in place of text.
         """
         lines = [text] if isinstance(text, str) else list(text)
-        search = self.search(**settings)
-        results = self.translate(lines, search, to=to)
+        results = self.translate(lines, self.search(**settings), to=to)
         answers = [(result.text, result.score) if return_scores else result.text for result in results]
         return answers[0] if isinstance(text, str) else answers
 
     def search(self, **changes: Any) -> Search:
-        """The model's own way to search, with some things changed."""
+        """The model's own way to search, with some things changed; None changes nothing."""
         known = {name: value for name, value in changes.items() if value is not None}
-        unknown = [name for name in known if name not in Search.__dataclass_fields__]
-        if unknown:
-            allowed = ", ".join(Search.__dataclass_fields__)
-            raise ConfigError(f'there is no search setting "{unknown[0]}". Known: {allowed}.')
-        if known.get("n_best", 1) > known.get("beam_size", self.config.search.beam_size):
-            known.setdefault("beam_size", known["n_best"])
+        names = list(Search.__dataclass_fields__)
+        for name in known:
+            if name not in names:
+                hint = did_you_mean(name, names)
+                raise ConfigError(f'there is no search setting "{name}".{hint} Known: {", ".join(names)}.')
+        if known.get("sample"):
+            known.setdefault("beam_size", 1)
+        elif "n_best" in known:
+            known.setdefault("beam_size", max(known["n_best"], self.config.search.beam_size))
         return replace(self.config.search, **known)
 
     def translate(
@@ -146,45 +98,34 @@ class Translator:
         *,
         to: str = "",
         split: bool = True,
-        batch_tokens: int | None = None,
         prefixes: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        first: int = 0,
+        mend: bool = True,
     ) -> list[Translation]:
-        """One Translation a line, in order. `split`: a line of several sentences is taken apart and joined again."""
+        """One Translation a line, in order.
+
+        split: a line of several sentences is taken apart and joined again
+        prefixes: how each output must begin. Lines are then not split
+        first: the number of the first line, which with the seed decides what is drawn
+        mend: decode again, otherwise, where the output is a loop or a copy
+        """
         search = search or self.config.search
-        if prefixes is not None and split:
-            split = False  # a prefix is the beginning of a whole line
-        taken = [self._sentences(line, to, split) for line in lines]
-        forced = None if prefixes is None else {id(t[0][0]): p for t, p in zip(taken, prefixes) if t[0]}
-        budget = batch_tokens or BATCH_TOKENS.get(self.stepper.device.type, 4096)
-        self._decode([s for sentences, _ in taken for s in sentences], search, budget, forced, progress)
-        return [self._joined(line, *parts) for line, parts in zip(lines, taken)]
-
-    def _sentences(self, line: str, to: str, split: bool) -> tuple[list[Sentence], str]:
-        """The sentences of a line, none longer than the model has learned, and the spacing at its end."""
         language = self.config.source_languages[0] if self.config.source_languages else None
-        found = split_sentences(line, language) if split else segments([line])
-        lead = self._tag(to)
-        end = self.tokenizers.source.end
-        room = self.config.train.longest - len(lead) - 1
-        sentences, tail = [], ""
-        encode = self.tokenizers.source.encode
-        for before, text in found:
-            if not text:
-                tail = before
-                continue
-            pieces = [(before, text)]
-            warnings = []
-            if len(encode(text)) > room:
-                cut = split_long(text, room, lambda piece: len(encode(piece)))
-                pieces = [(before + cut[0].before, cut[0].text), *cut[1:]]
-                warnings = [f"a sentence of {len(encode(text))} tokens was translated in {len(pieces)} pieces"]
-            for space, piece in pieces:
-                sentences.append(Sentence(space, piece, [*lead, *encode(piece), end], warnings=warnings))
-                warnings = []
-        return sentences, tail
+        longest = self.config.train.longest
+        reader = Reader(self.tokenizers.source, self.tag(to), longest, language, split and prefixes is None)
+        forced = [""] * len(lines) if prefixes is None else prefixes
+        read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
+        sentences = [sentence for line in read for sentence in line.sentences]
+        self._search(sentences, search)
+        if mend and not search.sample:
+            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])], search)
+        for sentence in sentences:
+            if not sentence.found[0].finished:
+                sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
+        return [joined(line, self.tokenizers.target) for line in read]
 
-    def _tag(self, to: str) -> list[int]:
+    def tag(self, to: str) -> list[int]:
+        """The ids that name the target language, where the model has several."""
         tags, known = self.config.tags, self.config.target_languages
         if to and known and to not in known:
             raise HeadwayError(f'this model does not translate to "{to}". It knows: {", ".join(known)}.')
@@ -192,36 +133,26 @@ class Translator:
             raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
         return [self.tokenizers.source.tags[to]] if tags else []
 
-    def _decode(
-        self,
-        sentences: list[Sentence],
-        search: Search,
-        batch_tokens: int,
-        forced: dict[int, str] | None,
-        progress: Progress | None,
-    ) -> None:
-        """Search for all, like lengths together; then once more, otherwise, where it went wrong."""
-        for batch in _batches(sentences, batch_tokens // max(search.beam_size // 4, 1)):
-            prefixes = None
-            if forced is not None:
-                prefixes = [self.tokenizers.target.encode(forced.get(id(s), "")) for s in batch]
-            self._search(batch, search, prefixes)
-            if forced is None and not search.sample:
-                suspects = [s for s in batch if self._fault(s, s.found[0])]
-                self._again(suspects, search)
-            for sentence in batch:
-                if not sentence.found[0].finished:
-                    sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
-            if progress is not None:
-                progress(len(batch))
+    def _search(self, sentences: list[Sentence], search: Search) -> None:
+        """Search for all, like lengths together. No output goes on where the positions of a model end."""
+        end = math.inf if self.positions is None else self.positions
+        long = [s for s in sentences if search.limit(len(s.ids)) > end]
+        rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
+        for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
+            for batch in _batches(part, self.batch_tokens // max(search.beam_size // 4, 1)):
+                self._search_batch(batch, how)
 
-    def _search(self, batch: list[Sentence], search: Search, prefixes: list[list[int]] | None = None) -> None:
-        device = self.stepper.device
+    def _search_batch(self, batch: list[Sentence], search: Search) -> None:
+        device, pad = self.stepper.device, self.tokenizers.source.pad
         lengths = torch.tensor([len(s.ids) for s in batch])
         longest = int(lengths.max())
-        ids = torch.tensor([s.ids + [self.tokenizers.source.pad] * (longest - len(s.ids)) for s in batch])
+        ids = torch.tensor([s.ids + [pad] * (longest - len(s.ids)) for s in batch]).to(device)
         valid = None if bool((lengths == longest).all()) else valid_places(lengths, longest).to(device)
-        found = decode(self.stepper, ids.to(device), valid, marks=self.marks, search=search, prefixes=prefixes)
+        prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
+        numbers = [s.number for s in batch]
+        found = decode(
+            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=numbers
+        )  # fmt: skip
         for sentence, hypotheses in zip(batch, found):
             sentence.found = hypotheses
 
@@ -234,44 +165,44 @@ class Translator:
             return "the output was a copy of the input"
         return ""
 
-    def _again(self, suspects: list[Sentence], search: Search) -> None:
-        """A wider search that may not repeat itself; the first result without a fault is taken."""
-        if not suspects:
-            return
+    def _mend(self, suspects: list[Sentence], search: Search) -> None:
+        """A wider search that may not repeat itself; what it finds without a fault is taken."""
         before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
-        wider = replace(search, beam_size=max(8, search.beam_size), n_best=max(8, search.n_best), no_repeat_ngram=3)
-        self._search(suspects, wider)
+        wide = max(8, search.beam_size)
+        self._search(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3))
         for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]
             mended = "another was found" if sound else "nothing better was found"
             sentence.warnings.append(f"{fault}; {mended}")
 
-    def _joined(self, line: str, sentences: list[Sentence], tail: str) -> Translation:
-        """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence."""
-        count = max((len(s.found) for s in sentences), default=1)
-        guesses = []
-        for rank in range(count):
-            found = [s.found[min(rank, len(s.found) - 1)] for s in sentences]
-            texts = [s.before + self.tokenizers.target.decode(h.ids).strip() for s, h in zip(sentences, found)]
-            guesses.append(
-                Guess(
-                    "".join(texts) + tail,
-                    sum(h.score for h in found),
-                    sum(h.logp for h in found),
-                    [i for h in found for i in h.ids],
-                    [p for h in found for p in h.token_logps],
-                )
-            )
-        return Translation(line, guesses, [w for s in sentences for w in s.warnings])
+
+def _refuse_strangers(models: Sequence[Loaded]) -> None:
+    """Models that vote must mean the same by each id, and translate between the same languages."""
+    prints = {(m.tokenizers.source.fingerprint(), m.tokenizers.target.fingerprint()) for m in models}
+    if len(prints) > 1:
+        raise HeadwayError(
+            "these models have different tokenizers, so they cannot vote together. Train them with the same text "
+            "and settings but another train.seed."
+        )
+    pairs = {(m.config.source_languages, m.config.target_languages) for m in models}
+    if len(pairs) > 1:
+        told = " and ".join(sorted(f"{', '.join(a) or '?'} → {', '.join(b) or '?'}" for a, b in pairs))
+        raise HeadwayError(
+            f"these models translate {told}, so they cannot vote together. Give models of one direction."
+        )
+
+
+def _fewest_positions(models: Sequence[Loaded]) -> int | None:
+    """Where the learned positions of the models end; None if they have no end."""
+    stacks = [getattr(loaded.config.model, side) for loaded in models for side in loaded.config.model.sides]
+    return min((part.longest for stack in stacks for part in stack.position if part.kind == "learned"), default=None)
 
 
 def _batches(sentences: list[Sentence], budget: int) -> Iterator[list[Sentence]]:
     """Longest first, so that what does not fit in memory fails at once; `budget` tokens each, padding counted."""
-    order = np.argsort([-len(s.ids) for s in sentences], kind="stable")
     batch: list[Sentence] = []
-    for index in order:
-        sentence = sentences[index]
+    for sentence in sorted(sentences, key=lambda s: -len(s.ids)):
         if batch and (len(batch) + 1) * len(batch[0].ids) > budget:
             yield batch
             batch = []

@@ -85,3 +85,106 @@ def check_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None
     monkeypatch.setattr(click.File, "convert", lambda self, value, parameter, context: value)
     monkeypatch.setattr(Verb, "invoke", lambda self, context: None)
     return check
+
+
+# ---- Tiny trained models, for every test that needs one. Trained once, by the command line itself, in a few seconds.
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder: train.{en,qtx} with 100 pairs, of which valid.{en,qtx} are the first 16; test.{en,qtx}; text.txt."""
+    from headway.data.toy import toy_corpus
+
+    folder = tmp_path_factory.mktemp("toy")
+    pairs = toy_corpus(120)
+    for name, part in {"train": pairs[20:], "valid": pairs[20:36], "test": pairs[:20]}.items():
+        (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in part))
+        (folder / f"{name}.qtx").write_text("".join(f"{pair.target}\n" for pair in part))
+    (folder / "text.txt").write_text("".join(f"{pair.source}\n" for pair in pairs))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny() -> list[str]:
+    """Flags of `headway train` for a translator that learns the toy corpus by heart in 240 steps."""
+    settings = [
+        "tokenizer.size=384",
+        "model.d_model=48",
+        "model.dropout=0",
+        *(f"model.{side}.layers=1" for side in ("encoder", "decoder")),
+        *(f"model.{side}.mixer=attention(4)" for side in ("encoder", "decoder")),
+        *(f"model.{side}.feedforward=relu(96)" for side in ("encoder", "decoder")),
+        "train.batch_tokens=512",
+        "train.schedule=inverse_sqrt(0.01, warmup=30)",
+        "train.steps=240",
+        "train.validate_every=120",
+        "train.log_every=40",
+        "train.average=1",
+        "train.label_smoothing=0.05",
+        "train.longest=64",
+    ]
+    return ["--preset", "tiny", *(word for setting in settings for word in ("--set", setting))]
+
+
+@pytest.fixture(scope="session")
+def train_toy(toy: Path, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Train in this process on the toy pairs, with more flags; returns the model directory."""
+    from headway.cli.root import main
+
+    def train(*flags: str) -> Path:
+        out = tmp_path_factory.mktemp("models") / "model"
+        files = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
+        named = [word for name, file in files.items() for word in (f"--{name}", str(toy / file))]
+        assert main(["train", *named, *tiny, "--out", str(out), *flags]) == 0
+        return out
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def translator_dir(train_toy: Callable[..., Path]) -> Path:
+    """A translator that knows the toy training text."""
+    return train_toy()
+
+
+@pytest.fixture(scope="session")
+def other_translator_dir(train_toy: Callable[..., Path]) -> Path:
+    """Another with the same tokenizer, less well trained."""
+    return train_toy("--set", "train.seed=2", "--set", "train.steps=90", "--set", "train.validate_every=45")
+
+
+@pytest.fixture(scope="session")
+def train_text(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Train a tiny language model on the English of the toy corpus, with more flags."""
+    from headway.cli.root import main
+
+    settings = [
+        "tokenizer.size=384",
+        "model.d_model=32",
+        "model.dropout=0",
+        "train.batch_tokens=512",
+        "train.longest=32",
+        "train.schedule=inverse_sqrt(0.01, warmup=20)",
+        "train.steps=80",
+        "train.validate_every=40",
+        "train.log_every=20",
+    ]
+
+    def train(side: str, *flags: str) -> Path:
+        out = tmp_path_factory.mktemp("models") / "model"
+        stack = [f"model.{side}.layers=1", f"model.{side}.mixer=attention(2)", f"model.{side}.feedforward=relu(64)"]
+        given = [word for setting in [*settings, *stack] for word in ("--set", setting)]
+        assert main(["train", "--text", str(toy / "text.txt"), *given, "--out", str(out), *flags]) == 0
+        return out
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def lm_dir(train_text: Callable[..., Path]) -> Path:
+    return train_text("decoder")
+
+
+@pytest.fixture(scope="session")
+def masked_dir(train_text: Callable[..., Path]) -> Path:
+    return train_text("encoder", "--objective", "masked")

@@ -26,7 +26,9 @@ def test_cli_page_is_fresh(generate: ModuleType) -> None:
 
 
 def test_variants_page_is_fresh(generate: ModuleType) -> None:
-    assert (DOCS / "variants.md").read_text(encoding="utf-8") == generate.variants_page(), "run: python docs/generate.py"
+    assert (DOCS / "variants.md").read_text(encoding="utf-8") == generate.variants_page(), (
+        "run: python docs/generate.py"
+    )
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: f"{entry.slot}-{entry.kind}")

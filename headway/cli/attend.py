@@ -1,5 +1,6 @@
 """`headway attend`: where each head looks."""
 
+import shutil
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -58,16 +59,28 @@ def attend(
         draw_attention(found, picture, head or 0)
         log(f"drawn to {picture}")
         return
-    click.echo(heatmap(found, found.weights[head - 1] if head else found.weights.mean(0)))
+    width = shutil.get_terminal_size((80, 24)).columns
+    click.echo(heatmap(found, found.weights[head - 1] if head else found.weights.mean(0), width))
 
 
-def heatmap(found: "Attended", weights: Any) -> str:
-    """One row a query, darker where it looks; keys are numbered and listed below."""
+def heatmap(found: "Attended", weights: Any, width: int) -> str:
+    """One row a query, darker where it looks; keys are numbered and listed below. At most `width` columns."""
+    from rich.cells import cell_len, set_cell_size
+
     names = [query.strip() or "␣" for query in found.queries]
-    width = min(max(map(len, names)), 20)
-    lines = [f"{'':{width}} " + "".join(f"{number:>3}" for number in range(len(found.keys)))]
+    label = min(max(map(cell_len, names)), 20, width // 3)
+    shown = max(1, min(len(found.keys), (width - label - 1) // 3))
+    lines = [" " * (label + 1) + "".join(f"{number:>3}" for number in range(shown))]
     for name, row in zip(names, weights):
-        cells = "".join(f"  {SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]}" for weight in row)
-        lines.append(f"{name[:width]:{width}} {cells}")
-    lines.append("keys: " + " ".join(f"{number}:{key.strip() or '␣'}" for number, key in enumerate(found.keys)))
-    return "\n".join(lines)
+        cells = "".join(f"  {SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]}" for weight in row[:shown])
+        lines.append(f"{set_cell_size(name, label)} {cells}")
+    if shown < len(found.keys):
+        lines.append(f"{len(found.keys) - shown} of {len(found.keys)} columns are not shown: draw all with --png FILE")
+    line = "keys:"
+    for number, key in enumerate(found.keys[:shown]):
+        entry = f" {number}:{key.strip() or '␣'}"
+        if cell_len(line + entry) > width:
+            lines.append(line)
+            line = "     "
+        line += entry
+    return "\n".join([*lines, line])

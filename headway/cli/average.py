@@ -1,5 +1,6 @@
 """`headway average`: several checkpoints, one model."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -29,18 +30,22 @@ from headway.cli.terminal import log
 @option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
 def average(models: tuple[str, ...], last: int, out: Path) -> None:
     """Average the last checkpoints of a run, or several models."""
-    from headway.config import Config
     from headway.errors import HeadwayError
     from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
     from headway.model_dir import average as mean
     from headway.train.checkpoints import checkpoints
+    from headway.train.history import History
 
+    if out.resolve() in [Path(model).resolve() for model in models]:
+        raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
     first = load_model(models[0])
     if len(models) > 1:
+        loaded = [first, *(load_model(model) for model in models[1:])]
         files = [Path(model) / WEIGHTS for model in models]
-        configs = [Config.load(Path(model) / "config.json").model for model in models]
-        if any(config != configs[0] for config in configs):
+        if any(one.config.model != first.config.model for one in loaded):
             raise HeadwayError("these models are built differently, so they cannot be averaged.")
+        if len({one.tokenizers.target.fingerprint() for one in loaded}) > 1:
+            raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
     else:
         kept = checkpoints(Path(models[0]))
         if not kept:
@@ -48,7 +53,12 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
         files = [checkpoint.folder / WEIGHTS for checkpoint in kept[-last:]]
     weights = mean([read_tensors(file) for file in files])
     names = ", ".join(str(file.parent) for file in files)
-    card = f'# An average of {len(files)} models\n\n{names}\n\nUse it: `headway translate --model . "…"`\n'
+    translates = first.config.train.objective.kind == "translation"
+    text = "--source FILE --target FILE" if translates else "--text FILE"
+    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `headway evaluate --model . {text}`\n"
     save_model(out, first.config, weights, first.tokenizers, card)
+    history = History(out)
+    history.add("average", 0, models=[str(file.parent) for file in files])
+    history.close()
     log(f"averaged {len(files)}: {names}")
-    log(f"next: headway evaluate --model {out} --source FILE --target FILE")
+    log(f"next: headway evaluate --model {shlex.quote(str(out))} {text}")

@@ -68,10 +68,11 @@ def evaluate(
     text: str | None, shown: int, output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,
 ) -> None:  # fmt: skip
     """Measure a translator on held-out text, or a language model's perplexity."""
-    if text:
-        return perplexity(models, text, device)
-    if not source or not target:
+    if bool(text) == bool(source or target) or bool(source) != bool(target):
         raise click.UsageError("give --source and --target, or --text.", click.get_current_context())
+    if text:
+        return perplexity((*models, *compare), text, device)
+    assert source and target
     from headway.data.files import read_pairs
     from headway.evaluation import against
     from headway.evaluation import evaluate as measure
@@ -102,7 +103,7 @@ def evaluate(
         f"{first.tokens_per_second:.0f} tokens/s; warnings on {first.warnings}"
     )
     if output:
-        output.write_text("".join(line.replace("\n", " ") + "\n" for line in first.hypotheses), encoding="utf-8")
+        output.write_text("".join(f"{line}\n" for line in first.hypotheses), encoding="utf-8", newline="\n")
         log(f"translations are in {output}")
     if compare:
         rows = [(runs[0][0], f"{first.scores.bleu:.2f}", f"{first.scores.chrf:.2f}", "")]
@@ -131,7 +132,9 @@ def perplexity(models: tuple[str, ...], text: str, device: str) -> None:
         if not isinstance(model, LanguageModel):
             raise HeadwayError(f"{path} is a translator: give --source and --target.")
         found = model.perplexity(content)
+        name = f"{path}: " if len(models) > 1 else ""
+        kind = "tokens" if model.config.train.objective.kind == "causal" else "hidden tokens"
         click.echo(
-            f"perplexity {found.perplexity:.3f}, {found.loss:.4f} nats a token, "
-            f"{found.bits_per_character:.4f} bits a character ({found.tokens:,} tokens)"
+            f"{name}perplexity {found.perplexity:.3f}, {found.loss:.4f} nats a token, "
+            f"{found.bits_per_character:.4f} bits a character ({found.tokens:,} {kind})"
         )

@@ -1,16 +1,29 @@
 """What training shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
 
+import os
 import shlex
-import shutil
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from headway.cli.terminal import log, shows_progress, sparkline
 
 if TYPE_CHECKING:
     from headway.config import Config
-    from headway.train.run import Moment, Outcome
+    from headway.train.report import Moment
+    from headway.train.run import Outcome
     from headway.train.validation import Validation
+
+
+LIVE_EVERY = 0.5  # seconds
+
+
+def columns() -> int:
+    """How wide the terminal behind stderr is; stdout may be a file."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def clock(seconds: float) -> str:
@@ -35,6 +48,10 @@ class TrainingProgress:
         self.config = config
         self.live = shows_progress()
         self.valid = ""
+        self.drawn = 0.0  # when the live line was
+
+    def due(self) -> bool:
+        return self.live and time.monotonic() - self.drawn > LIVE_EVERY
 
     def note(self, message: str) -> None:
         self.clear()
@@ -53,9 +70,9 @@ class TrainingProgress:
                 size(moment.memory),
                 f"{clock(moment.seconds)} + {clock(left)}",
             ]
-            width = shutil.get_terminal_size((80, 24)).columns
-            sys.stderr.write(f"\r\x1b[2K{'  '.join(parts)[: width - 1]}")
+            sys.stderr.write(f"\r\x1b[2K{'  '.join(parts)[: columns() - 1]}")
             sys.stderr.flush()
+            self.drawn = time.monotonic()
             return
         log(
             f"step={moment.step} loss={moment.loss:.4f} rate={moment.rate:.3g} tok/s={moment.tokens_per_second:.0f} "

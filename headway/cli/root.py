@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return shell_complete(app, {}, "headway", COMPLETE, instruction)
     reset()
     # Threads that wait by spinning take the cores from each other: on a busy machine a step took ten times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A short spin costs little there and little on an idle one.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         with sigterm_as_exit():
             code = run(sys.argv[1:] if arguments is None else list(arguments))

@@ -21,7 +21,7 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
-        if not found:
+        if not found or not float(found[1]):
             self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
         return float(found[1]) * UNITS[found[2] or "s"]
 
@@ -131,18 +131,18 @@ def train(
     preset. --preset auto chooses by the size of your text and says what and why."""
     from headway.cli.progress import TrainingProgress, summary
     from headway.layers import compose, described
-    from headway.train.prepare import Files, layers_for, make_tokenizers, read_texts, with_vocabulary
+    from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
+    from headway.train.texts import Files, read_texts
 
-    budget = {name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}
-    upper = upper_layers(config_file, assignments, budget)
+    flags = {"objective": objective, **{name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}}
+    upper = upper_layers(config_file, assignments, flags)
     if out is None and not print_config:
         raise click.UsageError("--out is missing: where should the model go?", click.get_current_context())
     files = Files(**given)
     texts = read_texts(files)
     for note in texts.notes:
         log(note)
-    objective = objective or ("causal" if files.text else "translation")
-    layers, reason = layers_for(texts, files, preset, objective, upper)
+    layers, reason = layers_for(texts, files, preset, upper)
     config, origins = compose(layers)
     if print_config:
         click.echo(described(config, origins), nl=False)
@@ -155,7 +155,6 @@ def train(
     from headway.train.run import Training
     from headway.translator import choose_device
 
-    out.mkdir(parents=True, exist_ok=True)
     progress = TrainingProgress(config)
     try:
         outcome = Training(config, texts, tokenizers, out, choose_device(device), progress, tensorboard).run()
@@ -167,18 +166,22 @@ def train(
     summary(outcome, config)
 
 
-def upper_layers(config_file: Path | None, assignments: tuple[str, ...], budget: dict[str, Any]) -> list[Any]:
+def upper_layers(config_file: Path | None, assignments: tuple[str, ...], flags: dict[str, Any]) -> list[Any]:
     """What lies above the preset: file, environment, flags."""
     from headway.config import read_toml
     from headway.layers import Layer, assignment, environment
 
-    flags = {name: value for name, value in budget.items() if value is not None}
+    named = {"seconds": "for"}
+    own = {
+        name: Layer(f"flag --{named.get(name, name)}", {"train": {name: value}})
+        for name, value in flags.items()
+        if value is not None
+    }
     layers = [Layer(f"file {config_file}", read_toml(config_file))] if config_file else []
     layers += environment()
+    layers += [own.pop("objective")] if "objective" in own else []  # a part, of which --set may set a field
     layers += [Layer(f"flag --set {text.partition('=')[0]}", assignment(text)) for text in assignments]
-    named = {"seconds": "for"}
-    layers += [Layer(f"flag --{named.get(name, name)}", {"train": {name: value}}) for name, value in flags.items()]
-    return layers
+    return [*layers, *own.values()]
 
 
 def known_tokenizers(out: Path) -> Any:
@@ -196,10 +199,18 @@ def describe(config: Any) -> str:
     layers = " + ".join(str(getattr(model, side).layers) for side in model.sides)
     stack = getattr(model, model.sides[-1])
     rate = settings.schedule
+    limits = (
+        ("steps", f"{settings.steps:,}"),
+        ("epochs", f"{settings.epochs:,}"),
+        ("seconds", f"{settings.seconds:g}"),
+    )
+    budget = " or ".join(f"at most {limit} {unit}" for unit, limit in limits if limit != "0") or "without end"
+    count = model.parameter_count()
+    parameters = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
     return (
-        f"model: {model.parameter_count() / 1e6:.1f} M parameters, {layers} layers, d_model {model.d_model}, "
+        f"model: {parameters} parameters, {layers} layers, d_model {model.d_model}, "
         f"{stack.mixer[0].heads} heads, {stack.residual.kind}-norm, dropout {model.dropout}, "
         f"vocabulary {model.vocabulary:,} ({config.tokenizer.kind}, {config.vocabularies})\n"
         f"training: {settings.batch_tokens:,} tokens a step, {rate.kind} with warm-up {rate.warmup:,}, "
-        f"at most {settings.steps:,} steps, validation every {settings.validate_every}; seed {settings.seed}"
+        f"{budget}, validation every {settings.validate_every}; seed {settings.seed}"
     )

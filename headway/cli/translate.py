@@ -1,10 +1,13 @@
 """`headway translate`: a line in, a line out."""
 
+import io
 import json
 import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -13,7 +16,6 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log
 
 if TYPE_CHECKING:
-    from headway.decode.settings import Search
     from headway.translator import Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
@@ -63,7 +65,12 @@ AT_ONCE = 512  # lines taken together where they wait
 @option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest.")
 @option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share.")
 @option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output.")
-@option("--batch-tokens", type=click.IntRange(min=1), group="Search", help="Tokens translated at once. Default: by the device.")
+@option(
+    "--batch-tokens",
+    type=click.IntRange(min=1),
+    group="Search",
+    help="Tokens translated at once. Default: by the device.",
+)
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
@@ -79,35 +86,51 @@ def translate(
 
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
-    if search.get("sample"):
-        search.setdefault("beam_size", None)
-        search["beam_size"] = search["beam_size"] or 1
+    if input_file and output and Path(input_file).resolve() == Path(output).resolve():
+        raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
+    if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
+        raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
+    lines = waiting_lines(text, input_file)
     translator = load_translator(models, device)
+    translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
+    translator.tag(to)  # a wrong language is said before anything is waited for
     if not text and not input_file and sys.stdin.isatty():
         log("type text to translate, a line at a time; Ctrl-D ends")
-    sink: TextIO = open(output, "w", encoding="utf-8", newline="\n") if output else sys.stdout  # noqa: SIM115
     number = 0
-    for lines in waiting_lines(text, input_file):
-        forced = None if prefix is None else [prefix] * len(lines)
-        found = translator.translate(
-            lines, settings, to=to, split=not no_split, batch_tokens=batch_tokens, prefixes=forced
-        )
-        for result in found:
-            for warning in result.warnings:
-                log(f"line {number + 1}: {warning}", "warning")
-            sink.write(shown(translator, result, number, settings, search["n_best"], scores, as_json))
-            number += 1
-        sink.flush()
+    with opened(output) as sink:
+        for group in lines:
+            forced = None if prefix is None else [prefix] * len(group)
+            found = translator.translate(
+                group, settings, to=to, split=not no_split, prefixes=forced, first=number
+            )  # fmt: skip
+            for result in found:
+                for warning in result.warnings:
+                    log(f"line {number + 1}: {warning}", "warning")
+                sink.write(shown(translator, result, number, search["n_best"], scores, as_json))
+                number += 1
+            sink.flush()
+
+
+@contextmanager
+def opened(output: str | None) -> Iterator[TextIO]:
+    """A file, or standard output: UTF-8 like the input, whatever the locale says."""
     if output:
-        sink.close()
+        with open(output, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding = sys.stdout.encoding if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace", newline="\n")
+    yield sys.stdout
 
 
 def shown(
-    translator: "Translator", result: "Translation", number: int, search: "Search", n_best: int | None, scores: bool,
-    as_json: bool,
-) -> str:  # fmt: skip
-    """One result as asked for. A line break inside a translation would shift all that follow: it becomes a space."""
+    translator: "Translator", result: "Translation", number: int, n_best: int | None, scores: bool, as_json: bool
+) -> str:
+    """One result as asked for."""
+    from headway.translation import one_line
+
     if as_json:
         return json.dumps(as_object(translator, result, n_best), ensure_ascii=False) + "\n"
     if n_best:
@@ -115,10 +138,6 @@ def shown(
         return "".join(f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}\n" for guess in guesses)
     lead = f"{result.score:.4f}\t" if scores else ""
     return f"{lead}{one_line(result.text)}\n"
-
-
-def one_line(text: str) -> str:
-    return text.replace("\r", " ").replace("\n", " ")
 
 
 def as_object(translator: "Translator", result: "Translation", n_best: int | None) -> dict[str, Any]:
@@ -133,8 +152,8 @@ def as_object(translator: "Translator", result: "Translation", n_best: int | Non
         }
         for guess in result.guesses
     ]
-    best = guesses[0] if guesses else {"text": result.text}
-    return {"source": result.source, **best, **({"n_best": guesses} if n_best else {}), "warnings": result.warnings}
+    several = {"n_best": guesses} if n_best else {}
+    return {"source": result.source, **guesses[0], **several, "warnings": result.warnings}
 
 
 def waiting_lines(text: tuple[str, ...], input_file: str | None) -> Iterator[list[str]]:

@@ -11,41 +11,55 @@ T = TypeVar("T")
 Lengths = np.ndarray  # (examples, sides), in tokens
 
 
-def rounded(lengths: Lengths, multiple: int = 8) -> Lengths:
-    """Lengths as they are padded: up to a multiple, so that few shapes occur."""
-    padded: Lengths = np.maximum(-(-lengths // multiple) * multiple, multiple)
+GRAIN = 4  # lengths are padded to a multiple of this, or of 2 or 4 times it where they are long
+ROWS = 8  # rows of a full batch are a multiple of this
+
+
+def rounded(lengths: Lengths, grain: int = GRAIN) -> Lengths:
+    """Lengths as they are padded, so that few shapes occur: a coarse grain makes fewer, a fine one wastes less."""
+    grains = np.where(lengths <= 8 * grain, grain, np.where(lengths <= 16 * grain, 2 * grain, 4 * grain))
+    padded: Lengths = np.maximum(-(-lengths // grains) * grains, grain)
     return padded
 
 
-def token_batches(lengths: Lengths, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Which examples make each batch of one epoch: at most `budget` tokens a side, padding counted."""
+def rows_that_fit(longest: int, budget: int) -> int:
+    """How many rows of this length make at most `budget` tokens; one at least."""
+    rows = max(1, budget // longest)
+    return rows // ROWS * ROWS if rows >= ROWS else rows
+
+
+def token_batches(lengths: Lengths, budget: int, seed: int, epoch: int, grain: int = GRAIN) -> list[np.ndarray]:
+    """Which examples make each batch of one epoch: at most `budget` tokens a side, padding counted.
+
+    Like lengths come together, and the shape of a batch alone decides how many rows it has, but for the last one.
+    """
     random = np.random.default_rng([seed, epoch])
-    padded = rounded(lengths)
-    order = random.permutation(len(lengths))
-    order = order[np.lexsort(padded[order].T)]  # the last side first; chance within a shape
-    cuts, start, longest = [], 0, 0
+    padded = rounded(lengths, grain)
     widest = padded.max(axis=1)
-    for place, example in enumerate(order):
-        longest = max(longest, int(widest[example]))
-        if place > start and (place - start + 1) * longest > budget:
-            cuts.append(place)
-            start, longest = place, int(widest[example])
-    batches = [batch for batch in np.split(order, cuts) if len(batch)]
+    order = random.permutation(len(lengths))
+    order = order[np.lexsort(padded[order].T)]  # by the last side first; chance within a shape
+    batches, start = [], 0
+    while start < len(order):
+        batch = order[start : start + rows_that_fit(int(widest[order[start]]), budget)]
+        while len(batch) > (fit := rows_that_fit(int(widest[batch].max()), budget)):
+            batch = batch[:fit]
+        batches.append(batch)
+        start += len(batch)
     return [batches[index] for index in random.permutation(len(batches))]
 
 
 def micro_batches(batch: np.ndarray, lengths: Lengths, budget: int) -> list[np.ndarray]:
     """One batch in pieces that fit the device; their gradients are added up."""
-    rows = max(1, budget // int(rounded(lengths[batch]).max()))
+    rows = rows_that_fit(int(rounded(lengths[batch]).max()), budget)
     return [batch[start : start + rows] for start in range(0, len(batch), rows)]
 
 
-def padding_share(batches: Iterable[np.ndarray], lengths: Lengths) -> float:
+def padding_share(batches: Iterable[np.ndarray], lengths: Lengths, grain: int = GRAIN) -> float:
     """How much of what is computed is padding."""
     real = computed = 0
     for batch in batches:
         real += int(lengths[batch].sum())
-        computed += int(rounded(lengths[batch]).max(axis=0).sum()) * len(batch)
+        computed += int(rounded(lengths[batch], grain).max(axis=0).sum()) * len(batch)
     return 1 - real / computed if computed else 0.0
 
 

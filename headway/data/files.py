@@ -1,11 +1,12 @@
 """Text files as lines. A line ends at \\n and nowhere else, so that two files of a pair stay side by side."""
 
 import gzip
+import io
 import lzma
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from headway.errors import HeadwayError, did_you_mean
@@ -85,7 +86,8 @@ def decoded_lines(path: FilePath) -> Iterator[str]:
 def byte_lines(path: FilePath) -> Iterator[bytes]:
     """Iterating over a binary file splits at \\n only, where text in Python can split at other characters too."""
     if str(path) == "-":
-        yield from sys.stdin.buffer
+        with standard_input() as file:
+            yield from file
         return
     path = Path(path)
     try:
@@ -98,6 +100,14 @@ def byte_lines(path: FilePath) -> Iterator[bytes]:
         raise HeadwayError(f"{path} cannot be unpacked: {error}") from None
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def standard_input() -> AbstractContextManager[Iterable[bytes]]:
+    """A reader of its own: Python aborts when it ends while a thread still waits inside `sys.stdin`."""
+    try:
+        return open(os.dup(sys.stdin.fileno()), "rb")
+    except io.UnsupportedOperation:  # not a file, as in tests and notebooks
+        return nullcontext(sys.stdin.buffer)
 
 
 def open_bytes(path: Path) -> AbstractContextManager[Iterable[bytes]]:

@@ -15,7 +15,10 @@ Kind = Literal["encoder", "decoder", "cross"]
 
 @dataclass(frozen=True)
 class Attended:
-    """Weights (heads, queries, keys) of one layer, and the tokens on both sides."""
+    """Weights (heads, queries, keys) of one layer, and the tokens on both sides.
+
+    A decoder's query is named by the token that it is about to write: "Hund" is the row that looks at "dog".
+    """
 
     weights: np.ndarray
     queries: list[str]
@@ -33,11 +36,11 @@ def attention(translator: Translator, text: str, kind: Kind = "cross", layer: in
     if not 0 <= layer <= stack.layers:
         raise HeadwayError(f"there is no layer {layer}: this model has 1 to {stack.layers}.")
     number = (layer or stack.layers) - 1
-    translation = translator.translate([text], to=to, split=False)[0]
-    if not translation.text.strip():
+    if not text.strip():
         raise HeadwayError("there is nothing to look at: give a sentence.")
+    translation = translator.translate([text], to=to, split=False)[0]
     source_side, target_side = translator.tokenizers.source, translator.tokenizers.target
-    source = [*translator._tag(to), *source_side.encode(text.strip()), source_side.end]
+    source = [*translator.tag(to), *source_side.encode(text.strip()), source_side.end]
     target = [target_side.start, *translation.guesses[0].tokens]
     report = Report(trace={})
     memory = model.encode(torch.tensor([source], device=model.device), report=report)
@@ -45,6 +48,7 @@ def attention(translator: Translator, text: str, kind: Kind = "cross", layer: in
     place = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}[kind]
     assert report.trace is not None
     weights = report.trace[f"{place.format(number)}.weights"][0].float().cpu().numpy()
-    read, said = source_side.pieces(source), target_side.pieces(target)
-    queries, keys = {"encoder": (read, read), "decoder": (said, said), "cross": (said, read)}[kind]
+    read, heard = source_side.pieces(source), target_side.pieces(target)
+    written = target_side.pieces([*target[1:], target_side.end])
+    queries, keys = {"encoder": (read, read), "decoder": (written, heard), "cross": (written, read)}[kind]
     return Attended(weights, queries, keys, kind, number + 1, translation.text)

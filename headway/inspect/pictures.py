@@ -63,7 +63,9 @@ def _plot() -> Any:
 
 
 def _save(figure: Any, path: str | Path) -> None:
-    if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise HeadwayError(f"{path}: a picture's name ends in .png, .svg or .pdf.")
-    figure.savefig(path, dpi=150)
-    _plot().close(figure)
+    try:
+        if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
+            raise HeadwayError(f"{path}: a picture's name ends in .png, .svg or .pdf.")
+        figure.savefig(path, dpi=150)
+    finally:
+        _plot().close(figure)  # else it stays in memory

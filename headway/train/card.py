@@ -2,7 +2,7 @@
 
 from headway import __version__
 from headway.config import Config
-from headway.train.prepare import Texts
+from headway.train.texts import Texts
 from headway.train.validation import Validation
 
 

@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headway.config import write_atomically
 from headway.errors import HeadwayError
 
 
 class History:
     """One JSON object a line: {"kind": "step" | "validation" | "end", "step": …, …}."""
 
-    def __init__(self, out: Path, tensorboard: bool = False) -> None:
+    def __init__(self, out: Path, since: int = 0, tensorboard: bool = False) -> None:
+        """`since`: the step that a run goes on from. What an earlier session did after it is done again."""
+        self.board: Any = _board(out / "tensorboard", since) if tensorboard else None
+        past = [entry for entry in read_history(out) if entry["step"] <= since]
+        write_atomically(out / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in past))
         self.file = (out / "history.jsonl").open("a", encoding="utf-8")
-        self.board: Any = _board(out / "tensorboard") if tensorboard else None
 
     def add(self, kind: str, step: int, **values: Any) -> None:
         known = {name: value for name, value in values.items() if value is not None}
@@ -30,13 +34,15 @@ class History:
 
 
 def read_history(out: Path) -> list[dict[str, Any]]:
+    """All of it but a last line that was cut off in the middle, when the machine went down."""
     path = out / "history.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
-def _board(folder: Path) -> Any:
+def _board(folder: Path, since: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise HeadwayError("TensorBoard is not installed. Type: pip install 'headway[tensorboard]'") from None
-    return SummaryWriter(str(folder))
+    return SummaryWriter(str(folder), purge_step=since + 1)

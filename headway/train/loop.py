@@ -1,6 +1,7 @@
 """The training loop: batches in, better weights out."""
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,11 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.config import Config
-from headway.data.batches import micro_batches, prefetch, token_batches
+from headway.data.batches import GRAIN, micro_batches, prefetch, rounded, rows_that_fit, token_batches
+from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
 from headway.train.corpus import Corpus, lengths_of
-from headway.train.objectives import IGNORED, Batch, Marks
+from headway.train.objectives import IGNORED, Batch, Example, Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
 
@@ -53,13 +55,19 @@ class Trainer:
 
     def __init__(self, config: Config, model: Transformer, corpus: Corpus, marks: Marks, device: torch.device) -> None:
         self.config, self.settings, self.corpus, self.marks = config, config.train, corpus, marks
+        if self.settings.precision == "bfloat16" and device.type != "cuda":
+            raise ConfigError(
+                f'"bfloat16" needs a GPU, and this is {device}. Set "auto" or "float32".', "train.precision"
+            )
         self.model, self.device, self.at = model.to(device), device, Position()
         self.optimisers: list[torch.optim.Optimizer] = config.train.optimiser.build(model)
-        self.ema = {name: p.detach().clone() for name, p in model.named_parameters()} if self.settings.ema else {}
+        self.ema = copy.deepcopy(self.model).requires_grad_(False).eval() if self.settings.ema else None
         self.run = Run(config.model.d_model, self.settings.steps)
-        torch.set_float32_matmul_precision("high")  # what stays in float32 may use the GPU's fast matrix units
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # what stays in float32 may use the fast matrix units
         self.rate = 0.0
         self._loss = self._compiled() if self._compiles() else batch_loss
+        self.grain = 4 * GRAIN if self._compiles() else GRAIN  # every shape is compiled once
 
     def steps(self) -> Iterator[Step]:
         """Batches from where the run stands, epoch after epoch, without end."""
@@ -68,16 +76,21 @@ class Trainer:
     def _steps(self, epoch: int, skip: int) -> Iterator[Step]:
         for examples in self.corpus.epochs(epoch):
             lengths = lengths_of(examples)
-            batches = token_batches(lengths, self.settings.batch_tokens, self.settings.seed, epoch)
+            batches = token_batches(lengths, self.settings.batch_tokens, self.settings.seed, epoch, self.grain)
             for number in range(skip, len(batches)):
                 random = np.random.default_rng([self.settings.seed, epoch, number])
                 pieces = micro_batches(batches[number], lengths, self._micro_budget())
-                yield [
-                    self.settings.objective.collate([examples[i] for i in piece], self.marks, random)
-                    for piece in pieces
-                ]
+                yield [self._collated([examples[i] for i in piece], random) for piece in pieces]
             yield []  # an epoch is over
             epoch, skip = epoch + 1, 0
+
+    def _collated(self, examples: list[Example], random: np.random.Generator) -> Batch:
+        batch: Batch = self.settings.objective.collate(examples, self.marks, random)
+        if not self._compiles():
+            return batch
+        longest = int(rounded(lengths_of(examples), self.grain).max())
+        budget = min(self.settings.batch_tokens, self._micro_budget())
+        return batch.shaped(rows_that_fit(longest, budget), self.grain)
 
     def step(self, pieces: Step) -> Tensor:
         """One update of the weights. Returns the mean loss, still on the device."""
@@ -115,28 +128,20 @@ class Trainer:
     def spent(self, since: float) -> float:
         return self.at.seconds + time.monotonic() - since
 
-    def weights(self) -> dict[str, Tensor]:
+    @property
+    def averaged(self) -> Transformer:
         """What is validated and kept: the running average where there is one."""
-        return {**self.model.state_dict(), **self.ema}
+        return self.model if self.ema is None else self.ema
 
-    @contextlib.contextmanager
-    def averaged(self) -> Iterator[Transformer]:
-        """The model with those weights, for a while."""
-        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()} if self.ema else {}
-        self.model.load_state_dict(self.ema, strict=False)
-        try:
-            yield self.model.eval()
-        finally:
-            self.model.load_state_dict(own, strict=False)
-
-    def save(self, out: Path, seconds: float, fingerprint: str) -> checkpoints.Checkpoint:
-        training = {f"raw.{name}": tensor for name, tensor in self.model.state_dict().items()} if self.ema else {}
+    def save(self, out: Path, seconds: float) -> checkpoints.Checkpoint:
+        raw = {} if self.ema is None else self.model.state_dict()
+        training = {f"raw.{name}": tensor for name, tensor in raw.items()}
         training |= checkpoints.optimiser_tensors(self.optimisers)
         training["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["random.cuda"] = torch.cuda.get_rng_state()
-        state = {**vars(self.at), "seconds": seconds, "corpus": fingerprint}
-        return checkpoints.save(out, self.at.step, self.weights(), training, state)
+        state = {**vars(self.at), "seconds": seconds}
+        return checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 
     def restore(self, checkpoint: checkpoints.Checkpoint) -> None:
         state, training, weights = checkpoint.state, checkpoint.training, checkpoint.weights
@@ -145,8 +150,8 @@ class Trainer:
         self.at = Position(**known)
         raw = {name.removeprefix("raw."): value for name, value in training.items() if name.startswith("raw.")}
         self.model.load_state_dict(raw or weights)
-        for name in self.ema:
-            self.ema[name].copy_(weights[name])
+        if self.ema is not None:
+            self.ema.load_state_dict(weights)
         checkpoints.restore_optimisers(self.optimisers, training)
         torch.set_rng_state(training["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in training:
@@ -155,10 +160,9 @@ class Trainer:
     @torch.no_grad()
     def _follow(self) -> None:
         """The running average moves a little towards the weights; faster at first, when they move most."""
-        if self.ema:
+        if self.ema is not None:
             decay = min(self.settings.ema, (1 + self.at.step) / (10 + self.at.step))
-            mine = list(self.ema.values())
-            torch._foreach_lerp_(mine, [p.detach() for p in self.model.parameters()], 1 - decay)
+            torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
     def _micro_budget(self) -> int:
         return self.settings.micro_batch_tokens or (65_536 if self.device.type == "cuda" else 8_192)

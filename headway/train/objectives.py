@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.data.batches import rounded
 from headway.errors import ConfigError
 from headway.parts import Part, number
 
@@ -41,17 +42,36 @@ class Batch(NamedTuple):
     labelled: int  # labels that count
     tokens: int  # real tokens, source and target
 
+    def shaped(self, rows: int, grain: int) -> "Batch":
+        """Padded to a shape that occurs again, for a compiled model: `rows` rows, lengths rounded up."""
+        return Batch(
+            _shaped(self.source, rows, grain, 0),
+            _shaped(self.source_valid, rows, grain, 0),
+            _shaped(self.inputs, rows, grain, 0),
+            _shaped(self.inputs_valid, rows, grain, 0),
+            _shaped(self.labels, rows, grain, IGNORED),  # type: ignore[arg-type]
+            self.labelled,
+            self.tokens,
+        )
+
     def to(self, device: torch.device) -> "Batch":
         moved = [x.to(device, non_blocking=True) if isinstance(x, Tensor) else x for x in self]
         return Batch(*moved)  # type: ignore[arg-type]
 
 
+def _shaped(x: Tensor | None, rows: int, grain: int, fill: int) -> Tensor | None:
+    if x is None:
+        return None
+    wide = int(rounded(np.array(x.shape[1]), grain)) - x.shape[1]
+    return torch.nn.functional.pad(x, (0, wide, 0, max(rows - x.shape[0], 0)), value=fill)
+
+
 def padded(
-    rows: Sequence[np.ndarray], fill: int, lead: Sequence[int] = (), tail: Sequence[int] = (), multiple: int = 8
+    rows: Sequence[np.ndarray], fill: int, lead: Sequence[int] = (), tail: Sequence[int] = ()
 ) -> tuple[Tensor, Tensor]:
-    """Rows of ids as one tensor and what of it is real; the length is rounded up so that few shapes occur."""
+    """Rows of ids as one tensor and what of it is real."""
     lengths = np.array([len(row) for row in rows]) + len(lead) + len(tail)
-    length = -(-max(int(lengths.max()), 1) // multiple) * multiple
+    length = max(int(lengths.max()), 1)
     valid = np.arange(length) < lengths[:, None]
     ids = np.full((len(rows), length), fill, dtype=np.int64)
     ids[valid] = np.concatenate([part for row in rows for part in (lead, row, tail)])
@@ -105,6 +125,12 @@ class MaskedWords:
         def refuse(self, model: "Transformer.Config") -> None:
             if model.decoder.layers or not model.encoder.layers:
                 raise ConfigError("masked words are guessed by an encoder alone. Set decoder.layers = 0.", "model")
+            if self.hidden + self.swapped > 1:
+                raise ConfigError(
+                    f"hidden = {self.hidden} and swapped = {self.swapped} are shares of the same tokens: together at "
+                    "most 1.",
+                    "train.objective",
+                )
             if model.head.kind == "pooled":
                 raise ConfigError('a pooled head guesses no words. Set model.head = "masked".', "model.head")
 

@@ -9,14 +9,15 @@ from torch import nn
 from headway.parts import Part, number
 
 Parameters = list[nn.Parameter]
+BELOW_ONE = 0.999999  # an average that never forgets its first value would never learn
 
 
 class Adam:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "adam"
-        beta1: float = number(0.9, low=0, high=1)
-        beta2: float = number(0.98, low=0, high=1)
+        beta1: float = number(0.9, low=0, high=BELOW_ONE)
+        beta2: float = number(0.98, low=0, high=BELOW_ONE)
         eps: float = number(1e-9, low=0)
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -29,8 +30,8 @@ class AdamW:
     class Config(Part):
         kind: str = "adamw"
         weight_decay: float = number(0.01, low=0)
-        beta1: float = number(0.9, low=0, high=1)
-        beta2: float = number(0.98, low=0, high=1)
+        beta1: float = number(0.9, low=0, high=BELOW_ONE)
+        beta2: float = number(0.98, low=0, high=BELOW_ONE)
         eps: float = number(1e-9, low=0)
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -51,7 +52,7 @@ class Momentum:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "momentum"
-        momentum: float = number(0.9, low=0, high=1)
+        momentum: float = number(0.9, low=1e-6, high=1)
         nesterov: bool = False
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:

@@ -5,44 +5,31 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from headway.config import Config
+from headway.config import Config, leaves
 from headway.errors import HeadwayError
-from headway.model_dir import average, fill, save_model
+from headway.model_dir import WEIGHTS, average, fill, save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.corpus import ParallelText, marks_of
+from headway.train.corpus import marks_of
 from headway.train.history import History
 from headway.train.loop import Trainer
-from headway.train.prepare import Texts, make_corpora
+from headway.train.prepare import make_corpora
+from headway.train.report import Moment, Tally, Watcher, memory_of
+from headway.train.signals import Signals
+from headway.train.texts import Texts
 from headway.train.validation import Validation, validate
 
-
-class Moment(NamedTuple):
-    """How a run stands."""
-
-    step: int
-    epoch: int
-    loss: float
-    rate: float
-    tokens_per_second: float
-    seconds: float
-    done: float  # share of the budget that is spent
-    memory: int  # bytes
-
-
-class Watcher(Protocol):
-    """Whoever wants to know: the terminal, a test, nobody."""
-
-    def note(self, message: str) -> None: ...
-    def step(self, moment: Moment) -> None: ...
-    def validated(self, step: int, result: Validation, best: bool) -> None: ...
+# What a checkpoint depends on. Everything else, budgets above all, may change between two sessions of a run.
+FIXED = (
+    "tokenizer", "vocabularies", "source_languages", "target_languages", "model", "train.objective", "train.optimiser",
+)  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -76,70 +63,81 @@ class Training:
     def run(self) -> Outcome:
         self._check()
         self._resume()
-        history = History(self.out, self.tensorboard)
+        self.out.mkdir(parents=True, exist_ok=True)
         self.config.save(self.out / "config.json")
         self.tokenizers.save(self.out / "tokenizer.json")
+        history = History(self.out, self.trainer.at.step, self.tensorboard)
         self.began = time.monotonic()
         try:
-            self._train(history)
-            outcome = self._finish(history)
-        except (KeyboardInterrupt, SystemExit):
-            if self.trainer.at.step:
-                self._save()
-                self.watcher.note(f"saved at step {self.trainer.at.step}; the same command goes on from there")
-            raise
+            with Signals() as signals:
+                self._train(history, signals)
+                return self._finish(history)
         finally:
             history.close()
             self.corpus.close()
-        return outcome
 
     def _check(self) -> None:
         """Before anything is spent: is there something to learn, and something to measure it on?"""
         for name, corpus in (("training", self.corpus), ("validation", self.valid)):
-            if isinstance(corpus, ParallelText) and not corpus.plain:
-                raise HeadwayError(
-                    f"no {name} example is left: all are empty or longer than train.longest = {self.settings.longest}."
-                )
-        dropped = self.corpus.dropped if isinstance(self.corpus, ParallelText) else 0
-        if dropped:
-            self.watcher.note(f"{dropped:,} pairs are left out: empty, or longer than {self.settings.longest} tokens")
+            if corpus.left_out:
+                self.watcher.note(f"{name} {corpus.left_out}")
+            if not corpus.size:
+                raise HeadwayError(f"no {name} text is left. train.longest = {self.settings.longest} can be raised.")
 
     def _resume(self) -> None:
         found = checkpoints.checkpoints(self.out)
         if found:
+            self._check_same_run()
             self.trainer.restore(found[-1])
             self.watcher.note(f"going on from step {found[-1].step} in {self.out}")
+        elif (self.out / WEIGHTS).exists():
+            raise HeadwayError(f"{self.out} holds a model, and no checkpoints to go on from. Choose another --out.")
 
-    def _train(self, history: History) -> None:
+    def _check_same_run(self) -> None:
+        before, now = (dict(leaves(c.to_dict())) for c in (Config.load(self.out / "config.json"), self.config))
+        for path in [*before, *(path for path in now if path not in before)]:
+            if path.startswith(FIXED) and before.get(path) != now.get(path):
+                raise HeadwayError(
+                    f"{self.out} holds a run with other settings: {path} was {before.get(path)} and is "
+                    f"{now.get(path)} now. Give the same settings, or choose another --out."
+                )
+
+    def _train(self, history: History, signals: Signals) -> None:
+        try:
+            self._take_steps(history, signals)
+        except (KeyboardInterrupt, SystemExit):
+            if self.trainer.at.step:
+                with signals.held():
+                    self._save()
+                self.watcher.note(f"saved at step {self.trainer.at.step}; the same command goes on from there")
+            raise
+
+    def _take_steps(self, history: History, signals: Signals) -> None:
         trainer, settings, at = self.trainer, self.settings, self.trainer.at
-        losses = torch.zeros((), device=self.device)
-        steps, tokens, mark = 0, 0, time.monotonic()  # since the last report; time for validation does not count
-        if self._over():
-            return
-        for pieces in trainer.steps():
-            if not pieces:
-                trainer.end_epoch()
+        tally = Tally(self.device)
+        for pieces in trainer.steps() if not self._over() else ():
+            if pieces:
+                with signals.held():
+                    tally.add(trainer.step(pieces), sum(piece.tokens for piece in pieces))
             else:
-                losses += trainer.step(pieces)
-                steps, tokens = steps + 1, tokens + sum(piece.tokens for piece in pieces)
+                trainer.end_epoch()
             over = self._over()
-            if steps and (at.step % settings.log_every == 0 or over):
-                loss = float(losses) / steps
-                now = time.monotonic()
-                moment = self._moment(loss, tokens / max(now - mark, 1e-9))
-                self.watcher.step(moment)
-                told = {"loss": moment.loss, "rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second)}
-                history.add("step", at.step, **told, epoch=at.epoch, seconds=round(moment.seconds, 2))
-                losses, steps, tokens, mark = torch.zeros((), device=self.device), 0, 0, now
-            if (at.step % settings.validate_every == 0 or over) and at.step not in at.best:
+            if tally.steps and (at.step % settings.log_every == 0 or over):
+                tally = self._report(tally, history)
+            elif pieces and self.watcher.due():
+                self.watcher.step(self._moment(tally))
+            if at.step % settings.validate_every == 0 and at.step not in at.best:
                 paused = time.monotonic()
                 self._validate(history)
-                mark += time.monotonic() - paused
-            if over or (settings.patience and at.stale >= settings.patience):
-                return
+                tally.pause(time.monotonic() - paused)
+                over = self._over()
+            if over:
+                break
+        if at.step not in at.best:
+            self._validate(history)
 
     def _over(self) -> bool:
-        return self._done() >= 1
+        return self._done() >= 1 or 0 < self.settings.patience <= self.trainer.at.stale
 
     def _done(self) -> float:
         """How much of the budget is spent, by whichever limit is nearest."""
@@ -147,21 +145,33 @@ class Training:
         limits = ((at.step, s.steps), (at.epoch, s.epochs), (self.trainer.spent(self.began), s.seconds))
         return max((spent / limit for spent, limit in limits if limit), default=0.0)
 
-    def _moment(self, loss: float, speed: float) -> Moment:
-        at, spent = self.trainer.at, self.trainer.spent(self.began)
-        return Moment(at.step, at.epoch, loss, self.trainer.rate, speed, spent, min(self._done(), 1.0), _memory())
+    def _moment(self, tally: Tally) -> Moment:
+        at, loss, spent = self.trainer.at, tally.loss, self.trainer.spent(self.began)
+        done, memory = min(self._done(), 1.0), memory_of(self.device)
+        return Moment(at.step, at.epoch, loss, self.trainer.rate, tally.tokens_per_second, spent, done, memory)
+
+    def _report(self, tally: Tally, history: History) -> Tally:
+        moment = self._moment(tally)
+        if not math.isfinite(moment.loss):
+            raise HeadwayError(
+                f"the loss is {moment.loss} at step {moment.step}: the weights have blown up. Lower the rate "
+                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
+            )
+        self.watcher.step(moment)
+        told = {"loss": moment.loss, "rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second)}
+        history.add("step", moment.step, **told, epoch=moment.epoch, seconds=round(moment.seconds, 2))
+        return Tally(self.device)
 
     def _validate(self, history: History) -> None:
         at, settings = self.trainer.at, self.settings
-        with self.trainer.averaged() as model:
-            result = self._measure(model)
+        result = self._measure(self.trainer.averaged)
         score = result.better(settings.metric)
         best = score > max(at.best.values(), default=-math.inf)
         at.best[at.step] = score
         at.stale = 0 if best else at.stale + 1
         self._save()
         if best:
-            self._write(self.trainer.weights(), result)
+            self._write(self.trainer.averaged.state_dict(), result)
         self.watcher.validated(at.step, result, best)
         history.add("validation", at.step, **result._asdict(), seconds=round(self.trainer.spent(self.began), 2))
 
@@ -170,9 +180,10 @@ class Training:
             return validate(model.eval(), self.valid, self.texts.valid_pairs, self.config, self.tokenizers, self.marks)
 
     def _save(self) -> None:
-        self.trainer.save(self.out, self.trainer.spent(self.began), "")
+        self.trainer.save(self.out, self.trainer.spent(self.began))
         ranked = sorted(self.trainer.at.best, key=lambda step: -self.trainer.at.best[step])
-        checkpoints.prune(self.out, self.settings.keep_last, set(ranked[: self.settings.keep_best]))
+        last = max(self.settings.keep_last, self.settings.average)  # what is to be averaged must be there
+        checkpoints.prune(self.out, last, set(ranked[: self.settings.keep_best]))
 
     def _finish(self, history: History) -> Outcome:
         """The best checkpoint or the mean of the last: whichever does better on the validation text."""
@@ -200,11 +211,3 @@ class Training:
     def _write(self, weights: dict[str, Tensor], result: Validation) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)
         save_model(self.out, self.config, weights, self.tokenizers, card)
-
-
-def _memory() -> int:
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

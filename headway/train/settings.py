@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.errors import ConfigError
 from headway.parts import Node, number, slot
 
 if TYPE_CHECKING:
@@ -42,4 +43,13 @@ class Training(Node):
     log_every: int = number(100, low=1)
 
     def refuse(self, model: "Transformer.Config") -> None:
+        """What cannot be trained with these settings."""
         self.objective.refuse(model)
+        for side in model.sides:
+            for part in getattr(model, side).position:
+                if part.kind == "learned" and part.longest < self.longest:
+                    raise ConfigError(
+                        f"{part.longest} learned positions are too few for texts of train.longest = {self.longest} "
+                        "tokens. Raise the one or lower the other.",
+                        f"model.{side}.position",
+                    )

@@ -1,0 +1,113 @@
+"""A line taken apart into sentences that a model can read, and put together again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headway.decode.hypothesis import Hypothesis
+from headway.text import Segment, Tokenizer, split_long, split_sentences
+from headway.text.sentences import segments
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One translation of a line."""
+
+    text: str
+    score: float  # of its sentences, added up: log-probability over length penalty
+    logp: float
+    tokens: list[int]
+    token_logps: list[float]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one line: the best guess first, and what the reader should know."""
+
+    source: str
+    guesses: list[Guess]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return self.guesses[0].text
+
+    @property
+    def score(self) -> float:
+        return self.guesses[0].score
+
+
+@dataclass
+class Sentence:
+    before: str  # the spacing in front of it
+    text: str
+    ids: list[int]  # as the model reads it
+    number: int  # different for each sentence of a request: with the seed it decides what is drawn
+    prefix: str = ""  # how the output must begin
+    found: list[Hypothesis] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Line:
+    source: str
+    sentences: list[Sentence]
+    tail: str  # the spacing at its end
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How lines become sentences: ids are `lead`, text, end, and at most `longest` of them."""
+
+    tokenizer: Tokenizer
+    lead: Sequence[int]
+    longest: int
+    language: str | None
+    split: bool
+
+    def read(self, line: str, number: int, prefix: str = "") -> Line:
+        """The sentences of a line, none longer than the model has learned, and the spacing at its end."""
+        read = Line(line, [], "")
+        for segment in split_sentences(line, self.language) if self.split else segments([line]):
+            if segment.text:
+                self._add(segment, read, number)
+            else:
+                read.tail = segment.before
+        if read.sentences:
+            read.sentences[0].prefix = prefix
+        return read
+
+    def _add(self, sentence: Segment, line: Line, number: int) -> None:
+        pieces, room = [sentence], self.longest - len(self.lead) - 1
+        length = len(self.tokenizer.encode(sentence.text))
+        if length > room:
+            cut = split_long(sentence.text, max(room, 1), lambda piece: len(self.tokenizer.encode(piece)))
+            pieces = [Segment(sentence.before, cut[0].text), *cut[1:]]
+        for before, text in pieces:
+            ids = [*self.lead, *self.tokenizer.encode(text), self.tokenizer.end]
+            line.sentences.append(Sentence(before, text, ids, (number << 20) + len(line.sentences)))
+        if len(pieces) > 1:
+            told = f"a sentence of {length} tokens was translated in {len(pieces)} pieces"
+            line.sentences[-len(pieces)].warnings.append(told)
+
+
+def joined(line: Line, tokenizer: Tokenizer) -> Translation:
+    """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence."""
+    guesses = []
+    for rank in range(max((len(s.found) for s in line.sentences), default=1)):
+        found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
+        texts = [s.before + tokenizer.decode(h.ids).strip() for s, h in zip(line.sentences, found)]
+        guesses.append(
+            Guess(
+                "".join(texts) + line.tail,
+                sum((h.score for h in found), 0.0),
+                sum((h.logp for h in found), 0.0),
+                [i for h in found for i in h.ids],
+                [p for h in found for p in h.token_logps],
+            )
+        )
+    return Translation(line.source, guesses, [w for s in line.sentences for w in s.warnings])
+
+
+def one_line(text: str) -> str:
+    """A line break inside a translation would shift all that follow in a file."""
+    return text.replace("\r", " ").replace("\n", " ")

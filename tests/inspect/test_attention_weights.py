@@ -1,0 +1,107 @@
+"""Where a translator looks: weights that add up to one, with the tokens they belong to; and pictures of them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headway
+from headway.errors import HeadwayError
+from headway.inspect.attention import attention
+from headway.inspect.pictures import draw_attention, draw_mask, draw_positions
+from headway.nn.masks import make_mask
+from headway.translator import Translator
+
+TEXT = "The dog sees a red house."
+
+
+@pytest.fixture(scope="module")
+def translator(translator_dir: Path) -> Translator:
+    found = headway.load(translator_dir)
+    assert isinstance(found, Translator)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_rows_add_up_to_one(translator: Translator, kind: Any) -> None:
+    found = attention(translator, TEXT, kind)
+    assert found.weights.shape == (4, len(found.queries), len(found.keys))
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    assert (found.weights >= 0).all()
+    assert (found.kind, found.layer) == (kind, 1)
+
+
+def test_the_tokens_are_those_of_the_text(translator: Translator) -> None:
+    found = attention(translator, TEXT, "cross")
+    assert "".join(found.keys) == f" {TEXT}⟨/s⟩"
+    assert found.queries[-1] == "⟨/s⟩"  # a row is named by what it writes
+    assert "".join(found.queries[:-1]).strip() == found.text == translator(TEXT)
+    own = attention(translator, TEXT, "decoder")
+    assert (own.keys[0], own.queries) == ("⟨s⟩", found.queries)
+    assert own.keys[1:] == own.queries[:-1]
+
+
+def test_the_decoder_does_not_look_ahead(translator: Translator) -> None:
+    found = attention(translator, TEXT, "decoder")
+    assert not np.triu(found.weights, 1).any()
+
+
+def test_space_around_the_text_changes_nothing(translator: Translator) -> None:
+    assert attention(translator, f" {TEXT} ").keys == attention(translator, TEXT).keys
+
+
+def test_a_layer_that_is_not_there(translator: Translator) -> None:
+    assert attention(translator, TEXT, layer=1).layer == 1
+    for layer in (-1, 2):
+        with pytest.raises(HeadwayError, match=f"there is no layer {layer}: this model has 1 to 1"):
+            attention(translator, TEXT, layer=layer)
+
+
+def test_nothing_to_look_at(translator: Translator) -> None:
+    with pytest.raises(HeadwayError, match="there is nothing to look at: give a sentence"):
+        attention(translator, "  ")
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
+def test_a_picture_is_drawn(translator: Translator, tmp_path: Path, name: str, start: bytes) -> None:
+    draw_attention(attention(translator, "A dog."), tmp_path / name, head=2)
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(start)
+    assert len(content) > 2000
+
+
+def test_all_heads_and_their_mean(translator: Translator, tmp_path: Path) -> None:
+    found = attention(translator, "A dog.")
+    draw_attention(found, tmp_path / "all.svg")
+    text = (tmp_path / "all.svg").read_text()
+    for title in ("mean of all heads", "head 1", "head 4"):
+        assert title in text
+
+
+def test_a_head_that_is_not_there(translator: Translator, tmp_path: Path) -> None:
+    found = attention(translator, "A dog.")
+    for head in (-1, 5):
+        with pytest.raises(HeadwayError, match=f"there is no head {head}: this layer has 1 to 4"):
+            draw_attention(found, tmp_path / "a.png", head)
+
+
+def test_a_picture_of_an_unknown_kind(translator: Translator, tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError, match=r"a.jpeg2: a picture's name ends in .png, .svg or .pdf"):
+        draw_attention(attention(translator, "A dog."), tmp_path / "a.jpeg2")
+    import matplotlib.pyplot
+
+    assert not matplotlib.pyplot.get_fignums()  # no figure is left over
+
+
+def test_masks_and_positions_are_drawn(tmp_path: Path) -> None:
+    draw_mask(make_mask("causal & local(4)"), 12, tmp_path / "mask.png")
+    draw_positions(np.sin(np.arange(60.0)).reshape(6, 10), tmp_path / "positions.png")
+    assert all((tmp_path / name).stat().st_size > 1000 for name in ("mask.png", "positions.png"))
+
+
+def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(HeadwayError, match=r"pictures need matplotlib. Type: pip install 'headway\[plot\]'"):
+        draw_mask(make_mask("causal"), 4, tmp_path / "mask.png")

@@ -1,0 +1,94 @@
+"""Presets are complete, have the papers' sizes, and can be built."""
+
+import pytest
+
+from headway import presets
+from headway.errors import ConfigError
+from headway.presets import PRESETS, Statistics, automatic, preset
+
+
+def paper(vocabulary: int, d: int, hidden: int, layers: int = 6) -> int:
+    """Section 3 of the paper, by hand: shared embedding, projections with biases, norms with gain and bias."""
+    attention = 4 * (d * d + d)
+    feedforward = d * hidden + hidden + hidden * d + d
+    norm = 2 * d
+    encoder = attention + feedforward + 2 * norm
+    decoder = 2 * attention + feedforward + 3 * norm
+    return vocabulary * d + layers * (encoder + decoder)
+
+
+def test_base_has_the_papers_size() -> None:
+    assert presets.base().model.parameter_count() == paper(37_000, 512, 2048) == 63_082_496
+
+
+def test_big_has_the_papers_size() -> None:
+    assert presets.big().model.parameter_count() == paper(37_000, 1024, 4096) == 214_245_376
+
+
+def test_gpt2_has_its_size() -> None:
+    assert presets.gpt2().model.parameter_count() == 124_439_808
+
+
+def test_bert_has_its_size() -> None:
+    assert presets.bert().model.parameter_count() == 109_514_298  # Hugging Face's BertForMaskedLM
+
+
+def test_base_trains_and_searches_as_in_the_paper() -> None:
+    config = presets.base()
+    train = config.train
+    assert (train.optimiser.kind, train.optimiser.beta1, train.optimiser.beta2) == ("adam", 0.9, 0.98)
+    assert (train.schedule.kind, train.schedule.warmup) == ("noam", 4000)
+    assert (train.label_smoothing, train.batch_tokens, train.steps, train.average) == (0.1, 25_000, 100_000, 5)
+    assert (config.model.dropout, config.model.embedding.tied, config.vocabularies) == (0.1, "all", "shared")
+    assert config.model.encoder.residual.kind == config.model.decoder.residual.kind == "post"
+    search = config.search
+    assert (search.beam_size, search.penalty, search.alpha, search.max_ratio, search.max_extra) == (
+        4,
+        "paper",
+        0.6,
+        1,
+        50,
+    )
+    big = presets.big()
+    assert (big.model.dropout, big.train.average, big.train.keep_last, big.train.steps) == (0.3, 20, 20, 300_000)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_config(name: str) -> None:
+    from headway.config import from_table
+
+    config = from_table(preset(name))
+    assert config == config.resolved()
+
+
+def test_a_vocabulary_may_be_given() -> None:
+    assert presets.tiny(640).model.vocabulary == 640
+    assert presets.tiny().model.vocabulary is None
+    assert presets.small(640).model.parameter_count() > presets.tiny(640).model.parameter_count()
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        preset("bases")
+    assert str(caught.value) == (
+        'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
+        "tiny_lm, small_lm, gpt2, bert."
+    )
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+@pytest.mark.parametrize(("words", "name"), [(1000, "tiny_lm"), (100_000, "small_lm")])
+def test_auto_for_text_alone(objective: str, words: int, name: str) -> None:
+    from headway.config import from_table
+
+    chosen, table, reason = automatic(Statistics(10, words, 6 * words), objective)
+    config = from_table(table)
+    assert (chosen, config.train.objective.kind) == (name, objective)
+    assert "10 lines" in reason
+
+
+def test_choosing_changes_no_preset() -> None:
+    before = repr(PRESETS)
+    automatic(Statistics(1, 1, 1), "masked")
+    presets.base(128)
+    assert repr(PRESETS) == before

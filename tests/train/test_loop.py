@@ -1,0 +1,208 @@
+"""One step: gradients of pieces add up, clipping, the running average; and a trainer that is saved and goes on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headway.config import Config, from_table
+from headway.errors import ConfigError
+from headway.nn.transformer import Transformer
+from headway.train.checkpoints import checkpoints
+from headway.train.loop import Trainer, batch_loss
+from headway.train.objectives import Example, Marks
+
+MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+
+
+class FewPairs:
+    """The same sixty pairs in every epoch."""
+
+    left_out = ""
+    size = 60
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        lengths = random.integers(1, 20, (self.size, 2))
+        rows = [[random.integers(4, 64, length) for length in pair] for pair in lengths]
+        self.examples = [Example(np.append(source, 2), target) for source, target in rows]
+
+    def epochs(self, first: int) -> Iterator[list[Example]]:
+        while True:
+            yield self.examples
+
+    def close(self) -> None: ...
+
+
+def make_config(**train: Any) -> Config:
+    stack = {"layers": 1, "mixer": "attention(2)", "feedforward": "relu(16)", "residual": "pre"}
+    model = {"d_model": 8, "vocabulary": 64, "dropout": 0.0, "encoder": stack, "decoder": stack}
+    settings = {"batch_tokens": 256, "schedule": "constant(0.01)", **train}
+    return from_table({"model": model, "train": settings})
+
+
+def make_trainer(dropout: float = 0.0, **train: Any) -> Trainer:
+    config = make_config(**train)
+    torch.manual_seed(1)
+    model = Transformer(config.model)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+    return Trainer(config, model, FewPairs(), MARKS, torch.device("cpu"))
+
+
+def take(trainer: Trainer, count: int) -> list[float]:
+    """So many steps, epoch ends passed over."""
+    losses: list[float] = []
+    for pieces in trainer.steps():
+        if pieces:
+            losses.append(float(trainer.step(pieces)))
+        else:
+            trainer.end_epoch()
+        if len(losses) == count:
+            return losses
+    raise AssertionError
+
+
+def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+
+
+def test_micro_batches_give_the_gradient_of_the_whole() -> None:
+    gradients = []
+    for budget in (100_000, 40):
+        trainer = make_trainer(micro_batch_tokens=budget, optimiser="sgd", schedule="constant(0.0)")
+        pieces = next(trainer.steps())
+        assert (len(pieces) > 1) == (budget == 40)
+        caught: dict[str, torch.Tensor] = {}
+        for optimiser in trainer.optimisers:
+            optimiser.register_step_pre_hook(
+                lambda *_, t=trainer, c=caught: c.update({n: p.grad.clone() for n, p in t.model.named_parameters()})
+            )
+        loss = float(trainer.step(pieces))
+        gradients.append((loss, caught))
+    (one_loss, one), (other_loss, other) = gradients
+    assert one_loss == pytest.approx(other_loss, rel=1e-5)
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_the_loss_of_a_step_is_a_mean_over_its_tokens() -> None:
+    trainer = make_trainer(label_smoothing=0.1, micro_batch_tokens=40)
+    pieces = next(trainer.steps())
+    with torch.no_grad():
+        total = sum(float(batch_loss(trainer.model, piece, 0.1)) for piece in pieces)
+    count = sum(piece.labelled for piece in pieces)
+    assert float(trainer.step(pieces)) == pytest.approx(total / count, rel=1e-5)
+
+
+def test_gradients_are_clipped_to_the_norm_asked_for() -> None:
+    norms = []
+    for clip in (0.0, 1e-3):
+        trainer = make_trainer(clip=clip, optimiser="sgd", schedule="constant(1.0)")
+        before = weights_of(trainer)
+        take(trainer, 1)
+        change = [tensor - before[name] for name, tensor in trainer.model.state_dict().items()]
+        norms.append(float(torch.cat([part.flatten() for part in change]).norm()))
+    assert norms[0] > 0.01
+    assert norms[1] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_the_running_average_follows_its_formula() -> None:
+    trainer = make_trainer(ema=0.5)
+    assert trainer.ema is not None
+    expected = {name: tensor.clone() for name, tensor in trainer.model.named_parameters()}
+    for step in range(1, 21):
+        take(trainer, 1)
+        decay = min(0.5, (1 + step) / (10 + step))
+        for name, weight in trainer.model.named_parameters():
+            expected[name] = decay * expected[name] + (1 - decay) * weight.detach()
+    for name, average in trainer.averaged.named_parameters():
+        torch.testing.assert_close(average, expected[name], rtol=1e-4, atol=1e-6)
+        assert not torch.equal(average, dict(trainer.model.named_parameters())[name])
+
+
+def test_without_an_average_the_model_itself_is_kept() -> None:
+    trainer = make_trainer()
+    assert trainer.averaged is trainer.model
+
+
+def test_the_rate_is_the_schedules() -> None:
+    trainer = make_trainer(schedule="inverse_sqrt(0.02, warmup=4)")
+    found = []
+    for _ in range(5):
+        take(trainer, 1)
+        found.append((trainer.rate, trainer.optimisers[0].param_groups[0]["lr"]))
+    assert found == [(rate, rate) for rate, _ in found]
+    assert [rate for rate, _ in found] == pytest.approx([0.005, 0.01, 0.015, 0.02, 0.02 * (4 / 5) ** 0.5])
+
+
+def test_steps_and_epochs_are_counted() -> None:
+    trainer = make_trainer()
+    batches = 0
+    for pieces in trainer.steps():
+        if not pieces:
+            break
+        batches += 1
+        trainer.step(pieces)
+    assert (trainer.at.step, trainer.at.batch, trainer.at.epoch) == (batches, batches, 0)
+    trainer.end_epoch()
+    assert (trainer.at.batch, trainer.at.epoch) == (0, 1)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_going_on_equals_never_having_stopped(tmp_path: Path, optimiser: str, ema: float) -> None:
+    """Over the end of an epoch, with dropout, to the bit."""
+    settings: dict[str, Any] = {"optimiser": optimiser, "ema": ema, "dropout": 0.2}
+    straight = make_trainer(**settings)
+    torch.manual_seed(5)
+    expected = take(straight, 14)
+
+    first = make_trainer(**settings)
+    torch.manual_seed(5)
+    losses = take(first, 5)
+    first.save(tmp_path, seconds=12.5)
+    torch.manual_seed(99)
+    torch.rand(3)
+    second = make_trainer(**settings)
+    second.restore(checkpoints(tmp_path)[-1])
+    assert (second.at.step, second.at.seconds) == (5, 12.5)
+    losses += take(second, 9)
+    assert losses == expected
+    assert straight.at.epoch >= 1
+    for name, weight in straight.model.state_dict().items():
+        assert torch.equal(weight, second.model.state_dict()[name]), name
+    for name, weight in straight.averaged.state_dict().items():
+        assert torch.equal(weight, second.averaged.state_dict()[name]), name
+
+
+def test_what_was_best_and_how_long_ago_is_restored(tmp_path: Path) -> None:
+    trainer = make_trainer()
+    take(trainer, 3)
+    trainer.at.best, trainer.at.stale = {1: -5.0, 3: -4.5}, 2
+    trainer.save(tmp_path, seconds=1.0)
+    other = make_trainer()
+    other.restore(checkpoints(tmp_path)[-1])
+    assert (other.at.best, other.at.stale) == ({1: -5.0, 3: -4.5}, 2)
+
+
+def test_learning_happens() -> None:
+    trainer = make_trainer(label_smoothing=0.0, schedule="constant(0.02)")
+    losses = take(trainer, 120)
+    assert np.mean(losses[-6:]) < 0.8 * np.mean(losses[:6])
+
+
+def test_a_small_model_on_a_cpu_is_neither_cast_nor_compiled() -> None:
+    trainer = make_trainer()
+    with trainer.precision():
+        assert not torch.is_autocast_enabled("cpu")
+    assert trainer._loss is batch_loss
+
+
+def test_bfloat16_without_a_gpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match='train.precision: "bfloat16" needs a GPU, and this is cpu. Set "auto"'):
+        make_trainer(precision="bfloat16")

@@ -1,0 +1,150 @@
+"""From text to settings: what is chosen, who wins, what cannot be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import ConfigError
+from headway.layers import Layer, assignment, compose
+from headway.train.corpus import Pairs, ParallelText, WholeText
+from headway.train.prepare import layers_for, make_corpora, make_tokenizers, with_vocabulary
+from headway.train.texts import Files, Texts
+
+LINES = [f"Sentence number {n}." for n in range(40)]
+PAIRS = Texts([Pairs(LINES, LINES, "en", "de")], [Pairs(LINES[:4], LINES[:4], "en", "de")])
+RUNNING = Texts(text="\n".join(LINES) + "\n", valid_text="held out\n")
+
+
+def upper(*assignments: str) -> list[Layer]:
+    return [Layer(f"flag --set {text}", assignment(text)) for text in assignments]
+
+
+def chosen(texts: Texts, preset: str = "auto", *assignments: str, **files: Any) -> tuple[Any, dict[str, str], str]:
+    layers, reason = layers_for(texts, Files(**files), preset, upper(*assignments))
+    config, origins = compose(layers)
+    return config, origins, reason
+
+
+def test_auto_chooses_by_the_text_and_says_why() -> None:
+    config, origins, reason = chosen(PAIRS)
+    assert reason.startswith("preset tiny: 40 pairs, about 120 words: ")
+    assert origins["model.d_model"] == "preset tiny (auto)"
+    assert config.train.objective.kind == "translation"
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"), [(1000, "tiny"), (200_000, "small"), (5_000_000, "medium"), (20_000_000, "base")]
+)
+def test_more_text_a_larger_model(words: int, preset: str) -> None:
+    from headway.presets import Statistics, automatic
+
+    name, table, reason = automatic(Statistics(words // 10, words, words * 6), "translation")
+    assert name == preset
+    assert f"{words // 10:,} pairs, about {words:,} words" in reason
+    compose([Layer("preset", table)])
+
+
+def test_languages_are_the_files_unless_flags_name_them() -> None:
+    config, origins, _ = chosen(PAIRS)
+    assert (config.source_languages, config.target_languages) == (("en",), ("de",))
+    assert origins["source_languages"] == "the files' names"
+    texts = Texts([Pairs(LINES, LINES, "sv", "fi")], [])
+    config, origins, _ = chosen(texts, "auto", "target_languages=['xx']", target_languages=["fi"])
+    assert config.target_languages == ("fi",)
+    assert (origins["source_languages"], origins["target_languages"]) == ("the files' names", "flag --to")
+
+
+def test_text_alone_is_a_language_model_unless_something_else_is_said() -> None:
+    assert chosen(RUNNING)[0].train.objective.kind == "causal"
+    assert chosen(RUNNING)[2].startswith("preset tiny_lm: 40 lines, about 120 words")
+    config, _, _ = chosen(RUNNING, "auto", "train.objective=masked(share=0.3)")
+    assert (config.train.objective.kind, config.train.objective.share) == ("masked", 0.3)
+    assert (config.model.encoder.layers, config.model.decoder.layers, config.model.head.kind) == (4, 0, "masked")
+
+
+def test_a_presets_own_objective_is_kept() -> None:
+    config, origins, reason = chosen(RUNNING, "bert")
+    assert config.train.objective.kind == "masked"
+    assert origins["train.objective.kind"] == "preset bert"
+    assert reason == "preset bert, as asked"
+
+
+@pytest.mark.parametrize(
+    ("texts", "preset", "assignments", "message"),
+    [
+        (PAIRS, "gpt2", [], "the objective causal learns from --text, not from --source and --target"),
+        (PAIRS, "auto", ["train.objective=masked"], "the objective masked learns from --text"),
+        (
+            RUNNING,
+            "auto",
+            ["train.objective=translation"],
+            "translation learns from --source and --target, not from --text",
+        ),
+        (RUNNING, "tiny", [], "a language model has a decoder only. Set encoder.layers = 0"),
+        (RUNNING, "auto", ["train.objective=maskd"], '"maskd" is not a kind of objective. Did you mean "masked"?'),
+        (PAIRS, "tinny", [], 'there is no preset "tinny". Did you mean "tiny"? Choose one of: auto, tiny, small'),
+    ],
+)
+def test_an_objective_that_the_text_does_not_serve_is_refused(
+    texts: Texts, preset: str, assignments: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        chosen(texts, preset, *assignments)
+    assert message in str(caught.value)
+
+
+def test_one_vocabulary_for_both_sides() -> None:
+    layers, _ = layers_for(PAIRS, Files(), "tiny", upper("tokenizer=bpe(384)"))
+    tokenizers = make_tokenizers(compose(layers)[0], PAIRS)
+    assert tokenizers.shared
+    config, origins = with_vocabulary(layers, tokenizers)
+    assert config.model.vocabulary == config.model.source_vocabulary == tokenizers.target.size
+    assert origins["model.vocabulary"] == "tokenizer"
+
+
+def test_separate_vocabularies() -> None:
+    texts = Texts([Pairs(LINES, ["ганц андерс"] * 40, "en", "ru")], [])
+    layers, _ = layers_for(texts, Files(), "tiny", upper("vocabularies=separate", "tokenizer=characters"))
+    tokenizers = make_tokenizers(compose(layers)[0], texts)
+    assert not tokenizers.shared
+    config, _ = with_vocabulary(layers, tokenizers)
+    assert config.model.embedding.tied == "target"
+    assert config.model.source_vocabulary == tokenizers.source.size
+    assert config.model.vocabulary == tokenizers.target.size
+
+
+def test_tags_are_learned_with_the_vocabulary() -> None:
+    texts = Texts([Pairs(LINES, LINES, "en", code) for code in ("de", "fr")], [])
+    for vocabularies in ("shared", "separate"):
+        layers, _ = layers_for(texts, Files(), "tiny", upper(f"vocabularies={vocabularies}", "tokenizer=bytes"))
+        config, _ = compose(layers)
+        assert config.tags == ("de", "fr")
+        assert list(make_tokenizers(config, texts).source.tags) == ["de", "fr"]
+
+
+def test_a_model_of_one_language_has_no_tags() -> None:
+    config, _, _ = chosen(PAIRS)
+    assert config.tags == ()
+
+
+def test_corpora_for_training_and_validation() -> None:
+    layers, _ = layers_for(PAIRS, Files(), "tiny", upper("tokenizer=bpe(384, dropout=0.1)"))
+    tokenizers = make_tokenizers(compose(layers)[0], PAIRS)
+    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], PAIRS, tokenizers)
+    assert isinstance(training, ParallelText) and isinstance(valid, ParallelText)
+    assert (training.size, training.dropout, valid.size, valid.dropout) == (40, 0.1, 4, 0.0)
+    layers, _ = layers_for(RUNNING, Files(), "auto", upper("tokenizer=bytes"))
+    tokenizers = make_tokenizers(compose(layers)[0], RUNNING)
+    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], RUNNING, tokenizers)
+    assert isinstance(valid, WholeText)
+    assert training.size == len(tokenizers.target.encode(RUNNING.text))
+
+
+def test_the_committed_multi30k_config_is_what_auto_picks() -> None:
+    root = Path(__file__).parents[2]
+    from headway.config import Config
+    from headway.presets import small
+
+    committed = Config.load(root / "configs" / "multi30k-en-de.toml")
+    assert committed == small()

@@ -1,0 +1,384 @@
+"""A whole training, in small: budgets, stopping, what is kept, what comes out, and going on after an end of any kind."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headway.train.run
+from headway.data.toy import toy_corpus
+from headway.errors import HeadwayError
+from headway.layers import Layer, assignment, compose
+from headway.model_dir import average, load_model, read_tensors
+from headway.train.checkpoints import checkpoints
+from headway.train.corpus import Pairs
+from headway.train.history import read_history
+from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
+from headway.train.report import Moment
+from headway.train.run import Outcome, Training
+from headway.train.texts import Files, Texts
+from headway.train.validation import Validation
+
+TOY = toy_corpus(60)
+ALL = Pairs([pair.source for pair in TOY], [pair.target for pair in TOY], "en", "qtx")
+TEXTS = Texts([ALL], [Pairs(ALL.source[:6], ALL.target[:6], "en", "qtx")])
+RUNNING = Texts(text="\n".join(ALL.source) + "\n", valid_text="\n".join(ALL.source[:6]) + "\n")
+SMALL = [
+    "tokenizer=bytes",
+    "model.d_model=16",
+    "model.dropout=0.1",
+    *(f"model.{side}.layers=1" for side in ("encoder", "decoder")),
+    *(f"model.{side}.mixer=attention(2)" for side in ("encoder", "decoder")),
+    *(f"model.{side}.feedforward=relu(16)" for side in ("encoder", "decoder")),
+    "train.batch_tokens=1024",
+    "train.schedule=constant(0.01)",
+    "train.steps=8",
+    "train.validate_every=2",
+    "train.log_every=2",
+    "train.average=1",
+    "train.decode_lines=0",
+    "train.longest=80",
+]
+
+
+class Seen:
+    """A watcher that writes down what it is told, and may do something at a step."""
+
+    def __init__(self, act: Callable[[int], None] = lambda step: None) -> None:
+        self.notes: list[str] = []
+        self.steps: list[int] = []
+        self.validations: list[int] = []
+        self.act = act
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+    def due(self) -> bool:
+        return False
+
+    def step(self, moment: Moment) -> None:
+        self.steps.append(moment.step)
+        assert moment.loss > 0 and moment.tokens_per_second > 0 and moment.memory > 0
+        assert 0 <= moment.done <= 1
+        self.act(moment.step)
+
+    def validated(self, step: int, result: Validation, best: bool) -> None:
+        self.validations.append(step)
+
+
+def training(out: Path, *settings: str, texts: Texts = TEXTS, watcher: Seen | None = None) -> Training:
+    small = SMALL if texts.pairs else [*SMALL, "model.encoder.layers=0", "train.longest=32"]
+    preset = "tiny" if texts.pairs else "tiny_lm"
+    upper = [Layer(text, assignment(text)) for text in [*small, *settings]]
+    layers, _ = layers_for(texts, Files(), preset, upper)
+    tokenizers = make_tokenizers(compose(layers)[0], texts)
+    config, _ = with_vocabulary(layers, tokenizers)
+    return Training(config, texts, tokenizers, out, torch.device("cpu"), watcher or Seen())
+
+
+def train(out: Path, *settings: str, **options: Any) -> Outcome:
+    return training(out, *settings, **options).run()
+
+
+def last_weights(out: Path) -> dict[str, torch.Tensor]:
+    return checkpoints(out)[-1].weights
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+
+
+def interrupt(at: int, error: BaseException) -> Seen:
+    def act(step: int) -> None:
+        if step == at:
+            raise error
+
+    return Seen(act)
+
+
+# ---- budgets
+
+
+def test_so_many_steps(tmp_path: Path) -> None:
+    watcher = Seen()
+    outcome = train(tmp_path, watcher=watcher)
+    assert outcome.step == 8
+    assert watcher.steps == watcher.validations == [2, 4, 6, 8]
+
+
+def test_so_many_epochs(tmp_path: Path) -> None:
+    run = training(tmp_path, "train.epochs=2", "train.steps=1000", "train.validate_every=1000")
+    outcome = run.run()
+    assert run.trainer.at.epoch == 2
+    per_epoch = outcome.step / 2
+    assert per_epoch == int(per_epoch) and per_epoch > 1
+
+
+def test_so_many_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock finds it a second later."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    outcome = train(tmp_path, "train.seconds=60", "train.steps=0")
+    assert 1 < outcome.step < 30
+    assert outcome.seconds >= 60
+
+
+def test_the_first_budget_that_is_reached_ends_the_run(tmp_path: Path) -> None:
+    assert train(tmp_path, "train.epochs=1000", "train.seconds=3600", "train.steps=3").step == 3
+
+
+def test_the_last_step_is_validated_too(tmp_path: Path) -> None:
+    watcher = Seen()
+    train(tmp_path, "train.steps=5", watcher=watcher)
+    assert watcher.validations == [2, 4, 5]
+
+
+def test_early_stopping(tmp_path: Path) -> None:
+    """A rate of 0 never gets better: the first validation is the best, and two more end the run."""
+    outcome = train(tmp_path, "train.schedule=constant(0.0)", "train.steps=100", "train.patience=2")
+    assert outcome.step == 6
+    again = train(tmp_path, "train.schedule=constant(0.0)", "train.steps=100", "train.patience=2")
+    assert again.step == 6  # it stays stopped
+
+
+# ---- what is kept
+
+
+def test_the_last_and_the_best_checkpoints_stay(tmp_path: Path) -> None:
+    run = training(tmp_path, "train.keep_last=2", "train.keep_best=2", "train.steps=14")
+    scores = iter([-3.0, -1.0, -9.0, -2.0, -5.0, -6.0, -7.0])
+    run._measure = lambda model: Validation(-next(scores, -7.0))  # type: ignore[method-assign]
+    run.run()
+    assert [found.step for found in checkpoints(tmp_path)] == [4, 8, 12, 14]
+
+
+def test_as_many_stay_as_are_averaged(tmp_path: Path) -> None:
+    train(tmp_path, "train.keep_last=1", "train.average=3", "train.steps=12")
+    assert [found.step for found in checkpoints(tmp_path)][-3:] == [8, 10, 12]
+
+
+def test_the_mean_of_the_last_checkpoints_becomes_the_model_where_it_is_better(tmp_path: Path) -> None:
+    run = training(tmp_path, "train.average=3")
+    measured = iter([-1.0, -2.0, -3.0, -4.0, -4.0, -0.5])  # four validations, the best one again, the mean
+    run._measure = lambda model: Validation(-next(measured))  # type: ignore[method-assign]
+    outcome = run.run()
+    assert outcome.chosen == "the mean of 3 checkpoints, steps 4 to 8"
+    mean = average([found.weights for found in checkpoints(tmp_path)[-3:]])
+    assert_same(read_tensors(tmp_path / "model.safetensors"), mean)
+
+
+def test_the_best_checkpoint_becomes_the_model_where_it_is_better(tmp_path: Path) -> None:
+    run = training(tmp_path, "train.average=3")
+    measured = iter([5.0, 2.0, 3.0, 4.0, 2.0, 6.0])
+    run._measure = lambda model: Validation(next(measured))  # type: ignore[method-assign]
+    outcome = run.run()
+    assert (outcome.chosen, outcome.result.loss) == ("the best checkpoint, step 4", 2.0)
+    best = next(found for found in checkpoints(tmp_path) if found.step == 4)
+    assert_same(read_tensors(tmp_path / "model.safetensors"), best.weights)
+
+
+def test_better_may_mean_bleu(tmp_path: Path) -> None:
+    run = training(tmp_path, "train.metric=bleu", "train.steps=4")
+    measured = iter([Validation(1.0, 10.0, 1.0), Validation(2.0, 20.0, 2.0), Validation(2.0, 20.0, 2.0)])
+    run._measure = lambda model: next(measured)  # type: ignore[method-assign]
+    assert run.run().chosen == "the best checkpoint, step 4"
+
+
+def test_the_model_directory_is_complete_and_has_no_pickle(tmp_path: Path) -> None:
+    train(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json", "README.md", "history.jsonl", "checkpoints"}
+    endings = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
+    assert endings == {".json", ".jsonl", ".safetensors", ".md"}
+    assert load_model(tmp_path).config.target_languages == ("qtx",)
+
+
+def test_the_card_says_what_it_is_and_how_good(tmp_path: Path) -> None:
+    outcome = train(tmp_path, "train.decode_lines=4")
+    card = (tmp_path / "README.md").read_text()
+    assert card.startswith("# A translator, en → qtx\n")
+    assert "8 steps, seed 1" in card
+    assert f"{outcome.result.loss:.4f} nats a token" in card
+    assert f"{outcome.result.bleu:.2f}, {outcome.result.chrf:.2f} (greedy)" in card
+    assert 'headway translate --model . "…"' in card
+    train(tmp_path / "lm", texts=RUNNING)
+    assert (tmp_path / "lm" / "README.md").read_text().startswith("# A language model (causal)\n")
+
+
+def test_the_history_tells_steps_validations_and_the_end(tmp_path: Path) -> None:
+    train(tmp_path, "train.decode_lines=4")
+    entries = read_history(tmp_path)
+    assert [(entry["kind"], entry["step"]) for entry in entries] == [
+        *((kind, step) for step in (2, 4, 6, 8) for kind in ("step", "validation")),
+        ("end", 8),
+    ]
+    assert entries[0].keys() == {"kind", "step", "loss", "rate", "tokens_per_second", "epoch", "seconds"}
+    assert entries[1].keys() == {"kind", "step", "loss", "bleu", "chrf", "seconds"}
+    assert entries[-1]["chosen"] == "the best checkpoint, step 8"
+
+
+@pytest.mark.parametrize("ema", ["0", "0.9"])
+def test_loss_falls(tmp_path: Path, ema: str) -> None:
+    train(tmp_path, "train.steps=80", "train.validate_every=10", f"train.ema={ema}")
+    losses = [entry["loss"] for entry in read_history(tmp_path) if entry["kind"] == "validation"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+# ---- going on
+
+
+@pytest.mark.parametrize("ema", ["0", "0.9"])
+@pytest.mark.parametrize("texts", [TEXTS, RUNNING], ids=["pairs", "text"])
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, texts: Texts, ema: str) -> None:
+    settings = ("train.steps=9", f"train.ema={ema}", "train.validate_every=4")
+    train(tmp_path / "straight", *settings, texts=texts)
+    cut = tmp_path / "cut"
+    first = interrupt(6, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        train(cut, *settings, texts=texts, watcher=first)
+    assert first.notes[-1] == "saved at step 6; the same command goes on from there"
+    assert [found.step for found in checkpoints(cut)] == [4, 6]
+    second = Seen()
+    outcome = train(cut, *settings, texts=texts, watcher=second)
+    assert second.notes[-1] == f"going on from step 6 in {cut}"
+    assert second.steps == [8, 9]
+    assert second.validations == [8, 9]
+    assert outcome.step == 9
+    assert_same(last_weights(tmp_path / "straight"), last_weights(cut))
+    assert_same(*(read_tensors(folder / "model.safetensors") for folder in (tmp_path / "straight", cut)))
+    told = [(entry["kind"], entry["step"]) for entry in read_history(cut)]
+    assert told == sorted(set(told), key=told.index)
+
+
+def test_sigterm_saves_too(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        train(tmp_path, watcher=interrupt(6, SystemExit(143)))
+    assert checkpoints(tmp_path)[-1].step == 6
+
+
+def test_an_interrupt_before_the_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
+    run = training(tmp_path)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run.trainer.steps = stop  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert checkpoints(tmp_path) == []
+    assert train(tmp_path).step == 8
+
+
+def test_an_interrupt_at_the_very_end_does_not_spoil_the_checkpoint(tmp_path: Path) -> None:
+    """At the end averaged weights are tried in the model: they must not be saved as if training had made them."""
+    train(tmp_path / "straight", "train.average=3")
+    out = tmp_path / "cut"
+    run = training(out, "train.average=3")
+    measure, calls = run._measure, []
+
+    def measured(model: Any) -> Validation:
+        calls.append(0)
+        if len(calls) == 6:  # four validations, the best one, then the mean
+            raise KeyboardInterrupt
+        return measure(model)
+
+    run._measure = measured  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert_same(last_weights(out), last_weights(tmp_path / "straight"))
+    outcome = train(out, "train.average=3")
+    assert outcome.step == 8
+    assert_same(*(read_tensors(folder / "model.safetensors") for folder in (tmp_path / "straight", out)))
+
+
+def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
+    train(tmp_path)
+    assert train(tmp_path).step == 8
+    watcher = Seen()
+    assert train(tmp_path, "train.steps=12", watcher=watcher).step == 12
+    assert watcher.steps == [10, 12]
+    assert [entry["kind"] for entry in read_history(tmp_path)].count("end") >= 2
+
+
+def test_time_that_is_up_before_a_validation_still_gives_a_model(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, "train.validate_every=100", watcher=interrupt(6, KeyboardInterrupt()))
+    outcome = train(tmp_path, "train.validate_every=100", "train.seconds=0.000001")
+    assert outcome.step == 6
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def test_the_same_out_with_other_settings_is_refused(tmp_path: Path) -> None:
+    train(tmp_path)
+    with pytest.raises(HeadwayError) as caught:
+        train(tmp_path, "model.d_model=32")
+    assert "holds a run with other settings: model.d_model was 16 and is 32 now. Give the same settings" in str(
+        caught.value
+    )
+    with pytest.raises(HeadwayError, match="train.optimiser.kind was adam and is sgd now"):
+        train(tmp_path, "train.optimiser=sgd")
+
+
+def test_a_model_without_checkpoints_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"somebody's work")
+    with pytest.raises(HeadwayError, match="holds a model, and no checkpoints to go on from. Choose another --out"):
+        train(tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == b"somebody's work"
+
+
+# ---- what is wrong is said
+
+
+def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
+    pairs = Pairs([*ALL.source[:20], "", "x" * 200], [*ALL.target[:20], "y", "y"], "en", "qtx")
+    watcher = Seen()
+    train(tmp_path, texts=Texts([pairs], TEXTS.valid_pairs), watcher=watcher)
+    assert watcher.notes == ["training pairs left out: 1 with an empty side, 1 longer than 80 tokens"]
+
+
+@pytest.mark.parametrize("part", ["training", "validation"])
+def test_nothing_left_is_refused(tmp_path: Path, part: str) -> None:
+    long = [Pairs(["x" * 200], ["y"], "en", "qtx")]
+    texts = Texts(long, TEXTS.valid_pairs) if part == "training" else Texts([ALL], long)
+    with pytest.raises(HeadwayError, match=f"no {part} text is left. train.longest = 80 can be raised"):
+        train(tmp_path / "out", texts=texts)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_blow_up_end_the_run_before_they_are_saved(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    step = run.trainer.step
+
+    def poisoned(pieces: Any) -> torch.Tensor:
+        loss = step(pieces)
+        return loss * math.nan if run.trainer.at.step == 5 else loss
+
+    run.trainer.step = poisoned  # type: ignore[method-assign]
+    with pytest.raises(HeadwayError, match="the loss is nan at step 6: the weights have blown up. Lower the rate"):
+        run.run()
+    assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
+    for line in (tmp_path / "history.jsonl").read_text().splitlines():
+        assert "NaN" not in line and json.loads(line)
+
+
+def test_live_watchers_are_told_between_reports(tmp_path: Path) -> None:
+    class Impatient(Seen):
+        def due(self) -> bool:
+            return True
+
+    watcher = Impatient()
+    train(tmp_path, "train.log_every=4", watcher=watcher)
+    assert watcher.steps == list(range(1, 9))
+    assert [entry["step"] for entry in read_history(tmp_path) if entry["kind"] == "step"] == [4, 8]
+
+
+def test_memory_of_a_gpu_is_asked_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 123)
+    assert headway.train.run.memory_of(torch.device("cuda")) == 123
+    assert headway.train.run.memory_of(torch.device("cpu")) > 10**6

@@ -1,0 +1,83 @@
+"""Ctrl-C and SIGTERM wait for the end of a step, and then do what they always did."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from headway.train.signals import Signals
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_outside_a_step_a_signal_acts_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), Signals():
+        send(signal.SIGINT)
+        raise AssertionError("too late")
+
+
+def test_inside_a_step_it_waits_for_the_end() -> None:
+    done = False
+    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
+        send(signal.SIGINT)
+        done = True
+    assert done
+
+
+def test_sigterm_ends_the_program_with_its_code() -> None:
+    with pytest.raises(SystemExit) as caught, Signals() as signals, signals.held():
+        send(signal.SIGTERM)
+    assert caught.value.code == 143
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with Signals():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_handler_of_the_program_is_asked() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with Signals() as signals:
+            with signals.held():
+                send(signal.SIGTERM)
+                assert heard == []
+            assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            with signals.held():
+                send(signal.SIGTERM)
+            send(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_error_in_a_step_comes_through() -> None:
+    with pytest.raises(ValueError, match="broken"), Signals() as signals, signals.held():
+        raise ValueError("broken")
+
+
+def test_in_another_thread_nothing_is_touched() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    inside: list[object] = []
+
+    def work() -> None:
+        with Signals() as signals, signals.held():
+            inside.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert inside == [before]

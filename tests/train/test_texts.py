@@ -1,0 +1,159 @@
+"""What a user gives: what goes together, which languages it is in, what is held out of it."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from headway.errors import ConfigError, HeadwayError
+from headway.train.texts import Files, language_of, read_texts
+
+
+def write(folder: Path, name: str, lines: list[str]) -> str:
+    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("path", "language"),
+    [
+        ("train.en", "en"),
+        ("a/b/train.tok.de.gz", "de"),
+        ("x.qtx", "qtx"),
+        ("x.zh-Hans.zst", "zh-hans"),
+        ("x.pt_BR", "pt_br"),
+        ("x.fr.xz", "fr"),
+        ("train.txt", ""),
+        ("train.clean", ""),
+        ("train.src", ""),
+        ("train.1", ""),
+        ("en", ""),
+        ("-", ""),
+    ],
+)
+def test_the_language_by_the_name_of_the_file(path: str, language: str) -> None:
+    assert language_of(path) == language
+
+
+def test_pairs_with_their_languages(tmp_path: Path) -> None:
+    source, target = write(tmp_path, "t.en", ["One.", " Two. "]), write(tmp_path, "t.de", ["Eins.", "Zwei."])
+    texts = read_texts(Files(source=[source], target=[target], valid_source=[source], valid_target=[target]))
+    [pairs] = texts.pairs
+    assert pairs == (["One.", "Two."], ["Eins.", "Zwei."], "en", "de")
+    assert texts.valid_pairs == texts.pairs
+    assert texts.notes == []
+    assert texts.statistics() == (2, 2, 10)
+
+
+def test_flags_win_over_names_and_one_stands_for_all(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "a.en", ["a", "b"]), write(tmp_path, "b.de", ["a", "b"])
+    files = Files(source=[one, one], target=[two, two], source_languages=["sv"], target_languages=["fi", "et"])
+    texts = read_texts(files)
+    assert [(p.source_language, p.target_language) for p in texts.pairs] == [("sv", "fi"), ("sv", "et")]
+    assert [(p.source_language, p.target_language) for p in texts.valid_pairs] == [("sv", "fi"), ("sv", "et")]
+
+
+def test_validation_text_has_languages_of_its_own_where_flags_do_not_say(tmp_path: Path) -> None:
+    one = write(tmp_path, "a.en", ["a", "b"])
+    targets = [write(tmp_path, f"a.{code}", ["a", "b"]) for code in ("de", "fr")]
+    files = Files(
+        source=[one, one], target=targets, target_languages=["DE", "FR"], valid_source=[one], valid_target=[targets[1]]
+    )
+    assert [p.target_language for p in read_texts(files).valid_pairs] == ["fr"]
+
+
+def test_some_pairs_are_held_out_always_the_same(tmp_path: Path) -> None:
+    lines = [f"line {n}" for n in range(100)]
+    one = write(tmp_path, "a.en", lines)
+    first, second = (read_texts(Files(source=[one], target=[one])) for _ in range(2))
+    assert first.pairs == second.pairs
+    assert first.notes == ["no validation text was given: 5 pairs are held out for it"]
+    assert sorted(first.pairs[0].source + first.valid_pairs[0].source) == sorted(lines)
+    assert len(first.valid_pairs[0].source) == 5
+    assert first.pairs[0].source == first.pairs[0].target
+
+
+def test_packed_text_is_read(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.en.gz", "wt") as file:
+        file.write("One.\nTwo.\n")
+    path = str(tmp_path / "a.en.gz")
+    assert read_texts(Files(source=[path], target=[path])).pairs[0].source_language == "en"
+
+
+def test_running_text_from_several_files_keeps_its_lines(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "a.txt", ["first", "", "third"]), str(tmp_path / "b.txt")
+    Path(two).write_text("no line end")
+    valid = write(tmp_path, "v.txt", ["held"])
+    texts = read_texts(Files(text=[one, two], valid_text=[valid]))
+    assert texts.text == "first\n\nthird\nno line end\n"
+    assert texts.valid_text == "held\n"
+    assert texts.statistics().lines == 4
+    assert texts.statistics().words == 5
+
+
+def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
+    texts = read_texts(Files(text=[write(tmp_path, "a.txt", [f"line {n}" for n in range(60)])]))
+    assert texts.valid_text == "line 57\nline 58\nline 59\n"
+    assert texts.text.endswith("line 56\n")
+    assert texts.notes == ["no validation text was given: the last 3 lines are held out for it"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give --source and --target for a translator, or --text for a language model"),
+        ({"source": ["a"], "target": ["b"], "text": ["c"]}, "give --source and --target for a translator, or --text"),
+        ({"source": ["a"]}, "--source was given 1 times and --target 0 times: they go in pairs"),
+        (
+            {"source": ["a"], "target": ["b"], "valid_source": ["c"]},
+            "--valid-source was given 1 times and --valid-target 0",
+        ),
+        ({"text": ["a"], "valid_source": ["b"]}, "a language model is validated on --valid-text"),
+        ({"source": ["a"], "target": ["b"], "valid_text": ["c"]}, "a translator is validated on --valid-source and"),
+        (
+            {"source": ["a"] * 3, "target": ["b"] * 3, "target_languages": ["de", "fr"]},
+            "--to was given 2 times and --target 3 times: give it once for all, or once for each",
+        ),
+        (
+            {"source": ["a"], "target": ["b"], "source_languages": ["de", "fr"]},
+            "--from was given 2 times and --source 1",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_read(
+    given: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_texts(Files(**given))
+
+
+def test_files_that_say_nothing_are_refused(tmp_path: Path) -> None:
+    blank, one = write(tmp_path, "blank.en", ["", " "]), write(tmp_path, "one.de", ["a", "b"])
+    with pytest.raises(HeadwayError, match=r"blank.en and .*one.de hold no sentence pair"):
+        read_texts(Files(source=[blank], target=[one]))
+    with pytest.raises(HeadwayError, match=r"blank.en: there is no text in it"):
+        read_texts(Files(text=[blank]))
+    with pytest.raises(HeadwayError, match=r"blank.en: there is no text in it"):
+        read_texts(Files(text=[one], valid_text=[blank]))
+
+
+def test_too_little_to_hold_some_out_is_refused(tmp_path: Path) -> None:
+    one = write(tmp_path, "one.en", ["only"])
+    with pytest.raises(
+        HeadwayError, match="a corpus of one pair cannot be split. Give --valid-source and --valid-target"
+    ):
+        read_texts(Files(source=[one], target=[one]))
+    with pytest.raises(HeadwayError, match="is too short to hold some of it out. Give --valid-text as well"):
+        read_texts(Files(text=[one]))
+
+
+def test_files_of_unequal_length_are_refused(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "a.en", ["a", "b"]), write(tmp_path, "a.de", ["a"])
+    with pytest.raises(HeadwayError, match=r"a.en has 2 lines and .*a.de has 1"):
+        read_texts(Files(source=[one], target=[two]))
+
+
+def test_several_targets_need_names_for_all(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "a.de", ["a", "b"]), write(tmp_path, "b.txt", ["a", "b"])
+    with pytest.raises(ConfigError, match="some targets are de, and the language of others is not known: give --to"):
+        read_texts(Files(source=[one, one], target=[one, two]))
