@@ -18,11 +18,11 @@ lint: .venv/dev  ## check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-demo: .venv/plot  ## train a translator on a made-up corpus in a minute and a half, and look inside
+demo: .venv/plot  ## train a translator on a made-up corpus in under two minutes, and look inside
 	rm -rf $(DEMO)
 	$(BIN)/headway toy --out $(TOY)
 	$(BIN)/headway train --source $(TOY)/train.en --target $(TOY)/train.qtx \
-	    --valid-source $(TOY)/valid.en --valid-target $(TOY)/valid.qtx --out $(DEMO) --preset tiny --for 90s
+	    --valid-source $(TOY)/valid.en --valid-target $(TOY)/valid.qtx --out $(DEMO) --preset tiny --for 110s
 	$(BIN)/headway translate --model $(DEMO) "The dog sees a red house." "Anna was born on March 14, 1987."
 	$(BIN)/headway evaluate --model $(DEMO) --source $(TOY)/test.en --target $(TOY)/test.qtx
 	$(BIN)/headway attend --model $(DEMO) "The dog sees a red house." --kind cross --png $(DEMO)/attention.png

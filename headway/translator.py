@@ -107,7 +107,7 @@ class Translator:
         split: a line of several sentences is taken apart and joined again
         prefixes: how each output must begin. Lines are then not split
         first: the number of the first line, which with the seed decides what is drawn
-        mend: decode again, otherwise, where the output is a loop or a copy
+        mend: decode again, otherwise, where the output is a loop, a copy or nothing
         """
         search = search or self.config.search
         language = self.config.source_languages[0] if self.config.source_languages else None
@@ -160,6 +160,8 @@ class Translator:
         if repeated(found.ids) and not repeated(sentence.ids):
             return "the output went round in a loop"
         target = self.tokenizers.target.decode(found.ids)
+        if not target.strip() and any(character.isalnum() for character in sentence.text):
+            return "the output was empty"
         same = set(self.config.source_languages) & set(self.config.target_languages)
         if not same and copied(sentence.text, target):
             return "the output was a copy of the input"

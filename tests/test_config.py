@@ -95,7 +95,7 @@ def test_impossible_combinations() -> None:
 
 def test_a_newer_format_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        HeadwayError, match="this model was written in format 2, and this Headway reads up to 1. Install a newer"
+        HeadwayError, match=r"this model was written in format 2, and this Headway reads up to 1. Install a newer"
     ):
         from_table({"format_version": 2, "something": "new"})
     (tmp_path / "config.json").write_text('{"format_version": 2}')
@@ -143,7 +143,7 @@ def test_damaged_json(tmp_path: Path) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(HeadwayError, match="there is no config file"):
+        with pytest.raises(HeadwayError, match=r"there is no config file"):
             Config.load(path)
 
 

@@ -66,5 +66,5 @@ def test_comparison(translator: Translator, other_translator_dir: Path, toy: Pat
 
 
 def test_nothing_to_measure(translator: Translator) -> None:
-    with pytest.raises(HeadwayError, match="there are no hypotheses to score"):
+    with pytest.raises(HeadwayError, match=r"there are no hypotheses to score"):
         evaluate(translator, [], [])

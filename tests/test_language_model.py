@@ -71,7 +71,7 @@ def test_a_masked_model_guesses_hidden_words(masked: LanguageModel, toy: Path) -
 
 
 def test_a_text_of_nothing_is_refused(model: LanguageModel) -> None:
-    with pytest.raises(HeadwayError, match="this text is too short to measure: it needs a few words"):
+    with pytest.raises(HeadwayError, match=r"this text is too short to measure: it needs a few words"):
         model.perplexity("")
 
 
@@ -105,20 +105,20 @@ def test_a_stream_is_the_same_text(model: LanguageModel) -> None:
 
 def test_what_is_wrong_is_said_before_anything_is_written(model: LanguageModel, masked: LanguageModel) -> None:
     with pytest.raises(
-        HeadwayError, match="this model guesses hidden words and does not write on. Try: headway evaluate"
+        HeadwayError, match=r"this model guesses hidden words and does not write on. Try: headway evaluate"
     ):
         masked.stream("The")
-    with pytest.raises(HeadwayError, match="this model guesses hidden words"):
+    with pytest.raises(HeadwayError, match=r"this model guesses hidden words"):
         masked("The")
-    with pytest.raises(HeadwayError, match="lone surrogate"):
+    with pytest.raises(HeadwayError, match=r"lone surrogate"):
         model.stream("\udcff")
     with pytest.raises(
         ConfigError, match=r'there is no setting "beem_size". Did you mean "beam_size"\? Known: length, beam_size'
     ):
         model("x", beem_size=2)
-    with pytest.raises(ConfigError, match='there is no setting "max_length"'):
+    with pytest.raises(ConfigError, match=r'there is no setting "max_length"'):
         model("x", max_length=2)
-    with pytest.raises(ConfigError, match="temperature: 0.5 has no effect without sampling"):
+    with pytest.raises(ConfigError, match=r"temperature: 0.5 has no effect without sampling"):
         model("x", beam_size=1, temperature=0.5)
 
 
@@ -130,5 +130,5 @@ def test_learned_positions_end_the_text_and_not_the_program(lm_dir: Path) -> Non
     model = LanguageModel(Loaded(changed, Transformer(changed.model), tokenizers))
     assert model("The dog", length=500, beam_size=1).startswith("The dog")
     assert model.search(model.tokenizer.encode("The dog"), length=500).max_length == 32
-    with pytest.raises(HeadwayError, match="the prompt has .* tokens, and this model reads 32. Shorten it"):
+    with pytest.raises(HeadwayError, match=r"the prompt has .* tokens, and this model reads 32. Shorten it"):
         model("The dog sees the house. " * 20)

@@ -102,9 +102,9 @@ def test_setting_a_field_of_a_longer_list_is_refused() -> None:
 
 
 def test_setting_a_field_of_a_plain_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="train.metric: a single value stands here, and it has no fields to set"):
+    with pytest.raises(ConfigError, match=r"train.metric: a single value stands here, and it has no fields to set"):
         composed("train.metric=bleu", "train.metric.kind_of=3")
-    with pytest.raises(ConfigError, match="train.seed: .* is a table, and this must be a whole number"):
+    with pytest.raises(ConfigError, match=r"train.seed: .* is a table, and this must be a whole number"):
         composed("train.seed=1", "train.seed.x=3")
 
 
@@ -114,9 +114,9 @@ def test_a_shorthand_that_cannot_be_read_names_its_place() -> None:
 
 
 def test_unknown_paths_are_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigError, match='train: there is no setting "sead" here. Did you mean "seed"'):
+    with pytest.raises(ConfigError, match=r'train: there is no setting "sead" here. Did you mean "seed"'):
         composed("train.sead=3")
-    with pytest.raises(ConfigError, match='"attn" is not a kind of mixer'):
+    with pytest.raises(ConfigError, match=r'"attn" is not a kind of mixer'):
         composed("model.encoder.mixer=attn")
 
 

@@ -135,7 +135,7 @@ def test_a_wrong_config_is_a_config_error(copy: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(HeadwayError, match="there is no file"):
+    with pytest.raises(HeadwayError, match=r"there is no file"):
         read_tensors(tmp_path / "none.safetensors")
 
 
@@ -169,5 +169,5 @@ def test_the_average_is_the_mean() -> None:
 
 @pytest.mark.parametrize("other", [{"w": torch.zeros(3)}, {"v": torch.zeros(2)}, {}])
 def test_different_models_have_no_average(other: dict[str, torch.Tensor]) -> None:
-    with pytest.raises(HeadwayError, match="these models have different shapes, so they cannot be averaged"):
+    with pytest.raises(HeadwayError, match=r"these models have different shapes, so they cannot be averaged"):
         average([{"w": torch.zeros(2)}, other])

@@ -89,7 +89,9 @@ def test_most_of_what_was_learned_is_known(translator: Translator, pairs: list[t
 def test_load_finds_out_what_a_model_is(translator_dir: Path, lm_dir: Path) -> None:
     assert isinstance(headway.load(str(translator_dir), device="cpu"), Translator)
     assert isinstance(headway.load(lm_dir), LanguageModel)
-    with pytest.raises(HeadwayError, match="is a language model and does not translate. Try: headway generate --model"):
+    with pytest.raises(
+        HeadwayError, match=r"is a language model and does not translate. Try: headway generate --model"
+    ):
         load_translator([lm_dir])
 
 
@@ -109,9 +111,9 @@ def test_settings_that_do_not_exist_or_do_not_fit_are_refused(translator: Transl
         ConfigError, match=r'there is no search setting "beam_sise". Did you mean "beam_size"\? Known: beam_size'
     ):
         translator("x", beam_sise=3)
-    with pytest.raises(ConfigError, match="a beam of 2 finds 2 hypotheses, not 3. Set beam_size = 3 or more"):
+    with pytest.raises(ConfigError, match=r"a beam of 2 finds 2 hypotheses, not 3. Set beam_size = 3 or more"):
         translator("x", beam_size=2, n_best=3)
-    with pytest.raises(ConfigError, match="temperature: 0.5 has no effect without sampling"):
+    with pytest.raises(ConfigError, match=r"temperature: 0.5 has no effect without sampling"):
         translator("x", temperature=0.5)
 
 
@@ -181,7 +183,7 @@ def test_as_many_lines_out_as_in_whatever_they_hold(lines: list[str]) -> None:
 
 
 def test_lone_surrogates_are_refused_by_name(translator: Translator) -> None:
-    with pytest.raises(HeadwayError, match="the character at index 2 is U\\+DCFF, a lone surrogate"):
+    with pytest.raises(HeadwayError, match=r"the character at index 2 is U\+DCFF, a lone surrogate"):
         translator("a \udcff")
 
 
@@ -340,6 +342,14 @@ def test_a_copy_is_decoded_again_and_said(translator: Translator) -> None:
     assert single[0].text == text
 
 
+def test_an_empty_output_is_decoded_again_and_said(translator: Translator) -> None:
+    silent = scripted(translator, lambda place: silent.marks.end)
+    [result, dots] = silent.translate(["A dog.", "…"], silent.search(beam_size=1))
+    assert result.warnings == ["the output was empty; another was found"]
+    assert result.text
+    assert (dots.text, dots.warnings) == ("", [])
+
+
 def test_where_nothing_better_is_found_the_first_stays_and_it_is_said(translator: Translator) -> None:
     text = "the dog and the cat see the house"
     ids = translator.tokenizers.target.encode(text)
@@ -380,15 +390,15 @@ def test_tags() -> None:
     assert translator.tag("fr") == [translator.tokenizers.source.tags["fr"]]
     scores = {to: translator(["Hello."], to=to, return_scores=True)[0][1] for to in ("de", "fr")}  # type: ignore[misc]
     assert scores["de"] != scores["fr"]
-    with pytest.raises(HeadwayError, match="this model translates to de, fr: say which with --to"):
+    with pytest.raises(HeadwayError, match=r"this model translates to de, fr: say which with --to"):
         translator("Hello.")
-    with pytest.raises(HeadwayError, match='this model does not translate to "it". It knows: de, fr'):
+    with pytest.raises(HeadwayError, match=r'this model does not translate to "it". It knows: de, fr'):
         translator("Hello.", to="it")
 
 
 def test_a_model_of_one_language_may_be_told_its_own(translator: Translator, pairs: list[tuple[str, str]]) -> None:
     assert translator(pairs[0][0], to="qtx") == pairs[0][1]
-    with pytest.raises(HeadwayError, match='this model does not translate to "de". It knows: qtx'):
+    with pytest.raises(HeadwayError, match=r'this model does not translate to "de". It knows: qtx'):
         translator(pairs[0][0], to="de")
 
 
@@ -411,12 +421,12 @@ def test_strangers_do_not_vote(translator_dir: Path) -> None:
     loaded = load_model(translator_dir)
     stranger = random_translator()
     with pytest.raises(
-        HeadwayError, match="these models have different tokenizers, so they cannot vote together. Train"
+        HeadwayError, match=r"these models have different tokenizers, so they cannot vote together. Train"
     ):
         Translator([loaded, load_and_keep(stranger)])
     backwards = loaded._replace(config=replace(loaded.config, source_languages=("qtx",), target_languages=("en",)))
     with pytest.raises(
-        HeadwayError, match="these models translate en → qtx and qtx → en, so they cannot vote together"
+        HeadwayError, match=r"these models translate en → qtx and qtx → en, so they cannot vote together"
     ):
         Translator([loaded, backwards])
 
@@ -431,14 +441,14 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match=f'"{name}" is not a device. Choose auto, cpu, cuda or cuda:0'):
             choose_device(name)
     with pytest.raises(
-        HeadwayError, match='the device "cuda:1" was asked for, but PyTorch sees no GPU here. Use --device'
+        HeadwayError, match=r'the device "cuda:1" was asked for, but PyTorch sees no GPU here. Use --device'
     ):
         choose_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert choose_device() == torch.device("cuda")
     assert choose_device("cuda:0") == torch.device("cuda:0")
-    with pytest.raises(HeadwayError, match='there is no device "cuda:1": PyTorch sees 1 of them, from 0 on'):
+    with pytest.raises(HeadwayError, match=r'there is no device "cuda:1": PyTorch sees 1 of them, from 0 on'):
         choose_device("cuda:1")
 
 
@@ -446,5 +456,5 @@ def test_weights_that_are_not_numbers_are_noticed(translator_dir: Path) -> None:
     loaded = load_model(translator_dir)
     for weight in loaded.model.parameters():
         torch.nn.init.constant_(weight, float("nan"))
-    with pytest.raises(HeadwayError, match="log-probabilities are not numbers"):
+    with pytest.raises(HeadwayError, match=r"log-probabilities are not numbers"):
         Translator([loaded])("A dog.")

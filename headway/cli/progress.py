@@ -60,17 +60,7 @@ class TrainingProgress:
     def step(self, moment: "Moment") -> None:
         left = moment.seconds / moment.done - moment.seconds if moment.done else 0.0
         if self.live:
-            steps = f"/{self.config.train.steps:,}" if self.config.train.steps else ""
-            parts = [
-                f"step {moment.step:,}{steps}",
-                f"loss {moment.loss:.3f}",
-                *([self.valid] if self.valid else []),
-                f"rate {moment.rate:.2g}",
-                f"{short(moment.tokens_per_second)} tok/s",
-                size(moment.memory),
-                f"{clock(moment.seconds)} + {clock(left)}",
-            ]
-            sys.stderr.write(f"\r\x1b[2K{'  '.join(parts)[: columns() - 1]}")
+            sys.stderr.write(f"\r\x1b[2K{self._line(moment, left)}")
             sys.stderr.flush()
             self.drawn = time.monotonic()
             return
@@ -79,6 +69,25 @@ class TrainingProgress:
             f"memory={size(moment.memory).replace(' ', '')} epoch={moment.epoch} "
             f"elapsed={clock(moment.seconds)} eta={clock(left)}"
         )
+
+    def _line(self, moment: "Moment", left: float) -> str:
+        """As much as fits the terminal; what is wanted least goes first."""
+        steps = f"/{self.config.train.steps:,}" if self.config.train.steps else ""
+        parts = {
+            "step": f"step {moment.step:,}{steps}",
+            "loss": f"loss {moment.loss:.3f}",
+            "valid": self.valid,
+            "rate": f"rate {moment.rate:.2g}",
+            "speed": f"{short(moment.tokens_per_second)} tok/s",
+            "memory": size(moment.memory),
+            "left": f"ETA {clock(left)}",
+        }
+        for name in ("", "memory", "rate", "speed", "valid", "left", "loss"):
+            parts.pop(name, None)
+            line = "  ".join(part for part in parts.values() if part)
+            if len(line) < columns():
+                break
+        return line[: columns() - 1]
 
     def validated(self, step: int, result: "Validation", best: bool) -> None:
         self.valid = f"valid {result.loss:.3f}"

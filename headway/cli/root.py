@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return shell_complete(app, {}, "headway", COMPLETE, instruction)
     reset()
     # Threads that wait by spinning take the cores from each other: on a busy machine a step took ten times as long.
-    # A short spin costs little there and little on an idle one.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    # A very short spin costs nothing there and little on an idle one (benchmarks/RESULTS.md).
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         with sigterm_as_exit():
             code = run(sys.argv[1:] if arguments is None else list(arguments))

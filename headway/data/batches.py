@@ -48,9 +48,9 @@ def token_batches(lengths: Lengths, budget: int, seed: int, epoch: int, grain: i
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def micro_batches(batch: np.ndarray, lengths: Lengths, budget: int) -> list[np.ndarray]:
+def micro_batches(batch: np.ndarray, lengths: Lengths, budget: int, grain: int = GRAIN) -> list[np.ndarray]:
     """One batch in pieces that fit the device; their gradients are added up."""
-    rows = rows_that_fit(int(rounded(lengths[batch]).max()), budget)
+    rows = rows_that_fit(int(rounded(lengths[batch], grain).max()), budget)
     return [batch[start : start + rows] for start in range(0, len(batch), rows)]
 
 

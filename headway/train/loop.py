@@ -79,7 +79,7 @@ class Trainer:
             batches = token_batches(lengths, self.settings.batch_tokens, self.settings.seed, epoch, self.grain)
             for number in range(skip, len(batches)):
                 random = np.random.default_rng([self.settings.seed, epoch, number])
-                pieces = micro_batches(batches[number], lengths, self._micro_budget())
+                pieces = micro_batches(batches[number], lengths, self._micro_budget(), self.grain)
                 yield [self._collated([examples[i] for i in piece], random) for piece in pieces]
             yield []  # an epoch is over
             epoch, skip = epoch + 1, 0

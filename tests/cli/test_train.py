@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.cli import progress
+from headway.cli import progress, terminal
 from headway.cli.progress import clock, short, size
 from headway.cli.root import main
 from headway.config import Config
@@ -62,7 +62,8 @@ def trained(capsys: Capture, words: list[str], code: int = 0) -> tuple[str, str]
 def test_what_is_chosen_and_why_then_steps_then_a_table_and_the_next_command(
     capsys: Capture, toy: Path, tmp_path: Path
 ) -> None:
-    out, err = trained(capsys, [*quick(toy, preset="auto"), "--steps", "8", "--out", str(tmp_path / "m")])
+    words = quick(toy, "--set", "train.longest=200", "--steps", "8", preset="auto")
+    out, err = trained(capsys, [*words, "--out", str(tmp_path / "m")])
     lines = err.splitlines()
     assert out == ""
     assert lines[0] == "no validation text was given: 5 pairs are held out for it"
@@ -106,17 +107,26 @@ def test_numbers_for_people() -> None:
 def test_a_live_line_is_cut_to_the_terminal(
     capsys: Capture, translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    terminal.reset()
     monkeypatch.setattr(progress, "shows_progress", lambda: True)
     monkeypatch.setattr(progress, "columns", lambda: 30)
     watcher = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
     assert watcher.due()
     watcher.step(Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
     assert not watcher.due()  # drawn a moment ago
-    assert capsys.readouterr().err == "\r\x1b[2Kstep 3/240  loss 1.500  rate "
-    monkeypatch.setattr(progress, "columns", lambda: 200)
-    watcher.step(Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
-    line = "step 3/240  loss 1.500  rate 0.001  12.0k tok/s  1.0 GB  0:10 + 0:30"
-    assert capsys.readouterr().err == f"\r\x1b[2K{line}"
+    assert capsys.readouterr().err == "\r\x1b[2Kstep 3/240  loss 1.500"
+    whole = "step 3/240  loss 1.500  rate 0.001  12.0k tok/s  1.0 GB  ETA 0:30"
+    for width, line in (
+        (len(whole) + 1, whole),
+        (len(whole), "step 3/240  loss 1.500  rate 0.001  12.0k tok/s  ETA 0:30"),
+        (50, "step 3/240  loss 1.500  12.0k tok/s  ETA 0:30"),
+        (40, "step 3/240  loss 1.500  ETA 0:30"),
+        (12, "step 3/240"),
+        (5, "step"),
+    ):
+        monkeypatch.setattr(progress, "columns", lambda width=width: width)
+        watcher.step(Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
+        assert capsys.readouterr().err == f"\r\x1b[2K{line}"
     watcher.note("a message")
     assert capsys.readouterr().err == "\r\x1b[2Ka message\n"
 

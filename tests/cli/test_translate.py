@@ -87,7 +87,7 @@ def test_c03_a_thousand_lines_in_a_thousand_out(
     assert outputs[0] == outputs[1]
     found = outputs[0].split("\n")[:-1]
     assert len(found) == 1000
-    known = {line: said for line, said in zip(lines, found)}
+    known = dict(zip(lines, found))
     assert found == [known[line] for line in lines]
     assert known[""] == ""
     assert len(set(known.values())) == 8
@@ -215,7 +215,7 @@ def test_c08_json(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, 
 def test_json_with_n_best_and_warnings(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
     out, err = translated(capsys, translator_dir, "--json", "--n-best", "2", "--max-length", "3", pairs[0][0])
     found = json.loads(out)
-    assert [guess["text"] for guess in found["n_best"]][0] == found["text"]
+    assert found["n_best"][0]["text"] == found["text"]
     assert len(found["n_best"]) == 2
     assert found["warnings"] == ["the output was cut at 3 tokens"]
     assert "line 1: the output was cut at 3 tokens" in err

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_blocks_share_one_token_and_move_from_epoch_to_epoch() -> None:
     stream = np.arange(103)
     pieces = blocks(stream, 10, seed=0, epoch=0)
     assert all(len(piece) == 11 for piece in pieces)
-    assert all(a[-1] == b[0] for a, b in zip(pieces, pieces[1:]))
+    assert all(a[-1] == b[0] for a, b in pairwise(pieces))
     assert len(pieces) == 10
     starts = {int(blocks(stream, 10, 0, epoch)[0][0]) for epoch in range(20)}
     assert starts == {0, 1, 2}
@@ -110,7 +111,7 @@ def test_what_goes_wrong_ahead_is_raised_here() -> None:
 
     found = prefetch(items())
     assert next(found) == 1
-    with pytest.raises(ValueError, match="out of ids"):
+    with pytest.raises(ValueError, match=r"out of ids"):
         next(found)
 
 

@@ -60,7 +60,7 @@ def test_a_layer_that_is_not_there(translator: Translator) -> None:
 
 
 def test_nothing_to_look_at(translator: Translator) -> None:
-    with pytest.raises(HeadwayError, match="there is nothing to look at: give a sentence"):
+    with pytest.raises(HeadwayError, match=r"there is nothing to look at: give a sentence"):
         attention(translator, "  ")
 
 

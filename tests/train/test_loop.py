@@ -13,7 +13,7 @@ from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
 from headway.train.loop import Trainer, batch_loss
-from headway.train.objectives import Example, Marks
+from headway.train.objectives import Batch, Example, Marks
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
 
@@ -203,6 +203,45 @@ def test_a_small_model_on_a_cpu_is_neither_cast_nor_compiled() -> None:
     assert trainer._loss is batch_loss
 
 
+@pytest.mark.parametrize("micro", [0, 100])
+def test_a_compiled_model_meets_few_shapes_and_the_same_loss(monkeypatch: pytest.MonkeyPatch, micro: int) -> None:
+    """Compiling itself takes a compiler and minutes: here the shapes alone."""
+    monkeypatch.setattr(Trainer, "_compiled", lambda self: batch_loss)
+    trainer = make_trainer(compile="on", micro_batch_tokens=micro, batch_tokens=200)
+    plain = make_trainer(batch_tokens=200)
+    budget = micro or 200
+    shapes = set()
+    epochs = 0
+    for pieces in trainer.steps():
+        epochs += not pieces
+        for piece in pieces:
+            assert piece.source is not None and piece.inputs is not None
+            shapes.add((*piece.source.shape, piece.inputs.shape[1]))
+            rows, longest = len(piece.source), max(piece.source.shape[1], piece.inputs.shape[1])
+            assert rows == 1 or rows * longest <= budget
+            assert piece.labels.shape == piece.inputs.shape
+            assert int((piece.labels != -100).sum()) == piece.labelled
+        if epochs == 3:
+            break
+    assert len(shapes) <= 8
+    step = next(trainer.steps())
+    real = [piece.labelled for piece in step]
+    assert sum(real) > 0
+    losses = [float(batch_loss(plain.model.eval(), piece, 0.1).detach()) for piece in step]
+    cut = [trimmed(piece) for piece in step]
+    assert losses == pytest.approx([float(batch_loss(plain.model, piece, 0.1).detach()) for piece in cut], rel=1e-5)
+
+
+def trimmed(batch: Batch) -> Batch:
+    """Without the rows and columns that are only padding."""
+    assert batch.source_valid is not None and batch.inputs_valid is not None
+    rows = batch.source_valid.any(1)
+    read, said = int(batch.source_valid.sum(1).max()), int(batch.inputs_valid.sum(1).max())
+    parts = [x if x is None else x[rows] for x in batch[:5]]
+    widths = (read, read, said, said, said)
+    return Batch(*(x[:, :w] for x, w in zip(parts, widths)), batch.labelled, batch.tokens)  # type: ignore[index, arg-type]
+
+
 def test_bfloat16_without_a_gpu_is_refused() -> None:
-    with pytest.raises(ConfigError, match='train.precision: "bfloat16" needs a GPU, and this is cpu. Set "auto"'):
+    with pytest.raises(ConfigError, match=r'train.precision: "bfloat16" needs a GPU, and this is cpu. Set "auto"'):
         make_trainer(precision="bfloat16")

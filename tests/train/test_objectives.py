@@ -154,9 +154,9 @@ def test_an_objective_that_a_model_cannot_learn_is_refused(
 
 def test_masked_words_need_a_head_for_words_and_shares_that_fit() -> None:
     model = Transformer.Config(decoder={"layers": 0}, head="pooled")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match='a pooled head guesses no words. Set model.head = "masked"'):
+    with pytest.raises(ConfigError, match=r'a pooled head guesses no words. Set model.head = "masked"'):
         make_part("objective", "masked").refuse(model)  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match="hidden = 0.8 and swapped = 0.5 are shares of the same tokens"):
+    with pytest.raises(ConfigError, match=r"hidden = 0.8 and swapped = 0.5 are shares of the same tokens"):
         make_part("objective", "masked(swapped=0.5)").refuse(model)  # type: ignore[attr-defined]
 
 

@@ -103,18 +103,18 @@ def test_frozen_weights_are_left_alone() -> None:
 
 def test_the_memory_of_another_optimiser_is_refused() -> None:
     [adam] = make_part("optimiser", "adam").build(Small())  # type: ignore[attr-defined]
-    with pytest.raises(HeadwayError, match="this checkpoint belongs to another optimiser. Choose another --out"):
+    with pytest.raises(HeadwayError, match=r"this checkpoint belongs to another optimiser. Choose another --out"):
         restore_optimisers([adam], {"optimiser.0.9.exp_avg": torch.zeros(1)})
 
 
 @pytest.mark.parametrize("written", ["adam(beta1=1.0)", "adamw(beta2=1)", "momentum(0)", "muon(-0.1)", "adam(1.5)"])
 def test_what_pytorch_would_refuse_later_is_refused_now(written: str) -> None:
-    with pytest.raises(ConfigError, match="is out of range"):
+    with pytest.raises(ConfigError, match=r"is out of range"):
         make_part("optimiser", written)
 
 
 def test_a_wrong_name_is_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigError, match='"adamww" is not a kind of optimiser. Did you mean "adamw"'):
+    with pytest.raises(ConfigError, match=r'"adamww" is not a kind of optimiser. Did you mean "adamw"'):
         make_part("optimiser", "adamww")
 
 

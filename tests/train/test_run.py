@@ -321,13 +321,13 @@ def test_the_same_out_with_other_settings_is_refused(tmp_path: Path) -> None:
     assert "holds a run with other settings: model.d_model was 16 and is 32 now. Give the same settings" in str(
         caught.value
     )
-    with pytest.raises(HeadwayError, match="train.optimiser.kind was adam and is sgd now"):
+    with pytest.raises(HeadwayError, match=r"train.optimiser.kind was adam and is sgd now"):
         train(tmp_path, "train.optimiser=sgd")
 
 
 def test_a_model_without_checkpoints_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"somebody's work")
-    with pytest.raises(HeadwayError, match="holds a model, and no checkpoints to go on from. Choose another --out"):
+    with pytest.raises(HeadwayError, match=r"holds a model, and no checkpoints to go on from. Choose another --out"):
         train(tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == b"somebody's work"
 
@@ -360,7 +360,7 @@ def test_weights_that_blow_up_end_the_run_before_they_are_saved(tmp_path: Path) 
         return loss * math.nan if run.trainer.at.step == 5 else loss
 
     run.trainer.step = poisoned  # type: ignore[method-assign]
-    with pytest.raises(HeadwayError, match="the loss is nan at step 6: the weights have blown up. Lower the rate"):
+    with pytest.raises(HeadwayError, match=r"the loss is nan at step 6: the weights have blown up. Lower the rate"):
         run.run()
     assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
     for line in (tmp_path / "history.jsonl").read_text().splitlines():

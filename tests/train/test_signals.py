@@ -16,14 +16,17 @@ def send(number: int) -> None:
 def test_outside_a_step_a_signal_acts_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), Signals():
         send(signal.SIGINT)
-        raise AssertionError("too late")
 
 
 def test_inside_a_step_it_waits_for_the_end() -> None:
-    done = False
-    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
+    done = []
+
+    def step() -> None:
         send(signal.SIGINT)
-        done = True
+        done.append("all of it")
+
+    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
+        step()
     assert done
 
 
@@ -65,7 +68,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 def test_an_error_in_a_step_comes_through() -> None:
-    with pytest.raises(ValueError, match="broken"), Signals() as signals, signals.held():
+    with pytest.raises(ValueError, match=r"broken"), Signals() as signals, signals.held():
         raise ValueError("broken")
 
 

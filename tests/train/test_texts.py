@@ -140,10 +140,10 @@ def test_files_that_say_nothing_are_refused(tmp_path: Path) -> None:
 def test_too_little_to_hold_some_out_is_refused(tmp_path: Path) -> None:
     one = write(tmp_path, "one.en", ["only"])
     with pytest.raises(
-        HeadwayError, match="a corpus of one pair cannot be split. Give --valid-source and --valid-target"
+        HeadwayError, match=r"a corpus of one pair cannot be split. Give --valid-source and --valid-target"
     ):
         read_texts(Files(source=[one], target=[one]))
-    with pytest.raises(HeadwayError, match="is too short to hold some of it out. Give --valid-text as well"):
+    with pytest.raises(HeadwayError, match=r"is too short to hold some of it out. Give --valid-text as well"):
         read_texts(Files(text=[one]))
 
 
@@ -155,5 +155,5 @@ def test_files_of_unequal_length_are_refused(tmp_path: Path) -> None:
 
 def test_several_targets_need_names_for_all(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.de", ["a", "b"]), write(tmp_path, "b.txt", ["a", "b"])
-    with pytest.raises(ConfigError, match="some targets are de, and the language of others is not known: give --to"):
+    with pytest.raises(ConfigError, match=r"some targets are de, and the language of others is not known: give --to"):
         read_texts(Files(source=[one, one], target=[one, two]))

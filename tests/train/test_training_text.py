@@ -60,7 +60,9 @@ def test_the_target_language_opens_the_source() -> None:
 
 def test_a_language_without_a_tag_is_refused() -> None:
     tokenizer = Tokenizer.train(["a b"], "bytes", tags=["de", "fr"])
-    with pytest.raises(HeadwayError, match='a target is "it", and this model learns de, fr. Name the language of each'):
+    with pytest.raises(
+        HeadwayError, match=r'a target is "it", and this model learns de, fr. Name the language of each'
+    ):
         ParallelText([Pairs(["a"], ["b"], "en", "it")], Tokenizers(tokenizer, tokenizer), ("de", "fr"), 20)
 
 
