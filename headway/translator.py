@@ -109,6 +109,12 @@ class Translator:
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         """
+        if isinstance(lines, str):
+            raise HeadwayError("translate takes a list of lines, and was given a string. Write [text].")
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise HeadwayError(
+                f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
+            )
         search = search or self.config.search
         language = self.config.source_languages[0] if self.config.source_languages else None
         longest = self.config.train.longest

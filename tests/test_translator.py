@@ -134,6 +134,13 @@ def test_a_forced_beginning(translator: Translator, pairs: list[tuple[str, str]]
     assert (blank.text, second.text) == ("", pairs[1][1])
 
 
+def test_lines_are_a_list_with_a_beginning_for_each(translator: Translator) -> None:
+    with pytest.raises(HeadwayError, match=r"translate takes a list of lines, and was given a string. Write \[text\]"):
+        translator.translate("A dog.")
+    with pytest.raises(HeadwayError, match=r"1 prefixes for 2 lines. Give one for each line, or none at all"):
+        translator.translate(["A dog.", "A cat."], prefixes=["x"])
+
+
 # ---- lines, sentences, spacing
 
 

@@ -67,18 +67,20 @@ def heatmap(found: "Attended", weights: Any, width: int) -> str:
     """One row a query, darker where it looks; keys are numbered and listed below. At most `width` columns."""
     from rich.cells import cell_len, set_cell_size
 
-    names = [query.strip() or "␣" for query in found.queries]
-    label = min(max(map(cell_len, names)), 20, width // 3)
-    shown = max(1, min(len(found.keys), (width - label - 1) // 3))
-    lines = [" " * (label + 1) + "".join(f"{number:>3}" for number in range(shown))]
+    from headway.inspect.attention import label
+
+    names = [label(query) for query in found.queries]
+    margin = min(max(map(cell_len, names)), 20, width // 3)
+    shown = max(1, min(len(found.keys), (width - margin - 1) // 3))
+    lines = [" " * (margin + 1) + "".join(f"{number:>3}" for number in range(shown))]
     for name, row in zip(names, weights):
         cells = "".join(f"  {SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]}" for weight in row[:shown])
-        lines.append(f"{set_cell_size(name, label)} {cells}")
+        lines.append(f"{set_cell_size(name, margin)} {cells}")
     if shown < len(found.keys):
         lines.append(f"{len(found.keys) - shown} of {len(found.keys)} columns are not shown: draw all with --png FILE")
     line = "keys:"
     for number, key in enumerate(found.keys[:shown]):
-        entry = f" {number}:{key.strip() or '␣'}"
+        entry = f" {number}:{label(key)}"
         if cell_len(line + entry) > width:
             lines.append(line)
             line = "     "

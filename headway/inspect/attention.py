@@ -28,6 +28,12 @@ class Attended:
     text: str
 
 
+def label(piece: str) -> str:
+    """A token as it can be shown: without the space before it, and with what cannot be seen spelled out."""
+    shown = piece.strip(" ") or "␣"
+    return "".join(letter if letter.isprintable() else f"<{ord(letter):02X}>" for letter in shown)
+
+
 @torch.no_grad()
 def attention(translator: Translator, text: str, kind: Kind = "cross", layer: int = 0, to: str = "") -> Attended:
     """`layer` counts from 1; 0 is the last. The sentence is translated first, then read again with the trace on."""

@@ -1,12 +1,13 @@
 """Pictures: attention, masks, positional encodings. PNG or SVG, by the file's name."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.errors import HeadwayError
-from headway.inspect.attention import Attended
+from headway.inspect.attention import Attended, label
 from headway.nn.masks import Mask, dense_mask
 
 
@@ -29,9 +30,9 @@ def draw_attention(found: Attended, path: str | Path, head: int = 0) -> None:
     for axis, (title, weights) in zip(axes.flat, panels):
         axis.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         axis.set_title(title, fontsize=9)
-        axis.set_xticks(range(len(found.keys)), [key.strip() or "␣" for key in found.keys], rotation=90, fontsize=7)
-        axis.set_yticks(range(len(found.queries)), [query.strip() or "␣" for query in found.queries], fontsize=7)
-    figure.suptitle(f"{found.kind}, layer {found.layer}: {found.text}", fontsize=10)
+        axis.set_xticks(range(len(found.keys)), [_drawn(key) for key in found.keys], rotation=90, fontsize=7)
+        axis.set_yticks(range(len(found.queries)), [_drawn(query) for query in found.queries], fontsize=7)
+    figure.suptitle(f"{found.kind}, layer {found.layer}: {_drawn(found.text)}", fontsize=10)
     _save(figure, path)
 
 
@@ -51,6 +52,10 @@ def draw_positions(table: np.ndarray, path: str | Path) -> None:
     _save(figure, path)
 
 
+def _drawn(text: str) -> str:
+    return label(text).replace("$", r"\$")  # between two of them would be a formula
+
+
 def _plot() -> Any:
     try:
         import matplotlib
@@ -66,6 +71,8 @@ def _save(figure: Any, path: str | Path) -> None:
     try:
         if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
             raise HeadwayError(f"{path}: a picture's name ends in .png, .svg or .pdf.")
-        figure.savefig(path, dpi=150)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a script that the font lacks is drawn as boxes
+            figure.savefig(path, dpi=150)
     finally:
         _plot().close(figure)  # else it stays in memory

@@ -152,19 +152,24 @@ class Training:
 
     def _report(self, tally: Tally, history: History) -> Tally:
         moment = self._moment(tally)
-        if not math.isfinite(moment.loss):
-            raise HeadwayError(
-                f"the loss is {moment.loss} at step {moment.step}: the weights have blown up. Lower the rate "
-                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
-            )
+        self._check_finite(moment.loss)
         self.watcher.step(moment)
         told = {"loss": moment.loss, "rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second)}
         history.add("step", moment.step, **told, epoch=moment.epoch, seconds=round(moment.seconds, 2))
         return Tally(self.device)
 
+    def _check_finite(self, loss: float) -> None:
+        """Before anything is saved: a checkpoint of NaN would be gone on from."""
+        if not math.isfinite(loss):
+            raise HeadwayError(
+                f"the loss is {loss} at step {self.trainer.at.step}: the weights have blown up. Lower the rate "
+                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
+            )
+
     def _validate(self, history: History) -> None:
         at, settings = self.trainer.at, self.settings
         result = self._measure(self.trainer.averaged)
+        self._check_finite(result.loss)
         score = result.better(settings.metric)
         best = score > max(at.best.values(), default=-math.inf)
         at.best[at.step] = score

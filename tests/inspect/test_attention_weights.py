@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway.errors import HeadwayError
-from headway.inspect.attention import attention
+from headway.inspect.attention import Attended, attention, label
 from headway.inspect.pictures import draw_attention, draw_mask, draw_positions
 from headway.nn.masks import make_mask
 from headway.translator import Translator
@@ -105,3 +105,15 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(HeadwayError, match=r"pictures need matplotlib. Type: pip install 'headway\[plot\]'"):
         draw_mask(make_mask("causal"), 4, tmp_path / "mask.png")
+
+
+def test_what_cannot_be_seen_is_spelled_out() -> None:
+    assert [label(piece) for piece in (" dog", " ", "\n", "a\x0eb", "⟨/s⟩")] == ["dog", "␣", "<0A>", "a<0E>b", "⟨/s⟩"]
+
+
+def test_any_token_can_be_drawn(tmp_path: Path) -> None:
+    """Control characters, formulas and scripts that the font lacks: no warning, which here would be an error."""
+    tokens = ["\x0e", "$x_{$", "掌声", "\n", "<E2>"]
+    found = Attended(np.eye(5)[None], tokens, tokens, "cross", 1, "costs $5 or $6_{\n")
+    draw_attention(found, tmp_path / "any.png")
+    assert (tmp_path / "any.png").stat().st_size > 1000

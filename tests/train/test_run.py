@@ -367,6 +367,15 @@ def test_weights_that_blow_up_end_the_run_before_they_are_saved(tmp_path: Path) 
         assert "NaN" not in line and json.loads(line)
 
 
+def test_a_validation_that_is_no_number_is_not_saved_either(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    losses = iter([2.0, math.nan])
+    run._measure = lambda model: Validation(next(losses))  # type: ignore[method-assign]
+    with pytest.raises(HeadwayError, match=r"the loss is nan at step 4: the weights have blown up"):
+        run.run()
+    assert [found.step for found in checkpoints(tmp_path)] == [2]
+
+
 def test_live_watchers_are_told_between_reports(tmp_path: Path) -> None:
     class Impatient(Seen):
         def due(self) -> bool:
