@@ -1,6 +1,7 @@
 """What all tests share: one seed, few threads, and tools to run the command line."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,9 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
+
+# Whoever runs the tests in the background may have Ctrl-C ignored, and so would every program that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests' tensors are tiny: more threads only get into each other's way, and change the order of sums.
 torch.set_num_threads(1)

@@ -112,12 +112,12 @@ def test_gradients_are_clipped_to_the_norm_asked_for() -> None:
 
 
 def test_the_running_average_follows_its_formula() -> None:
-    trainer = make_trainer(ema=0.5)
+    trainer = make_trainer(ema=0.9)
     assert trainer.ema is not None
     expected = {name: tensor.clone() for name, tensor in trainer.model.named_parameters()}
     for step in range(1, 21):
         take(trainer, 1)
-        decay = min(0.5, (1 + step) / (10 + step))
+        decay = min(0.9, (1 + step) / (10 + step))
         for name, weight in trainer.model.named_parameters():
             expected[name] = decay * expected[name] + (1 - decay) * weight.detach()
     for name, average in trainer.averaged.named_parameters():

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,25 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, texts:
     assert_same(*(read_tensors(folder / "model.safetensors") for folder in (tmp_path / "straight", cut)))
     told = [(entry["kind"], entry["step"]) for entry in read_history(cut)]
     assert told == sorted(set(told), key=told.index)
+
+
+def test_a_signal_in_the_middle_of_a_step_waits_for_its_end(tmp_path: Path) -> None:
+    """Else the step would count as taken, with weights from before it."""
+    train(tmp_path / "straight", "train.steps=5", "train.validate_every=5")
+    run = training(tmp_path / "cut", "train.validate_every=100")
+    [optimiser] = run.trainer.optimisers
+    step = optimiser.step
+
+    def interrupted() -> None:
+        if run.trainer.at.step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        step()
+
+    optimiser.step = interrupted  # type: ignore[assignment, method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert checkpoints(tmp_path / "cut")[-1].step == 5
+    assert_same(last_weights(tmp_path / "cut"), last_weights(tmp_path / "straight"))
 
 
 def test_sigterm_saves_too(tmp_path: Path) -> None:
