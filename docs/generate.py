@@ -29,14 +29,17 @@ PAGES = {
 
 def cli_page() -> str:
     """The help of every verb, as it is printed in 80 columns."""
-    context = click.Context(app, info_name="headway", **{"max_content_width": 80, "terminal_width": 80})
+    context = _context(app, "headway", None)
     parts = ["# The command line", "Generated from the program's own help by `docs/generate.py`.", _block(app, context)]
     for name in VERBS:
         command = app.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, info_name=name, parent=context, max_content_width=80, terminal_width=80)
-        parts += [f"## headway {name}", _block(command, inner)]
+        parts += [f"## headway {name}", _block(command, _context(command, name, context))]
     return "\n\n".join(parts) + "\n"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    return click.Context(command, info_name=name, parent=parent, terminal_width=80, **command.context_settings)
 
 
 def _block(command: click.Command, context: click.Context) -> str:

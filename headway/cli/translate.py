@@ -58,6 +58,7 @@ AT_ONCE = 512  # lines taken together where they wait
     help="Its formula. Default: the model's.",
 )
 @option("--max-length", type=int, group="Search", help="Tokens of output at most. Default: input + 50.")
+@option("--max-ratio", type=float, group="Search", help="The same as a multiple of the input, + 50.")
 @option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
 @option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
 @option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching.")

@@ -117,6 +117,7 @@ class Training:
         tally = Tally(self.device)
         for pieces in trainer.steps() if not self._over() else ():
             if pieces:
+                trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
                 with signals.held():
                     tally.add(trainer.step(pieces), sum(piece.tokens for piece in pieces))
             else:
@@ -141,8 +142,15 @@ class Training:
 
     def _done(self) -> float:
         """How much of the budget is spent, by whichever limit is nearest."""
-        at, s = self.trainer.at, self.settings
-        limits = ((at.step, s.steps), (at.epoch, s.epochs), (self.trainer.spent(self.began), s.seconds))
+        steps = self.settings.steps
+        return max(self.trainer.at.step / steps if steps else 0.0, self._done_otherwise())
+
+    def _done_otherwise(self) -> float:
+        """The same by epochs and time, which a schedule cannot see in its steps."""
+        limits = (
+            (self.trainer.at.epoch, self.settings.epochs),
+            (self.trainer.spent(self.began), self.settings.seconds),
+        )
         return max((spent / limit for spent, limit in limits if limit), default=0.0)
 
     def _moment(self, tally: Tally) -> Moment:

@@ -10,6 +10,7 @@ from headway.parts import Part, number
 class Run(NamedTuple):
     d_model: int
     steps: int  # in all, as far as is known; 0: not known
+    done: float = 0.0  # share of a budget that is not counted in steps: epochs, time
 
 
 class Noam:
@@ -77,8 +78,9 @@ def _rise(step: int, warmup: int) -> float:
 
 
 def _share(step: int, warmup: int, run: Run) -> float:
-    """How much of the run after the warm-up is over."""
-    return min(1.0, max(0.0, (step - warmup) / max(run.steps - warmup, 1))) if run.steps else 0.0
+    """How much of the run after the warm-up is over, by whichever budget ends first."""
+    by_steps = max(0.0, (step - warmup) / max(run.steps - warmup, 1)) if run.steps else 0.0
+    return min(1.0, max(by_steps, run.done))
 
 
 def _fall(step: int, warmup: int, run: Run) -> float:

@@ -53,3 +53,12 @@ def test_every_schedule_warms_up_from_almost_nothing(kind: str) -> None:
     first, later, warm = rates(f"{kind}(warmup=100)", [1, 50, 100], steps=10_000)
     assert 0 < first < later < warm
     assert later == pytest.approx(warm / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["cosine(0.1, warmup=2)", "linear(0.1, warmup=2)"])
+def test_a_budget_of_time_or_epochs_brings_the_rate_down_too(kind: str) -> None:
+    schedule = make_part("schedule", kind)
+    rates = [schedule.rate(10, Run(64, 1_000_000, done)) for done in (0.0, 0.5, 1.0)]  # type: ignore[attr-defined]
+    assert rates[0] == pytest.approx(0.1, rel=1e-3)
+    assert rates[1] == pytest.approx(0.05, rel=1e-3)
+    assert rates[2] == pytest.approx(0.0, abs=1e-6)
