@@ -10,14 +10,13 @@ import ast
 import dataclasses
 import importlib
 import inspect
-import sys
-import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, TypeVar
 
 from headway import catalogue
 from headway.errors import ConfigError, did_you_mean
+from headway.values import shown, typed
 
 N = TypeVar("N", bound="Node")
 
@@ -69,7 +68,7 @@ def subtree(target: str) -> Any:
 def from_dict(cls: type[N], table: Any) -> N:
     """Build a node from plain values, refusing what it does not know."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{_shown(table)} is not a table. Write its fields as key = value.")
+        raise ConfigError(f"{shown(table)} is not a table. Write its fields as key = value.")
     names = [spec.name for spec in dataclasses.fields(cls)]
     for name in table:
         if name not in names:
@@ -106,13 +105,13 @@ def make_part(slot_name: str, value: Any, default: str | None = None) -> Part:
 def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
     if isinstance(value, Part):
         if not isinstance(value, config_class(slot_name, value.kind)):
-            raise ConfigError(f'{_shown(value)} is not the config of the {slot_name} "{value.kind}".')
+            raise ConfigError(f'{shown(value)} is not the config of the {slot_name} "{value.kind}".')
         return value
     if isinstance(value, str):
         value = expand(slot_name, value)
     if not isinstance(value, dict):
         raise ConfigError(
-            f'{_shown(value)} cannot fill the slot "{slot_name}". Write a kind such as "{catalogue.kinds(slot_name)[0]}" '
+            f'{shown(value)} cannot fill the slot "{slot_name}". Write a kind such as "{catalogue.kinds(slot_name)[0]}" '
             "or a table with kind = …"
         )
     if "kind" not in value:
@@ -121,7 +120,7 @@ def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
         value = {**expand(slot_name, default), **value}
     kind = value["kind"]
     if not isinstance(kind, str):
-        raise ConfigError(f'kind must be a name such as "{catalogue.kinds(slot_name)[0]}", not {_shown(kind)}.')
+        raise ConfigError(f'kind must be a name such as "{catalogue.kinds(slot_name)[0]}", not {shown(kind)}.')
     return from_dict(config_class(slot_name, kind), value)
 
 
@@ -210,11 +209,11 @@ def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -
         if not entries:
             raise ConfigError("this list is empty. Give at least one entry.")
         return tuple(make_part(rules["slot"], entry, default) for entry in entries)
-    value = _typed(hint_of(owner, spec.name), value)
+    value = typed(hint_of(owner, spec.name), value, from_dict)
     low, high = rules.get("low"), rules.get("high")
     if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
         bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
-        raise ConfigError(f"{_shown(value)} is out of range: it must be {' and '.join(bounds)}.")
+        raise ConfigError(f"{shown(value)} is out of range: it must be {' and '.join(bounds)}.")
     return value
 
 
@@ -226,69 +225,6 @@ def hint_of(owner: type[Node], name: str) -> Any:
             scope = {**vars(importlib.import_module(cls.__module__)), **vars(typing)}
             return eval(hint, scope) if isinstance(hint, str) else hint
     raise AssertionError(f"{owner} has no field {name}")
-
-
-def _typed(hint: Any, value: Any) -> Any:
-    """The value, if it is of this type; lists become tuples, whole numbers may stand for floats."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        rest = [option for option in arguments if option is not type(None)]
-        if len(rest) == 1:
-            return _typed(rest[0], value)
-        for option in rest:
-            try:
-                return _typed(option, value)
-            except ConfigError:
-                continue
-    elif origin is Literal:
-        if any(value == option and type(value) is type(option) for option in arguments):
-            return value
-        allowed = [str(option) for option in arguments]
-        hint_text = did_you_mean(value, allowed) if isinstance(value, str) else ""
-        raise ConfigError(f"{_shown(value)} is not allowed here.{hint_text} Choose one of: {', '.join(allowed)}.")
-    elif origin is tuple:
-        if isinstance(value, list | tuple):
-            return tuple(_typed(arguments[0], entry) for entry in value)
-    elif isinstance(hint, type) and issubclass(hint, Node):
-        return value if isinstance(value, hint) else from_dict(hint, value)
-    elif hint is float and type(value) in (int, float):
-        if not -sys.float_info.max <= value <= sys.float_info.max:
-            raise ConfigError(f"{_shown(value)} is no number to count with. Give a finite one.")
-        return float(value)
-    elif type(value) is hint:
-        return value
-    raise ConfigError(f"{_shown(value)} is {_article(type(value))}, and this must be {_article(hint)}.")
-
-
-_WORDS: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    bool: "true or false",
-    list: "a list",
-    tuple: "a list",
-    dict: "a table",
-    type(None): "nothing",
-}
-
-
-def _article(hint: Any) -> str:
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_article(option) for option in typing.get_args(hint) if option is not type(None))
-    return _WORDS.get(typing.get_origin(hint) or hint, f"a {getattr(hint, '__name__', hint)}")
-
-
-def _shown(value: Any) -> str:
-    """The value as an error message quotes it: short, and whatever it is."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # Python does not write out a whole number of thousands of digits
-        return f"this {type(value).__name__}"
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _plain(value: Any) -> Any:
