@@ -44,7 +44,7 @@ PRESETS: dict[str, Table] = {
         "model": _both(128, _stack(2, 4, 256, "pre"), 0.1),
         "train": {
             "batch_tokens": 768,
-            "schedule": "inverse_sqrt(0.006, warmup=200)",
+            "schedule": "cosine(0.006, warmup=200)",
             "steps": 4000,
             "validate_every": 500,
             "average": 3,

@@ -19,6 +19,7 @@ from headway.train import checkpoints
 from headway.train.card import model_card
 from headway.train.corpus import marks_of
 from headway.train.history import History
+from headway.train.lock import only_one
 from headway.train.loop import Trainer
 from headway.train.prepare import make_corpora
 from headway.train.report import Moment, Tally, Watcher, memory_of
@@ -62,10 +63,13 @@ class Training:
 
     def run(self) -> Outcome:
         self._check()
-        self._resume()
-        self.out.mkdir(parents=True, exist_ok=True)
-        self.config.save(self.out / "config.json")
-        self.tokenizers.save(self.out / "tokenizer.json")
+        with only_one(self.out):
+            self._resume()
+            self.config.save(self.out / "config.json")
+            self.tokenizers.save(self.out / "tokenizer.json")
+            return self._run()
+
+    def _run(self) -> Outcome:
         history = History(self.out, self.trainer.at.step, self.tensorboard)
         self.began = time.monotonic()
         try:

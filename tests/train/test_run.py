@@ -197,7 +197,7 @@ def test_the_model_directory_is_complete_and_has_no_pickle(tmp_path: Path) -> No
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"config.json", "model.safetensors", "tokenizer.json", "README.md", "history.jsonl", "checkpoints"}
     endings = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
-    assert endings == {".json", ".jsonl", ".safetensors", ".md"}
+    assert endings == {".json", ".jsonl", ".safetensors", ".md", ".lock"}
     assert load_model(tmp_path).config.target_languages == ("qtx",)
 
 
