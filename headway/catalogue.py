@@ -1,4 +1,4 @@
-"""Every kind that a slot can hold, as one literal table. No torch here: `headway variants` and config errors read it.
+"""Every kind that a slot can hold, as one literal table. No torch here: docs and config errors read it.
 
 To add a kind: write its module, add one line here, write one page in docs/.
 """

@@ -78,7 +78,7 @@ class LanguageModel:
     def perplexity(self, text: str) -> Perplexity:
         """Of a text, read in pieces as long as those of the training."""
         ids = text_stream(text, self.tokenizer)
-        if len(ids) < 3:
+        if not text.strip() or len(ids) < 3:
             raise HeadwayError("this text is too short to measure: it needs a few words.")
         corpus = WholeText(ids, self.config.train.longest)
         measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))

@@ -68,12 +68,17 @@ class Translator:
     @overload
     def __call__(self, text: Sequence[str], **settings: Any) -> list[str]: ...
     def __call__(self, text: str | Sequence[str], *, return_scores: bool = False, to: str = "", **settings: Any) -> Any:
-        """Settings are those of the search: beam_size, alpha, penalty, n_best, max_length …
+        """The best translation. Settings are those of the search: beam_size, alpha, penalty, max_length …
 
         return_scores gives (text, score) in place of text.
         """
+        if not isinstance(text, str | Sequence):
+            raise HeadwayError(f"give a text or a list of texts: this is {text!r}.")
         lines = [text] if isinstance(text, str) else list(text)
-        results = self.translate(lines, self.search(**settings), to=to)
+        search = self.search(**settings)
+        if search.n_best > 1 and "n_best" in settings:
+            raise ConfigError("this gives one translation each; translate([…], search) gives all of them.", "n_best")
+        results = self.translate(lines, search, to=to)
         answers = [(result.text, result.score) if return_scores else result.text for result in results]
         return answers[0] if isinstance(text, str) else answers
 
@@ -105,12 +110,15 @@ class Translator:
         """One Translation a line, in order.
 
         split: a line of several sentences is taken apart and joined again
-        prefixes: how each output must begin. Lines are then not split
+        prefixes: how each output must begin; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         """
         if isinstance(lines, str):
             raise HeadwayError("translate takes a list of lines, and was given a string. Write [text].")
+        for line in lines:
+            if not isinstance(line, str):
+                raise HeadwayError(f"a line is a string, and this is {line!r}.")
         if prefixes is not None and len(prefixes) != len(lines):
             raise HeadwayError(
                 f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
@@ -118,7 +126,7 @@ class Translator:
         search = search or self.config.search
         language = self.config.source_languages[0] if self.config.source_languages else None
         longest = self.config.train.longest
-        reader = Reader(self.tokenizers.source, self.tag(to), longest, language, split and prefixes is None)
+        reader = Reader(self.tokenizers.source, self.tag(to), longest, language, split)
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]

@@ -465,3 +465,22 @@ def test_weights_that_are_not_numbers_are_noticed(translator_dir: Path) -> None:
         torch.nn.init.constant_(weight, float("nan"))
     with pytest.raises(HeadwayError, match=r"log-probabilities are not numbers"):
         Translator([loaded])("A dog.")
+
+
+def test_a_prefix_opens_the_first_sentence_and_the_line_is_still_split(
+    translator: Translator, pairs: list[tuple[str, str]]
+) -> None:
+    two = f"{pairs[0][0]}  {pairs[1][0]}"
+    plain, forced = translator(two), translator.translate([two], prefixes=["Kiu"])[0].text
+    assert forced.startswith("Kiu")
+    assert forced.endswith(f"  {translator(pairs[1][0])}")
+    assert plain.endswith(f"  {translator(pairs[1][0])}")
+
+
+def test_what_is_no_text_is_refused(translator: Translator) -> None:
+    with pytest.raises(HeadwayError, match="give a text or a list of texts: this is 3"):
+        translator(3)  # type: ignore[call-overload]
+    with pytest.raises(HeadwayError, match="a line is a string, and this is None"):
+        translator(["a", None])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="n_best: this gives one translation each"):
+        translator("x", n_best=2)

@@ -24,7 +24,14 @@ SHADES = " .:-=+*#%@"
 )
 @click.argument("text")
 @option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
-@option("--to", default="", metavar="LANG", group="Model", help="Target language, where the model has several.")
+@option(
+    "--to",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Model",
+    help="Target language, where the model has several.",
+)
 @option(
     "--kind",
     type=click.Choice(["encoder", "decoder", "cross"]),

@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 @option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
 @option("--source", "-s", metavar="FILE", group="Text", help="Text to translate.")
 @option("--target", "-t", metavar="FILE", group="Text", help="Its right translation, line by line.")
-@option("--to", default="", metavar="LANG", group="Text", help="Target language, where the model has several.")
+@option(
+    "--to",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Text",
+    help="Target language, where the model has several.",
+)
 @option("--text", metavar="FILE", group="Text", help="Text for a language model.")
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
 @option("--lowercase", is_flag=True, group="Score", help="Count without regard to case.")

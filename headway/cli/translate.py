@@ -42,7 +42,14 @@ AT_ONCE = 512  # lines taken together where they wait
     group="Model",
     help="Model directory; several make an ensemble.",
 )
-@option("--to", default="", metavar="LANG", group="Model", help="Target language, where the model has several.")
+@option(
+    "--to",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Model",
+    help="Target language, where the model has several.",
+)
 @option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
 @option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import torch
 import torch.nn.functional as F
@@ -83,18 +83,20 @@ def attend(
 @overload
 def attend(
     q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern | Tensor | None = None, score: Bend | None = None,
-    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: Literal["everything"],
+    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: str | tuple[str, ...],
 ) -> Attended: ...  # fmt: skip
 def attend(
     q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern | Tensor | None = None, score: Bend | None = None,
-    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: str = "",
+    scale: float | None = None, dropout: float = 0.0, kernel: Kernel = "auto", also: str | tuple[str, ...] = (),
 ) -> Tensor | Attended:  # fmt: skip
     """softmax(score(q·kᵀ·scale) where mask) · v
 
     q (B, H, T, D); k (B, G, S, D) and v (B, G, S, E) with H a multiple of G. `scale` is 1/√D unless given.
     `mask` is a Pattern or a dense bool tensor that broadcasts to (B, H, T, S), true where looking is allowed; a query
-    that may look at nothing gets exactly 0. also="everything" returns scores, weights and log-sum-exp too.
+    that may look at nothing gets exactly 0. `also` names what should come beside the output, any of "scores",
+    "weights", "lse", or "everything": then an explicit path computes all of it.
     """
+    _check(q, k, kernel, also)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not also and kernel == "auto":
         kernel = choose_kernel(q, k, v, mask, score, dropout)
@@ -111,6 +113,19 @@ def attend(
         return sdpa(q, k, v, dense, score, scale, dropout)
     attended = naive(q, k, v, dense, score, scale, dropout)
     return attended if also else attended.output
+
+
+def _check(q: Tensor, k: Tensor, kernel: str, also: str | tuple[str, ...]) -> None:
+    known = ("scores", "weights", "lse", "everything")
+    unknown = [name for name in ((also,) if isinstance(also, str) else also) if name not in known]
+    if unknown:
+        raise ValueError(f"also={unknown[0]!r} is not known: any of {', '.join(known)}")
+    if kernel not in get_args(Kernel):
+        raise ValueError(f"kernel={kernel!r} is not known: one of {', '.join(get_args(Kernel))}")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"{q.shape[1]} query heads cannot share {k.shape[1]} groups of keys: give a number that divides"
+        )
 
 
 def choose_kernel(

@@ -6,7 +6,7 @@ from headway.train.texts import Texts
 from headway.train.validation import Validation
 
 
-def model_card(config: Config, texts: Texts, result: Validation, step: int) -> str:
+def model_card(config: Config, texts: Texts, result: Validation | None, step: int) -> str:
     corpus = texts.statistics()
     translates = config.train.objective.kind == "translation"
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
@@ -17,9 +17,12 @@ def model_card(config: Config, texts: Texts, result: Validation, step: int) -> s
         ("parameters", f"{config.model.parameter_count():,}"),
         ("training text", f"{corpus.lines:,} {'pairs' if translates else 'lines'}, {corpus.words:,} words"),
         ("tokenizer", f"{config.tokenizer.kind}, {config.model.vocabulary:,} entries, {config.vocabularies}"),
-        ("validation loss", f"{result.loss:.4f} nats a token (perplexity {result.perplexity:.2f})"),
     ]
-    if result.bleu is not None and result.chrf is not None:
+    if result is None:
+        rows.append(("validation", "not yet: the training was interrupted before"))
+    else:
+        rows.append(("validation loss", f"{result.loss:.4f} nats a token (perplexity {result.perplexity:.2f})"))
+    if result is not None and result.bleu is not None and result.chrf is not None:
         rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} (greedy)"))
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{use}`\n"

@@ -86,7 +86,10 @@ class Training:
             if corpus.left_out:
                 self.watcher.note(f"{name} {corpus.left_out}")
             if not corpus.size:
-                raise HeadwayError(f"no {name} text is left. train.longest = {self.settings.longest} can be raised.")
+                raise HeadwayError(
+                    f"no {name} text is left: give more of it, or raise train.longest = {self.settings.longest} if it is "
+                    "too long."
+                )
 
     def _resume(self) -> None:
         found = checkpoints.checkpoints(self.out)
@@ -113,6 +116,8 @@ class Training:
             if self.trainer.at.step:
                 with signals.held():
                     self._save()
+                    if not (self.out / WEIGHTS).exists():  # what there is can be used at once
+                        self._write(self.trainer.averaged.state_dict(), None)
                 self.watcher.note(f"saved at step {self.trainer.at.step}; the same command goes on from there")
             raise
 
@@ -225,6 +230,6 @@ class Training:
             mean = average([kept[step].weights for step in last])
             yield f"the mean of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean
 
-    def _write(self, weights: dict[str, Tensor], result: Validation) -> None:
+    def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)
         save_model(self.out, self.config, weights, self.tokenizers, card)

@@ -22,6 +22,7 @@ from headway.cli.progress import clock, short, size
 from headway.cli.root import main
 from headway.config import Config
 from headway.language_model import LanguageModel
+from headway.model_dir import load_model
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
 from headway.train.report import Moment
@@ -409,6 +410,7 @@ def test_c09_c11_a_signal_saves_and_says_how_to_go_on(toy: Path, tmp_path: Path,
     [found] = checkpoints(tmp_path / "m")
     assert found.step == int(saved)
     assert found.weights and found.training
+    assert load_model(tmp_path / "m").model.training is False  # and it can be used already
     [told] = re.findall(r"^go on with: (.+)$", rest, re.MULTILINE)
     assert shlex.split(told) == ["headway", *words[3:]]
     assert ("error: interrupted" in rest) == (code == 130)

@@ -291,3 +291,21 @@ def test_flex_refuses_what_it_would_drop() -> None:
         attend(q, k, v, mask=torch.ones(7, 7, dtype=torch.bool), kernel="flex")
     with pytest.raises(ValueError, match=r"dropout is 0\.1"):
         attend(q, k, v, dropout=0.1, kernel="flex")
+
+
+def test_what_is_not_known_is_refused() -> None:
+    q, k = torch.randn(1, 3, 4, 8), torch.randn(1, 2, 4, 8)
+    with pytest.raises(ValueError, match="3 query heads cannot share 2 groups of keys"):
+        attend(q, k, k)
+    with pytest.raises(ValueError, match="kernel='flsh' is not known: one of auto, math, sdpa, flex"):
+        attend(q, q, q, kernel="flsh")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="also='foo' is not known: any of scores, weights, lse, everything"):
+        attend(q, q, q, also=("weights", "foo"))
+
+
+def test_also_may_be_named_one_by_one() -> None:
+    q = torch.randn(1, 3, 4, 8)
+    seen = attend(q, q, q, also=("weights", "lse"))
+    assert torch.allclose(seen.output, attend(q, q, q), atol=1e-6)
+    assert seen.weights.shape == (1, 3, 4, 4)
+    assert seen.lse.shape == (1, 3, 4)

@@ -367,7 +367,7 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
 def test_nothing_left_is_refused(tmp_path: Path, part: str) -> None:
     long = [Pairs(["x" * 200], ["y"], "en", "qtx")]
     texts = Texts(long, TEXTS.valid_pairs) if part == "training" else Texts([ALL], long)
-    with pytest.raises(HeadwayError, match=f"no {part} text is left. train.longest = 80 can be raised"):
+    with pytest.raises(HeadwayError, match=f"no {part} text is left: give more of it, or raise train.longest = 80"):
         train(tmp_path / "out", texts=texts)
     assert not (tmp_path / "out").exists()
 
