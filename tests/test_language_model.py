@@ -73,6 +73,8 @@ def test_a_masked_model_guesses_hidden_words(masked: LanguageModel, toy: Path) -
 def test_a_text_of_nothing_is_refused(model: LanguageModel) -> None:
     with pytest.raises(HeadwayError, match=r"this text is too short to measure: it needs a few words"):
         model.perplexity("")
+    with pytest.raises(HeadwayError, match=r"this text is too short to measure"):
+        model.perplexity("\n \n\n")
 
 
 def test_going_on(model: LanguageModel) -> None:
