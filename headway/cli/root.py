@@ -56,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if instruction:
         return shell_complete(app, {}, "headway", COMPLETE, instruction)
     reset()
-    # Threads that wait by spinning take the cores from each other: on a busy machine a step took ten times as long.
-    # A very short spin costs nothing there and little on an idle one (benchmarks/RESULTS.md).
+    # Threads that wait by spinning take the cores from other programs' threads; benchmarks/RESULTS.md has the trade.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         with sigterm_as_exit():
