@@ -15,7 +15,7 @@ import torch
 torch.set_num_threads(int(sys.argv[1]))
 from headway.nn.transformer import Transformer
 from headway.presets import tiny
-from headway.train.loop import batch_loss
+from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 model = Transformer(tiny(vocabulary=1856).model)
 source, target = torch.randint(4, 1856, (85, 24)), torch.randint(4, 1856, (85, 16))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.decode import decode, stream
 from headway.decode.model import ModelStepper
@@ -11,8 +11,12 @@ from headway.decode.settings import Marks, Search
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded
 from headway.nn.positions import Learned
-from headway.train.corpus import WholeText, marks_of, text_stream
+from headway.train.corpus import marks_of
+from headway.train.running import WholeText, text_ids
 from headway.train.validation import mean_loss
+
+if TYPE_CHECKING:
+    from headway.inspect.trace import Trace
 
 
 class Perplexity(NamedTuple):
@@ -77,12 +81,20 @@ class LanguageModel:
 
     def perplexity(self, text: str) -> Perplexity:
         """Of a text, read in pieces as long as those of the training."""
-        ids = text_stream(text, self.tokenizer)
+        ids = text_ids(text, self.tokenizer)
         if not text.strip() or len(ids) < 3:
             raise HeadwayError("this text is too short to measure: it needs a few words.")
         corpus = WholeText(ids, self.config.train.longest)
         measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
         return Perplexity(measured.loss, measured.tokens, len(text) * measured.tokens / corpus.size)
+
+    def trace(self, text: str = "", **settings: Any) -> "Trace":
+        """Everything that is computed while the text is read and gone on from: see headway.inspect.trace.
+
+        The settings are those of a call; length=0 only reads, as a model that guesses hidden words always does."""
+        from headway.inspect.tracing import trace_text
+
+        return trace_text(self, text, settings)
 
     def _prompt(self, text: str) -> list[int]:
         if self.config.train.objective.kind != "causal":

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests' tensors are tiny: more threads only get into each other's way, and change the order of sums.
 torch.set_num_threads(1)
+
+# What tests tokenise goes to a folder of their own, which is gone afterwards.
+_cache = tempfile.TemporaryDirectory(prefix="headway-tests-")
+os.environ["HEADWAY_CACHE"] = _cache.name
 
 # `with torch.device(...)` notes at its first use which functions make tensors: it must see the real `torch.empty`.
 with torch.device("meta"):

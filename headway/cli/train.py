@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log
+from headway.cli.terminal import log, settings
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -26,6 +26,18 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * UNITS[found[2] or "s"]
 
 
+class Columns(click.ParamType[tuple[str, str]]):
+    """Two names with a comma between them."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        one, comma, other = str(value).partition(",")
+        if not (one and comma and other):
+            self.fail(f"{value!r} does not name two columns. Write 1,2 or source,target.", param, ctx)
+        return one.strip(), other.strip()
+
+
 @click.command(
     "train",
     cls=Verb,
@@ -40,6 +52,14 @@ class Duration(click.ParamType[float]):
             "with your own validation text, for twenty minutes",
         ),
         ("headway train --text corpus.txt --out my-lm", "a language model"),
+        (
+            "headway train --pairs big.en-de.tsv.xz --pairs mine.en-de.tsv --weight 1 --weight 5 --out my-model",
+            "two corpora, the second seen five times as often",
+        ),
+        (
+            "headway train --from-model my-model --source law.en --target law.de --out my-lawyer --for 10m",
+            "a model fine-tuned on other text",
+        ),
         (
             "headway train --source train.en --target train.de --out my-model --config my.toml --set train.seed=2",
             "your own settings",
@@ -59,6 +79,30 @@ class Duration(click.ParamType[float]):
     "--valid-source", multiple=True, metavar="FILE", group="Text", help="Text to validate on; else some is held out."
 )
 @option("--valid-target", multiple=True, metavar="FILE", group="Text", help="Its translation.")
+@option(
+    "--pairs",
+    multiple=True,
+    metavar="FILE",
+    group="Text",
+    help="Both sides in one file, .tsv or .jsonl, plain or .gz, .xz, .zst; more than once for more corpora.",
+)
+@option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same to validate on.")
+@option(
+    "--columns",
+    type=Columns(),
+    metavar="A,B",
+    group="Text",
+    help="Which columns (or keys) of --pairs are source and target. Default: 1,2, or the languages.",
+)
+@option(
+    "--weight",
+    "weights",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    metavar="W",
+    group="Text",
+    help="How often each pair of a corpus is seen in an epoch; once for all, or once for each corpus.",
+)
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
 @option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Text to validate it on.")
 @option(
@@ -84,6 +128,18 @@ class Duration(click.ParamType[float]):
     metavar="DIR",
     group="Result",
     help="Model directory. The same command goes on where it stopped.",
+)
+@option(
+    "--from-model",
+    metavar="DIR",
+    group="Result",
+    help="Fine-tune: start from this model, with its tokenizer, architecture and languages.",
+)
+@option(
+    "--allow-changes",
+    is_flag=True,
+    group="Result",
+    help="Go on in DIR though the text or the settings have changed since.",
 )
 @option("--tensorboard", is_flag=True, group="Result", help="Also write curves for TensorBoard to DIR/tensorboard.")
 @option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Updates of the weights.")
@@ -122,48 +178,84 @@ class Duration(click.ParamType[float]):
 @option("--device", default="auto", metavar="NAME", group="Settings", help="auto, cpu, cuda, cuda:1 …")
 @option("--print-config", is_flag=True, group="Settings", help="Show every setting and where it comes from, and stop.")
 def train(
-    out: Path | None, tensorboard: bool, preset: str, objective: str | None, config_file: Path | None,
-    assignments: tuple[str, ...], device: str, print_config: bool, **given: Any,
+    out: Path | None, from_model: str | None, allow_changes: bool, tensorboard: bool, preset: str,
+    objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str, print_config: bool,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Train a translator from two text files, or a language model from one.
 
     Settings are taken from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the
-    preset. --preset auto chooses by the size of your text and says what and why."""
-    from headway.cli.progress import TrainingProgress, summary
-    from headway.layers import compose, described
-    from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
-    from headway.train.texts import Files, read_texts
-
+    preset. --preset auto chooses by the size of your text and says what and why. Several GPUs: torchrun
+    --nproc-per-node 4 -m headway train ..."""
     flags = {"objective": objective, **{name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}}
     upper = upper_layers(config_file, assignments, flags)
     if out is None and not print_config:
         raise click.UsageError("--out is missing: where should the model go?", click.get_current_context())
+    if from_model and preset != "auto":
+        raise click.UsageError(
+            "--from-model and --preset were both given: the model brings its settings along.",
+            click.get_current_context(),
+        )
+    from headway.layers import compose, described
+    from headway.train.prepare import Start, layers_for
+    from headway.train.texts import Files, read_texts
+
+    start = Start.read(from_model) if from_model else None
     files = Files(**given)
-    texts = read_texts(files)
-    for note in texts.notes:
-        log(note)
-    layers, reason = layers_for(texts, files, preset, upper)
-    config, origins = compose(layers)
     if print_config:
-        click.echo(described(config, origins), nl=False)
+        texts = read_texts(files)
+        layers, _ = layers_for(texts, files, preset, upper, start)
+        click.echo(described(*compose(layers)), nl=False)
         return
     assert out is not None
-    log(reason)
-    tokenizers = known_tokenizers(out) or make_tokenizers(config, texts)
+    from headway.train.team import join_team, leave_team
+
+    team, where = join_team(device)
+    settings.verbosity = settings.verbosity if team.first else -1
+    try:
+        with team.first_alone():
+            texts = read_texts(files)
+            for note in texts.notes:
+                log(note)
+            layers, reason = layers_for(texts, files, preset, upper, start)
+            log(reason)
+            prepared = prepare(out, layers, texts, start)
+        run(prepared, out, where, team, tensorboard, allow_changes)
+    finally:
+        leave_team()
+
+
+def prepare(out: Path, layers: list[Any], texts: Any, start: Any) -> Any:
+    """Config, texts, tokenizers and the model to start from."""
+    from headway.layers import compose
+    from headway.train.prepare import make_tokenizers, with_vocabulary
+
+    config, _ = compose(layers)
+    own = start.tokenizers if start else None
+    tokenizers = known_tokenizers(out) or own or make_tokenizers(config, texts)
     config, _ = with_vocabulary(layers, tokenizers)
     log(describe(config))
-    from headway.train.run import Training
-    from headway.translator import choose_device
+    return config, texts, tokenizers, start
 
+
+def run(prepared: Any, out: Path, device: Any, team: Any, tensorboard: bool, allow_changes: bool) -> None:
+    from headway.cli.progress import TrainingProgress, summary
+    from headway.train.run import Training
+
+    config, texts, tokenizers, start = prepared
     progress = TrainingProgress(config)
+    training = Training(
+        config, texts, tokenizers, out, device, progress, tensorboard, team, allow_changes, start
+    )  # fmt: skip
     try:
-        outcome = Training(config, texts, tokenizers, out, choose_device(device), progress, tensorboard).run()
+        outcome = training.run()
     except (KeyboardInterrupt, SystemExit):
         progress.clear()
         log(f"go on with: {shlex.join(['headway', *sys.argv[1:]])}")
         raise
     progress.clear()
-    summary(outcome, config)
+    if team.first:
+        summary(outcome, config)
 
 
 def upper_layers(config_file: Path | None, assignments: tuple[str, ...], flags: dict[str, Any]) -> list[Any]:
@@ -195,14 +287,14 @@ def known_tokenizers(out: Path) -> Any:
 
 def describe(config: Any) -> str:
     """What was chosen, in two lines that a person can read."""
-    model, settings = config.model, config.train
+    model, chosen = config.model, config.train
     layers = " + ".join(str(getattr(model, side).layers) for side in model.sides)
     stack = getattr(model, model.sides[-1])
-    rate = settings.schedule
+    rate = chosen.schedule
     limits = (
-        ("steps", f"{settings.steps:,}"),
-        ("epochs", f"{settings.epochs:,}"),
-        ("seconds", f"{settings.seconds:g}"),
+        ("steps", f"{chosen.steps:,}"),
+        ("epochs", f"{chosen.epochs:,}"),
+        ("seconds", f"{chosen.seconds:g}"),
     )
     budget = " or ".join(f"at most {limit} {unit}" for unit, limit in limits if limit != "0") or "without end"
     count = model.parameter_count()
@@ -211,6 +303,6 @@ def describe(config: Any) -> str:
         f"model: {parameters} parameters, {layers} layers, d_model {model.d_model}, "
         f"{stack.mixer[0].heads} heads, {stack.residual.kind}-norm, dropout {model.dropout}, "
         f"vocabulary {model.vocabulary:,} ({config.tokenizer.kind}, {config.vocabularies})\n"
-        f"training: {settings.batch_tokens:,} tokens a step, {rate.kind} with warm-up {rate.warmup:,}, "
-        f"{budget}, validation every {settings.validate_every}; seed {settings.seed}"
+        f"training: {chosen.batch_tokens:,} tokens a step, {rate.kind} with warm-up {rate.warmup:,}, "
+        f"{budget}, validation every {chosen.validate_every}; seed {chosen.seed}"
     )

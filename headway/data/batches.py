@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -28,12 +28,12 @@ def rows_that_fit(longest: int, budget: int) -> int:
     return rows // ROWS * ROWS if rows >= ROWS else rows
 
 
-def token_batches(lengths: Lengths, budget: int, seed: int, epoch: int, grain: int = GRAIN) -> list[np.ndarray]:
-    """Which examples make each batch of one epoch: at most `budget` tokens a side, padding counted.
+def token_batches(lengths: Lengths, budget: int, seed: Sequence[int], grain: int = GRAIN) -> list[np.ndarray]:
+    """Which examples make each batch, in an order that the seed decides: at most `budget` tokens a side, padding counted.
 
     Like lengths come together, and the shape of a batch alone decides how many rows it has, but for the last one.
     """
-    random = np.random.default_rng([seed, epoch])
+    random = np.random.default_rng(seed)
     padded = rounded(lengths, grain)
     widest = padded.max(axis=1)
     order = random.permutation(len(lengths))
@@ -63,13 +63,13 @@ def padding_share(batches: Iterable[np.ndarray], lengths: Lengths, grain: int = 
     return 1 - real / computed if computed else 0.0
 
 
-def blocks(stream: np.ndarray, length: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """A long text cut into pieces of length + 1 that share one token, from another place in each epoch."""
-    if len(stream) <= length + 1:
-        return [stream]
-    spare = (len(stream) - 1) % length
+def piece_starts(tokens: int, length: int, seed: int, epoch: int) -> np.ndarray:
+    """Where the pieces of a long text begin: of length + 1, sharing one token, from another place in each epoch."""
+    if tokens <= length + 1:
+        return np.zeros(1, np.int64)
+    spare = (tokens - 1) % length
     offset = int(np.random.default_rng([seed, epoch]).integers(spare + 1))
-    return [stream[start : start + length + 1] for start in range(offset, len(stream) - length, length)]
+    return np.arange(offset, tokens - length, length)
 
 
 def prefetch(items: Iterable[T], depth: int = 8) -> Iterator[T]:

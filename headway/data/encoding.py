@@ -1,73 +1,108 @@
-"""Lines into ids, in arrays; and anew for every epoch, in a process of its own, where subwords are split by chance."""
+"""Text into ids on disk, on all cores, in memory that does not grow with the text."""
 
+import itertools
 import multiprocessing
+import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from headway.data.rows import Rows, RowsWriter, rows_of
 from headway.text import Tokenizer
 
+GROUP = 4096  # lines encoded together
+FEW = 8  # groups that are not worth starting processes for
 
-class Rows:
-    """Many short rows of ids in one array."""
+Texts = tuple[str, ...]  # one text a side
 
-    def __init__(self, flat: np.ndarray, ends: np.ndarray) -> None:
-        self.flat, self.ends = flat, ends
 
-    def __len__(self) -> int:
-        return len(self.ends)
+class Side(NamedTuple):
+    """How one side becomes rows: the file's name, its tokenizer, and the ids before and behind each row."""
 
-    def __getitem__(self, row: int) -> np.ndarray:
-        return self.flat[self.ends[row - 1] if row else 0 : self.ends[row]]
-
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.ends, prepend=0)
+    name: str
+    tokenizer: Tokenizer
+    lead: Sequence[int] = ()
+    tail: Sequence[int] = ()
 
 
 def encode_rows(
     tokenizer: Tokenizer, lines: Sequence[str], dropout: float = 0.0, lead: Sequence[int] = (), tail: Sequence[int] = ()
 ) -> Rows:
     """The ids of each line, with the same few before and behind every one."""
-    rows = tokenizer.encode_batch(lines, dropout=dropout)
-    extra = len(lead) + len(tail)
-    ends = np.cumsum([len(row) + extra for row in rows], dtype=np.int64)
-    flat = np.fromiter((i for row in rows for i in (*lead, *row, *tail)), np.int32, int(ends[-1]) if len(ends) else 0)
-    return Rows(flat, ends)
+    return rows_of(tokenizer.encode_batch(lines, dropout=dropout), lead, tail)
 
 
-Side = tuple[dict[str, object], Sequence[str], Sequence[int], Sequence[int]]  # tokenizer, lines, lead, tail
+def encode_to(folder: Path, texts: Iterable[Texts], sides: Sequence[Side], opening: Sequence[int] = ()) -> None:
+    """Rows of every side into a folder, in order, behind a row of `opening` if there is one. Large texts are encoded by one process a core: the library's own
+    threads would wait while Python turns their results into arrays."""
+    groups = _grouped(texts)
+    first = list(itertools.islice(groups, FEW))
+    groups = itertools.chain(first, groups)
+    encoded = _here(groups, sides) if len(first) < FEW or cores() == 1 else _by_processes(groups, sides)
+    before = [[rows_of([opening]) for _ in sides]] if opening else []
+    _write(folder, sides, itertools.chain(before, encoded))
 
 
-class EpochEncoder:
-    """Encodes sides of a corpus with dropout, one epoch ahead. Without a process of its own this work would hold
-    Python's lock while the GPU waits."""
-
-    def __init__(self, sides: Sequence[Side], dropout: float) -> None:
-        self.pool = ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(list(sides), dropout)
-        )
-
-    def epochs(self) -> Iterator[list[Rows]]:
-        """One list of rows a side, for epoch after epoch."""
-        ahead: Future[list[Rows]] = self.pool.submit(_encode)
-        while True:
-            ready, ahead = ahead.result(), self.pool.submit(_encode)
-            yield ready
-
-    def close(self) -> None:
-        self.pool.shutdown(wait=False, cancel_futures=True)
+def encode_here(folder: Path, texts: Iterable[Texts], sides: Sequence[Side], dropout: float = 0.0) -> None:
+    """The same in this process alone."""
+    _write(folder, sides, _here(_grouped(texts), sides, dropout))
 
 
-_work: list[tuple[Tokenizer, Sequence[str], float, Sequence[int], Sequence[int]]] = []
+def _write(folder: Path, sides: Sequence[Side], encoded: Iterable[list[Rows]]) -> None:
+    with ExitStack() as files:
+        writers = [files.enter_context(RowsWriter(folder, side.name, side.tokenizer.size)) for side in sides]
+        for group in encoded:
+            for writer, rows in zip(writers, group):
+                writer.append(rows)
 
 
-def _begin(sides: Sequence[Side], dropout: float) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then ends this process
-    for data, lines, lead, tail in sides:
-        _work.append((Tokenizer(dict(data)), lines, dropout, lead, tail))
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _encode() -> list[Rows]:
-    return [encode_rows(*side) for side in _work]
+def _grouped(texts: Iterable[Texts]) -> Iterator[list[Texts]]:
+    texts = iter(texts)
+    while group := list(itertools.islice(texts, GROUP)):
+        yield group
+
+
+def _here(groups: Iterable[list[Texts]], sides: Sequence[Side], dropout: float = 0.0) -> Iterator[list[Rows]]:
+    for group in groups:
+        columns = zip(*group)
+        yield [encode_rows(side.tokenizer, lines, dropout, side.lead, side.tail) for side, lines in zip(sides, columns)]
+
+
+def _by_processes(groups: Iterable[list[Texts]], sides: Sequence[Side]) -> Iterator[list[Rows]]:
+    portable = [(side.tokenizer.to_json(), side.lead, side.tail) for side in sides]
+    context, workers = multiprocessing.get_context("spawn"), cores()
+    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(portable,)) as pool:
+        waiting: deque[Future[list[Rows]]] = deque()
+        try:
+            for group in groups:
+                waiting.append(pool.submit(_encode, group))
+                while len(waiting) > 3 * workers:  # reading ahead further would fill the memory
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_work: list[Callable[[Sequence[str]], Rows]] = []
+
+
+def _begin(sides: Sequence[tuple[dict[str, Any], Sequence[int], Sequence[int]]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for this process, and ends it
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each process has a core of its own
+    for data, lead, tail in sides:
+        tokenizer = Tokenizer(data)
+        _work.append(lambda lines, t=tokenizer, a=lead, z=tail: encode_rows(t, lines, 0.0, a, z))  # type: ignore[misc]
+
+
+def _encode(group: list[Texts]) -> list[Rows]:
+    return [encode(lines) for encode, lines in zip(_work, zip(*group))]

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +12,11 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.model_dir import WEIGHTS, read_tensors, write_tensors
+from headway.model_dir import WEIGHTS, fill, read_tensors, write_tensors
+from headway.nn.transformer import Transformer
 
 STATE, TRAINING = "state.json", "training.safetensors"
+NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
 
 
 class Checkpoint(NamedTuple):
@@ -24,42 +28,148 @@ class Checkpoint(NamedTuple):
         return read_tensors(self.folder / WEIGHTS)
 
     @property
-    def state(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / STATE).read_text()))
-
-    @property
     def training(self) -> dict[str, Tensor]:
         return read_tensors(self.folder / TRAINING)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        path = self.folder / STATE
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            for name, kind in NUMBERS.items():
+                state[name] = kind(state[name])
+            state["best"] = {int(step): float(score) for step, score in state["best"].items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            raise HeadwayError(
+                f"{path} is damaged. Delete {self.folder} to go on from the checkpoint before it."
+            ) from None
+        return dict(state)
+
+    def read(self) -> "Saved":
+        return Saved(self.folder, self.state, self.weights, self.training)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """All that a checkpoint holds."""
+
+    folder: Path
+    state: dict[str, Any]
+    weights: dict[str, Tensor]
+    training: dict[str, Tensor]
+
+    @property
+    def position(self) -> dict[str, Any]:
+        return {name: self.state[name] for name in (*NUMBERS, "best")}
+
+    def random(self, kind: str, rank: int, size: int) -> Tensor | None:
+        """The random state of one of so many processes, if there were as many."""
+        saved = [name for name in self.training if name.startswith(f"random.{kind}.")]
+        return self.training.get(f"random.{kind}.{rank}") if len(saved) == size else None
 
 
 def checkpoints(out: Path) -> list[Checkpoint]:
     """All complete ones, oldest first."""
-    folders = (out / "checkpoints").glob("step-*")
-    found = [Checkpoint(int(folder.name.removeprefix("step-")), folder) for folder in folders]
+    found = []
+    for folder in (out / "checkpoints").glob("step-*"):
+        step = folder.name.removeprefix("step-")
+        if step.isdecimal() and all((folder / name).exists() for name in (WEIGHTS, TRAINING, STATE)):
+            found.append(Checkpoint(int(step), folder))
     return sorted(found)
+
+
+def newest(out: Path, notes: list[str]) -> Saved | None:
+    """The newest that can be read; what is said of those that cannot goes to `notes`."""
+    found = checkpoints(out)
+    faults: list[HeadwayError] = []
+    for checkpoint in reversed(found):
+        try:
+            saved = checkpoint.read()
+        except HeadwayError as error:
+            faults.append(error)
+            continue
+        notes += [f"{fault} Going on from step {checkpoint.step} instead." for fault in faults]
+        return saved
+    if faults:
+        raise faults[0]
+    return None
 
 
 def save(
     out: Path, step: int, weights: dict[str, Tensor], training: dict[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
-    """Written under another name and renamed when whole."""
+    """Written under another name and renamed when whole. One that is there already gives way at the last moment."""
     folder = out / "checkpoints" / f"step-{step:08d}"
+    refuse_full(out, _bytes(weights) + _bytes(training), step)
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    write_tensors(partial / WEIGHTS, weights)
-    write_tensors(partial / TRAINING, training)
-    (partial / STATE).write_text(json.dumps({"step": step, **state}, indent=2))
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        write_tensors(partial / WEIGHTS, weights)
+        write_tensors(partial / TRAINING, training)
+        (partial / STATE).write_text(json.dumps({"step": step, **state}, indent=2))
+        for path in (*partial.iterdir(), partial):
+            flush(path)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise HeadwayError(
+            f"step {step} could not be saved to {out}: {error.strerror or error}. {_kept(out)}"
+        ) from None
+    if folder.exists():
+        remove(folder)
     os.replace(partial, folder)
+    flush(folder.parent)
     return Checkpoint(step, folder)
 
 
+def flush(path: Path) -> None:
+    """Onto the disk itself, so that not even a power cut leaves half of it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def refuse_full(out: Path, needed: int, step: int) -> None:
+    """Stop before the disk is full: a checkpoint, the model beside it and some room must fit."""
+    free, wanted = shutil.disk_usage(out).free, 2 * needed + (32 << 20)
+    if free < wanted:
+        raise HeadwayError(
+            f"the disk is nearly full: {free >> 20:,} MB are free at {out}, and saving step {step} takes up to "
+            f"{wanted >> 20:,} MB. Make room, and give the same command again. {_kept(out)}"
+        )
+
+
+def _kept(out: Path) -> str:
+    kept = checkpoints(out)
+    return f"What is there: step {kept[-1].step}." if kept else "Nothing was saved before."
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def remove(folder: Path) -> None:
+    """Renamed first: what is half deleted must not look like a checkpoint."""
+    doomed = folder.with_name(f".{folder.name}.deleted")
+    shutil.rmtree(doomed, ignore_errors=True)
+    os.replace(folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
 def prune(out: Path, last: int, best: set[int]) -> None:
-    """Keep the newest and the best."""
+    """Keep the newest and the best; clear away what a killed process left behind."""
     for checkpoint in checkpoints(out)[:-last]:
         if checkpoint.step not in best:
-            shutil.rmtree(checkpoint.folder)
+            remove(checkpoint.folder)
+    for ending in ("partial", "deleted"):
+        for left in (out / "checkpoints").glob(f".step-*.{ending}"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def fill_from(model: Transformer, weights: dict[str, Tensor], saved: Saved) -> None:
+    fill(model, weights, saved.folder / WEIGHTS)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

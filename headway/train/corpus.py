@@ -1,4 +1,4 @@
-"""A user's text, read and tokenised: what training and validation draw examples from."""
+"""A user's text as training and validation see it: portions of examples, epoch after epoch, in constant memory."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -6,20 +6,28 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from headway.config import Config
-from headway.data.batches import blocks
-from headway.data.encoding import EpochEncoder, Rows, encode_rows
+from headway.data.cache import cached, fingerprint
+from headway.data.encoding import Side, encode_to
+from headway.data.epochs import EpochEncoder
+from headway.data.rows import Rows, open_rows, stretches
+from headway.data.texts import Parallel
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
 from headway.train.objectives import Example, Marks
 
+PORTION = 1 << 20  # examples that are put in order together; more would take memory and change little
 
-class Pairs(NamedTuple):
-    """Parallel text of one direction."""
 
-    source: list[str]
-    target: list[str]
-    source_language: str = ""
-    target_language: str = ""
+class Examples(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Example: ...
+
+
+class Portion(NamedTuple):
+    """Examples that are sorted and shuffled together."""
+
+    examples: Examples
+    lengths: np.ndarray  # (examples, 2), as the model will see them
 
 
 class Corpus(Protocol):
@@ -31,128 +39,135 @@ class Corpus(Protocol):
     def left_out(self) -> str:
         """What cannot be used and why, in words; '' where everything can."""
 
-    def epochs(self, first: int) -> Iterator[list[Example]]:
-        """The examples of one epoch after another, from a given one on."""
+    def epoch(self, number: int) -> Iterator[Portion]:
+        """What is learned in one epoch, in an order that depends on its number alone."""
 
     def close(self) -> None: ...
 
 
+class Encoded(NamedTuple):
+    """One corpus in ids."""
+
+    source: Rows
+    target: Rows
+    weight: float = 1.0
+
+    def stretch(self, epoch: int, part: int, parts: int) -> np.ndarray:
+        """The rows of one part of an epoch. A weight of 0.5 takes the first half in one epoch and the second in the
+        next; a weight of 2 takes all of it twice."""
+        count = len(self.source)
+        first, last = (int(number * self.weight * count) for number in (epoch, epoch + 1))
+        start, stop = (first + (last - first) * number // parts for number in (part, part + 1))
+        rows: np.ndarray = np.arange(start, stop) % max(count, 1)
+        return rows
+
+
+class Drawn:
+    """Examples in the rows of several corpora."""
+
+    def __init__(self, corpora: Sequence[Encoded], owners: np.ndarray, rows: np.ndarray) -> None:
+        self.corpora, self.owners, self.rows = corpora, owners, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Example:
+        corpus, row = self.corpora[self.owners[index]], self.rows[index]
+        return Example(corpus.source[row], corpus.target[row])
+
+
 class ParallelText:
-    """Sentence pairs that are neither empty nor too long. With subword dropout they are split anew in every epoch."""
+    """Sentence pairs that are neither empty nor too long. `respelled` splits their words anew in every epoch."""
 
     def __init__(
-        self, pairs: Sequence[Pairs], tokenizers: Tokenizers, tags: Sequence[str], longest: int, dropout: float = 0.0
-    ) -> None:
-        self.pairs, self.tokenizers, self.tags = pairs, tokenizers, tags
-        self.longest, self.dropout = longest, dropout
-        self.encoder: EpochEncoder | None = None
-        self.empty = 0  # pairs of which a side says nothing
-        self.plain = self._paired([encode_rows(t, lines, 0.0, lead, tail) for t, lines, lead, tail in self._sides()])
-
-    @property
-    def size(self) -> int:
-        return len(self.plain)
+        self, pairs: Sequence[Parallel], tokenizers: Tokenizers, tags: Sequence[str], longest: int,
+        respelled: EpochEncoder | None = None,
+    ) -> None:  # fmt: skip
+        self.longest, self.shortest = longest, 1 + bool(tags)  # a source with its end, and with its tag if it has one
+        self.respelled, self.weights = respelled, [p.weight for p in pairs]
+        self.corpora = []
+        for p in pairs:
+            source, target = encoded(p, sides_of(p, tokenizers, tags))
+            self.corpora.append(Encoded(source, target, p.weight))
+        self.size = self.empty = self.long = 0
+        for corpus in self.corpora:
+            for start, stop in stretches(len(corpus.source)):
+                lengths = self._lengths(corpus, np.arange(start, stop))
+                empty = self._empty(lengths)
+                fits = self._fits(lengths)
+                self.size += int(fits.sum())
+                self.empty += int(empty.sum())
+                self.long += int((~empty & ~fits).sum())
 
     @property
     def left_out(self) -> str:
-        long = sum(len(p.source) for p in self.pairs) - len(self.plain) - self.empty
         counts = [f"{self.empty:,} with an empty side"] * bool(self.empty)
-        counts += [f"{long:,} longer than {self.longest} tokens"] * bool(long)
+        counts += [f"{self.long:,} longer than {self.longest} tokens"] * bool(self.long)
         return f"pairs left out: {', '.join(counts)}" if counts else ""
 
-    def epochs(self, first: int) -> Iterator[list[Example]]:
-        if not self.dropout:
-            while True:
-                yield self.plain
-        sides = [(t.to_json(), lines, lead, tail) for t, lines, lead, tail in self._sides()]
-        self.encoder = EpochEncoder(sides, self.dropout)
-        for rows in self.encoder.epochs():
-            yield self._paired(rows)
+    def epoch(self, number: int) -> Iterator[Portion]:
+        corpora = self.corpora
+        if self.respelled is not None:
+            rows = iter(self.respelled.epoch(number))
+            corpora = [Encoded(next(rows), next(rows), weight) for weight in self.weights]
+        total = sum(len(corpus.stretch(number, 0, 1)) for corpus in corpora)
+        parts = -(-total // PORTION)
+        for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
+            yield self._portion(corpora, [corpus.stretch(number, part, parts) for corpus in corpora])
 
     def close(self) -> None:
-        if self.encoder is not None:
-            self.encoder.close()
+        if self.respelled is not None:
+            self.respelled.close()
 
-    def _sides(self) -> Iterator[tuple[Tokenizer, list[str], list[int], list[int]]]:
-        source, target = self.tokenizers.source, self.tokenizers.target
-        for p in self.pairs:
-            if self.tags and p.target_language not in self.tags:
-                raise HeadwayError(
-                    f'a target is "{p.target_language}", and this model learns {", ".join(self.tags)}. Name the '
-                    "language of each --target, and of each --valid-target, by --to or by the file's name."
-                )
-            lead = [source.tags[p.target_language]] if self.tags else []
-            yield source, p.source, lead, [source.end]
-            yield target, p.target, [], []
+    def _portion(self, corpora: Sequence[Encoded], stretches: Sequence[np.ndarray]) -> Portion:
+        kept = []
+        for owner, (corpus, rows) in enumerate(zip(corpora, stretches)):
+            lengths = self._lengths(corpus, rows)
+            fits = self._fits(lengths)
+            kept.append((np.full(int(fits.sum()), owner, np.int32), rows[fits], lengths[fits]))
+        owners, rows, lengths = (np.concatenate(parts) for parts in zip(*kept))
+        return Portion(Drawn(corpora, owners, rows), lengths)
 
-    def _paired(self, sides: list[Rows]) -> list[Example]:
-        found, self.empty = [], 0
-        for source, target in zip(sides[0::2], sides[1::2]):
-            read, said = source.lengths(), target.lengths()
-            empty = (read <= 1 + bool(self.tags)) | (said == 0)
-            fits = ~empty & (np.maximum(read, said + 1) <= self.longest)
-            self.empty += int(empty.sum())
-            found += [Example(source[row], target[row]) for row in np.flatnonzero(fits).tolist()]
-        return found
+    @staticmethod
+    def _lengths(corpus: Encoded, rows: np.ndarray) -> np.ndarray:
+        """(rows, 2), as the model will see them: the target has one more, its start or its end."""
+        read, said = (side.ends[rows] - np.where(rows, side.ends[rows - 1], 0) for side in corpus[:2])
+        return np.stack([read, said + 1], axis=1)
 
+    def _empty(self, lengths: np.ndarray) -> np.ndarray:
+        return (lengths[:, 0] <= self.shortest) | (lengths[:, 1] <= 1)
 
-class RunningText:
-    """One long text, cut into pieces, at other places in each epoch."""
-
-    left_out = ""
-
-    def __init__(self, stream: np.ndarray, length: int, seed: int) -> None:
-        self.stream, self.length, self.seed = stream, length, seed
-
-    @property
-    def size(self) -> int:
-        return max(len(self.stream) - 1, 0)  # the first token is only read
-
-    def epochs(self, first: int) -> Iterator[list[Example]]:
-        while True:
-            yield [Example(self.stream[:0], piece) for piece in blocks(self.stream, self.length, self.seed, first)]
-            first += 1
-
-    def close(self) -> None:
-        """Nothing is running."""
+    def _fits(self, lengths: np.ndarray) -> np.ndarray:
+        fits: np.ndarray = ~self._empty(lengths) & (lengths.max(axis=1) <= self.longest)
+        return fits
 
 
-class WholeText(RunningText):
-    """The same to measure on: from its first token to its last, the last piece shorter."""
-
-    def __init__(self, stream: np.ndarray, length: int) -> None:
-        super().__init__(stream, length, 0)
-
-    def epochs(self, first: int) -> Iterator[list[Example]]:
-        starts = range(0, self.size, self.length)
-        while True:
-            yield [Example(self.stream[:0], self.stream[start : start + self.length + 1]) for start in starts]
-
-
-def text_stream(text: str, tokenizer: Tokenizer) -> np.ndarray:
-    """A text as one row of ids, opened by the start token."""
-    rows = encode_rows(tokenizer, list(_pieces(text, 100_000)))
-    return np.concatenate([[tokenizer.start], rows.flat])
+def sides_of(pairs: Parallel, tokenizers: Tokenizers, tags: Sequence[str]) -> tuple[Side, Side]:
+    """How the two sides become ids: a source ends with its end token and, where there are several target languages,
+    begins with the tag of its own."""
+    source, target = tokenizers.source, tokenizers.target
+    if tags and pairs.target_language not in tags:
+        raise HeadwayError(
+            f'a target is "{pairs.target_language}", and this model learns {", ".join(tags)}. Name the language of '
+            "each --target, and of each --valid-target, by --to or by the file's name."
+        )
+    lead = [source.tags[pairs.target_language]] if tags else []
+    return Side("source", source, lead, [source.end]), Side("target", target)
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
-    """Large pieces, cut before a line so that no token is torn: the tokenizer's work grows with a piece's length."""
-    start = 0
-    while start < len(text):
-        end = start + size
-        cut = text.rfind("\n", start + 1, end) if end < len(text) else len(text)
-        end = cut if cut > start else min(end, len(text))
-        yield text[start:end]
-        start = end
+def encoded(pairs: Parallel, sides: Sequence[Side]) -> list[Rows]:
+    """The rows of each side, from the cache where they are there."""
+    spelling = [f"{side.name} {side.tokenizer.fingerprint()} {[*side.lead, *side.tail]}" for side in sides]
+    return cached(
+        "rows",
+        fingerprint([pairs.identity, *spelling]),
+        lambda folder: encode_to(folder, pairs.read(), sides),
+        lambda folder: [open_rows(folder, side.name) for side in sides],
+    )
 
 
 def marks_of(tokenizer: Tokenizer) -> Marks:
     return Marks(tokenizer.pad, tokenizer.start, tokenizer.end, tokenizer.mask, tokenizer.size)
-
-
-def lengths_of(examples: Sequence[Example]) -> np.ndarray:
-    """(examples, 2), as the model will see them."""
-    return np.array([(len(example.source), len(example.target) + 1) for example in examples], dtype=np.int64)
 
 
 def dropout_of(config: Config) -> float:

@@ -33,6 +33,16 @@ class History:
             self.board.close()
 
 
+class Silence(History):
+    """For a process that leaves the writing to another."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, kind: str, step: int, **values: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
 def read_history(out: Path) -> list[dict[str, Any]]:
     """All of it but a last line that was cut off in the middle, when the machine went down."""
     path = out / "history.jsonl"

@@ -10,32 +10,22 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from headway.config import Config
 from headway.data.batches import GRAIN, micro_batches, prefetch, rounded, rows_that_fit, token_batches
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
-from headway.train.corpus import Corpus, lengths_of
+from headway.train.corpus import Corpus
+from headway.train.health import Health
+from headway.train.loss import Loss
 from headway.train.objectives import IGNORED, Batch, Example, Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
+from headway.train.team import ALONE, Team
 
 Step = list[Batch]  # micro-batches whose gradients are added up
-
-
-def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
-    """Cross-entropy summed over the labels that count, with what layers add to it."""
-    output = model(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid)
-    logits = model.logits(output.hidden).float()  # (B, T, V)
-    loss = F.cross_entropy(
-        logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum"
-    )
-    for _, extra in output.losses:
-        loss = loss + extra * batch.labelled
-    return loss
 
 
 @dataclass
@@ -53,66 +43,126 @@ class Position:
 class Trainer:
     """Model, optimisers and position: what a step changes."""
 
-    def __init__(self, config: Config, model: Transformer, corpus: Corpus, marks: Marks, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: Config,
+        model: Transformer,
+        corpus: Corpus,
+        marks: Marks,
+        device: torch.device,
+        team: Team = ALONE,
+    ) -> None:
         self.config, self.settings, self.corpus, self.marks = config, config.train, corpus, marks
         if self.settings.precision == "bfloat16" and device.type != "cuda":
             raise ConfigError(
                 f'"bfloat16" needs a GPU, and this is {device}. Set "auto" or "float32".', "train.precision"
             )
-        self.model, self.device, self.at = model.to(device), device, Position()
+        self.model, self.device, self.team, self.at = model.to(device), device, team, Position()
         self.optimisers: list[torch.optim.Optimizer] = config.train.optimiser.build(model)
         self.ema = copy.deepcopy(self.model).requires_grad_(False).eval() if self.settings.ema else None
         self.run = Run(config.model.d_model, self.settings.steps)
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # what stays in float32 may use the fast matrix units
         self.rate = 0.0
-        self._loss = self._compiled() if self._compiles() else batch_loss
+        self.health = Health(self.model, device)
+        loss = Loss(self.model, self.settings.label_smoothing)
+        if self._compiles():
+            torch._dynamo.config.recompile_limit = 64  # one for each shape of batch
+            loss.function = torch.compile(loss.function, dynamic=False)
+        self.loss = team.joined(loss, device)
         self.grain = 4 * GRAIN if self._compiles() else GRAIN  # every shape is compiled once
+        self.at_once = self.settings.micro_batch_tokens or (
+            self.settings.batch_tokens if device.type == "cuda" else 8192
+        )
 
     def steps(self) -> Iterator[Step]:
-        """Batches from where the run stands, epoch after epoch, without end."""
+        """Batches from where the run stands, epoch after epoch, without end. An empty one: an epoch is over."""
         return prefetch(self._steps(self.at.epoch, self.at.batch))
 
     def _steps(self, epoch: int, skip: int) -> Iterator[Step]:
-        for examples in self.corpus.epochs(epoch):
-            lengths = lengths_of(examples)
-            batches = token_batches(lengths, self.settings.batch_tokens, self.settings.seed, epoch, self.grain)
-            for number in range(skip, len(batches)):
-                random = np.random.default_rng([self.settings.seed, epoch, number])
-                pieces = micro_batches(batches[number], lengths, self._micro_budget(), self.grain)
-                yield [self._collated([examples[i] for i in piece], random) for piece in pieces]
-            yield []  # an epoch is over
+        seed = self.settings.seed
+        while True:
+            number = 0
+            for part, (examples, lengths) in enumerate(self.corpus.epoch(epoch)):
+                for batch in token_batches(lengths, self.settings.batch_tokens, [seed, epoch, part], self.grain):
+                    if number >= skip:
+                        random = np.random.default_rng([seed, epoch, number, self.team.rank])
+                        mine = batch[self.team.rank :: self.team.size]
+                        pieces = micro_batches(mine if len(mine) else batch[:1], lengths, self.at_once, self.grain)
+                        step = [self._collated([examples[i] for i in piece], random) for piece in pieces]
+                        yield step if len(mine) else [_unlabelled(piece) for piece in step]
+                    number += 1
+            yield []
             epoch, skip = epoch + 1, 0
 
     def _collated(self, examples: list[Example], random: np.random.Generator) -> Batch:
         batch: Batch = self.settings.objective.collate(examples, self.marks, random)
         if not self._compiles():
             return batch
-        longest = int(rounded(lengths_of(examples), self.grain).max())
-        budget = min(self.settings.batch_tokens, self._micro_budget())
-        return batch.shaped(rows_that_fit(longest, budget), self.grain)
+        longest = int(rounded(np.array([_width(batch)]), self.grain).max())
+        return batch.shaped(rows_that_fit(longest, min(self.settings.batch_tokens, self.at_once)), self.grain)
 
-    def step(self, pieces: Step) -> Tensor:
-        """One update of the weights. Returns the mean loss, still on the device."""
+    def step(self, pieces: Step, labelled: int) -> Tensor:
+        """One update of the weights. `labelled` counts the labels of all pieces in all processes. Returns this
+        process's share of the mean loss, still on the device."""
         self.model.train()
         self.at.step += 1
         self.at.batch += 1
         self.rate = self.settings.schedule.rate(self.at.step, self.run)
         set_rate(self.optimisers, self.rate)
-        count = sum(piece.labelled for piece in pieces)
-        total = torch.zeros((), device=self.device)
-        for piece in pieces:
-            with self.precision():
-                loss = self._loss(self.model, piece.to(self.device), self.settings.label_smoothing) / count
-            loss.backward()
-            total += loss.detach()
+        total = self._gradients(pieces, labelled)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         if self.settings.clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
+        self.health.update(total, norm, self.optimisers, self.at.step)
         for optimiser in self.optimisers:
-            optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         self._follow()
         return total
+
+    def _gradients(self, pieces: Step, labelled: int) -> Tensor:
+        """Of the mean loss, added up over pieces that fit the memory: what does not fit is halved and begun anew."""
+        while True:
+            pieces = [part for piece in pieces for part in self._fitting(piece)]
+            try:
+                return self._added_up(pieces, labelled)
+            except torch.OutOfMemoryError:
+                largest = max(pieces, key=lambda piece: len(piece.labels) * _width(piece))
+                self._take_less(len(largest.labels) * _width(largest), len(largest.labels))
+
+    def _added_up(self, pieces: Step, labelled: int) -> Tensor:
+        total = torch.zeros((), device=self.device)
+        for number, piece in enumerate(pieces):
+            more = number + 1 < len(pieces)
+            # Processes add up their gradients once a step, and take the mean where a sum is meant.
+            apart = self.loss.no_sync() if more and self.team.size > 1 else contextlib.nullcontext()  # type: ignore[operator]
+            with apart:
+                with self.precision():
+                    loss = self.loss(piece.to(self.device)) / labelled
+                (loss * self.team.size).backward()
+            total += loss.detach()
+        return total
+
+    def _take_less(self, tokens: int, rows: int) -> None:
+        """After the memory was too small for so many tokens."""
+        for optimiser in self.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        self.at_once = tokens // 2
+        if rows == 1 or self.team.size > 1:
+            what = "a single example does" if rows == 1 else f"{tokens:,} tokens at once do"
+            raise HeadwayError(
+                f"{what} not fit into the memory of the GPU. Set train.micro_batch_tokens={self.at_once} or "
+                f"less, lower train.longest={self.settings.longest}, or choose a smaller model; the same command goes on "
+                "from the last checkpoint."
+            )
+
+    def _fitting(self, piece: Batch) -> Iterator[Batch]:
+        """A piece as it was prepared, or in parts if less fits than was thought then."""
+        rows, width = len(piece.labels), _width(piece)
+        fit = rows if rows * width <= self.at_once else rows_that_fit(width, self.at_once)
+        for start in range(0, rows, fit):
+            yield piece if fit >= rows else _rows(piece, start, start + fit)
 
     def end_epoch(self) -> None:
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
@@ -133,29 +183,34 @@ class Trainer:
         """What is validated and kept: the running average where there is one."""
         return self.model if self.ema is None else self.ema
 
-    def save(self, out: Path, seconds: float) -> checkpoints.Checkpoint:
+    def save(self, out: Path, seconds: float, **facts: Any) -> None:
+        """By the first of the processes, with the random state of all. `facts` are kept beside the position."""
+        random = {"cpu": self.team.gather(torch.get_rng_state())}
+        if self.device.type == "cuda":
+            random["cuda"] = self.team.gather(torch.cuda.get_rng_state())
+        if not self.team.first:
+            return
         raw = {} if self.ema is None else self.model.state_dict()
         training = {f"raw.{name}": tensor for name, tensor in raw.items()}
         training |= checkpoints.optimiser_tensors(self.optimisers)
-        training["random.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            training["random.cuda"] = torch.cuda.get_rng_state()
-        state = {**vars(self.at), "seconds": seconds}
-        return checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
+        training |= {f"random.{kind}.{rank}": state for kind, all_ in random.items() for rank, state in enumerate(all_)}
+        state = {**vars(self.at), "seconds": seconds, **facts}
+        checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 
-    def restore(self, checkpoint: checkpoints.Checkpoint) -> None:
-        state, training, weights = checkpoint.state, checkpoint.training, checkpoint.weights
-        known = {name: state[name] for name in vars(self.at)}
-        known["best"] = {int(step): score for step, score in state["best"].items()}
-        self.at = Position(**known)
-        raw = {name.removeprefix("raw."): value for name, value in training.items() if name.startswith("raw.")}
-        self.model.load_state_dict(raw or weights)
+    def restore(self, saved: checkpoints.Saved) -> None:
+        self.at = Position(**saved.position)
+        raw = {name.removeprefix("raw."): value for name, value in saved.training.items() if name.startswith("raw.")}
+        checkpoints.fill_from(self.model, raw or saved.weights, saved)
         if self.ema is not None:
-            self.ema.load_state_dict(weights)
-        checkpoints.restore_optimisers(self.optimisers, training)
-        torch.set_rng_state(training["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in training:
-            torch.cuda.set_rng_state(training["random.cuda"])
+            checkpoints.fill_from(self.ema, saved.weights, saved)
+        checkpoints.restore_optimisers(self.optimisers, saved.training)
+        states = {kind: saved.random(kind, self.team.rank, self.team.size) for kind in ("cpu", "cuda")}
+        if states["cpu"] is not None:
+            torch.set_rng_state(states["cpu"])
+        else:  # another number of processes: each draws from here on what nobody has drawn
+            torch.manual_seed(hash((self.settings.seed, self.at.step, self.team.rank)) & 0xFFFFFFFF)
+        if self.device.type == "cuda" and states["cuda"] is not None:
+            torch.cuda.set_rng_state(states["cuda"])
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -164,15 +219,23 @@ class Trainer:
             decay = min(self.settings.ema, (1 + self.at.step) / (10 + self.at.step))
             torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
-    def _micro_budget(self) -> int:
-        return self.settings.micro_batch_tokens or (65_536 if self.device.type == "cuda" else 8_192)
-
     def _compiles(self) -> bool:
         """Compiling costs minutes for all the shapes of a corpus, so a short run or a small model never repays it."""
         worth = self.config.model.parameter_count() > 30e6 and self.settings.steps > 5000
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)
 
-    def _compiled(self) -> Any:
-        torch._dynamo.config.recompile_limit = 64  # one for each shape of batch
-        return torch.compile(batch_loss, dynamic=False)
+
+def _width(batch: Batch) -> int:
+    """The longest side."""
+    return max(batch.labels.shape[1], 0 if batch.source is None else batch.source.shape[1])
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    parts = Batch(*(x[start:stop] if isinstance(x, Tensor) else x for x in batch))  # type: ignore[arg-type]
+    return parts._replace(labelled=int((parts.labels != IGNORED).sum()))
+
+
+def _unlabelled(batch: Batch) -> Batch:
+    """For a process that has nothing to do in a step and must still take part."""
+    return batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0, tokens=0)

@@ -1,23 +1,70 @@
 """From text to what training needs: settings, tokenizers, examples."""
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from headway.catalogue import find
 from headway.config import Config
+from headway.data.cache import cached, fingerprint
+from headway.data.epochs import EpochEncoder
+from headway.data.texts import Parallel, Running
 from headway.errors import ConfigError
 from headway.layers import Layer, compose
+from headway.model_dir import load_model
 from headway.parts import expand
 from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import Corpus, ParallelText, RunningText, WholeText, dropout_of, text_stream
+from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of
+from headway.train.running import RunningText, WholeText, text_stream
 from headway.train.texts import Files, Texts, distinct
 
+GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate that improves a model without making it forget
 
-def layers_for(texts: Texts, files: Files, preset_name: str, upper: Sequence[Layer]) -> tuple[list[Layer], str]:
+
+class Start(NamedTuple):
+    """A model to fine-tune."""
+
+    folder: Path
+    config: Config
+    tokenizers: Tokenizers
+    weights: dict[str, Tensor]
+
+    @staticmethod
+    def read(folder: str) -> "Start":
+        config, model, tokenizers = load_model(folder)
+        return Start(Path(folder), config, tokenizers, model.state_dict())
+
+    def layers(self, texts: Texts) -> list[Layer]:
+        """Its own settings, and what is different when a model is only moved a little."""
+        for name, known, given in (
+            ("source", self.config.source_languages, [p.source_language for p in texts.pairs]),
+            ("target", self.config.target_languages, [p.target_language for p in texts.pairs]),
+        ):
+            strange = [language for language in given if language and known and language not in known]
+            if strange:
+                raise ConfigError(
+                    f'{self.folder} has the {name} language {", ".join(known)}, and this text is "{strange[0]}". Train a '
+                    "new model, or give text in its languages."
+                )
+        steps = max(500, self.config.train.steps // 10)
+        moved = {"steps": steps, "epochs": 0, "seconds": 0, "validate_every": max(50, steps // 20), "schedule": GENTLE}
+        return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": moved})]
+
+
+def layers_for(
+    texts: Texts, files: Files, preset_name: str, upper: Sequence[Layer], start: Start | None = None
+) -> tuple[list[Layer], str]:
     """Everything that decides a config, lowest first, and what was chosen and why. `upper`: file, environment, flags."""
     by_text = "translation" if texts.pairs else "causal"
-    if preset_name == "auto":
+    if start is not None:
+        layers, reason = start.layers(texts), f"the settings of {start.folder}, to begin with"
+        objective = start.config.train.objective.kind
+    elif preset_name == "auto":
         objective = _objective(upper) or by_text
         name, table, reason = automatic(texts.statistics(), objective)
         layers, reason = [Layer(f"preset {name} (auto)", table)], f"preset {name}: {reason}"
@@ -25,11 +72,13 @@ def layers_for(texts: Texts, files: Files, preset_name: str, upper: Sequence[Lay
         layers, reason = [Layer(f"preset {preset_name}", preset(preset_name))], f"preset {preset_name}, as asked"
         objective = _objective([*layers, *upper]) or by_text
     if (objective == "translation") != bool(texts.pairs):
-        given, needed = ("--source and --target", "--text") if texts.pairs else ("--text", "--source and --target")
+        given, needed = ("pairs", "--text") if texts.pairs else ("--text", "--source and --target, or --pairs")
         raise ConfigError(
             f"the objective {objective} learns from {needed}, not from {given}. Give that, or choose another --objective "
             "or --preset."
         )
+    if start is not None:
+        return [*layers, *upper], reason
     if _objective([*layers, *upper]) != objective:
         layers.append(Layer("the text given", {"train": {"objective": objective}}))
     return [*layers, *_languages(texts, files, asked=False), *upper, *_languages(texts, files, asked=True)], reason
@@ -60,18 +109,44 @@ def _objective(layers: Sequence[Layer]) -> str:
 
 
 def make_tokenizers(config: Config, texts: Texts) -> Tokenizers:
-    """Learned from the training text alone."""
-    if not texts.pairs:
-        one = Tokenizer.train(texts.text.splitlines(keepends=True), config.tokenizer)
+    """Learned from the training text alone, unless the same was learned before."""
+    part = json.dumps(config.tokenizer.to_dict(), sort_keys=True)
+    key = fingerprint([texts.identity, part, config.vocabularies, *config.tags])
+    return cached(
+        "tokenizer",
+        key,
+        lambda folder: _learned(config, texts).save(folder / "tokenizer.json"),
+        lambda folder: Tokenizers.load(folder / "tokenizer.json"),
+    )
+
+
+def _learned(config: Config, texts: Texts) -> Tokenizers:
+    if texts.text:
+        one = Tokenizer.train(Lines([texts.text]), config.tokenizer)
         return Tokenizers(one, one)
-    source = [line for p in texts.pairs for line in p.source]
-    target = [line for p in texts.pairs for line in p.target]
     if config.vocabularies == "shared":
-        both = Tokenizer.train([*source, *target], config.tokenizer, tags=config.tags)
+        both = Tokenizer.train(Lines(texts.pairs, (0, 1)), config.tokenizer, tags=config.tags)
         return Tokenizers(both, both)
+    source, target = (Lines(texts.pairs, (side,)) for side in (0, 1))
     return Tokenizers(
         Tokenizer.train(source, config.tokenizer, tags=config.tags), Tokenizer.train(target, config.tokenizer)
     )
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Everything that a tokenizer learns from, read anew each time: running text, or sides of pairs."""
+
+    texts: Sequence[Parallel | Running]
+    sides: tuple[int, ...] = ()
+
+    def __iter__(self) -> Iterator[str]:
+        for side in self.sides or (0,):
+            for text in self.texts:
+                if isinstance(text, Running):
+                    yield from (f"{line}\n" for line in text.read())
+                else:
+                    yield from (pair[side] for pair in text.read())
 
 
 def with_vocabulary(layers: Sequence[Layer], tokenizers: Tokenizers) -> tuple[Config, dict[str, str]]:
@@ -84,11 +159,18 @@ def with_vocabulary(layers: Sequence[Layer], tokenizers: Tokenizers) -> tuple[Co
     return compose([*layers, Layer("tokenizer", model)])
 
 
-def make_corpora(config: Config, texts: Texts, tokenizers: Tokenizers) -> tuple[Corpus, Corpus]:
-    """For training and for validation."""
+def make_corpora(
+    config: Config, texts: Texts, tokenizers: Tokenizers, scratch: Path, writes: bool = True
+) -> tuple[Corpus, Corpus]:
+    """For training and for validation. Text that is encoded anew in every epoch goes to `scratch`; of several
+    processes that train together, one writes it."""
     settings = config.train
-    if not texts.pairs:
+    if texts.text and texts.valid_text:
         learned, held = (text_stream(text, tokenizers.target) for text in (texts.text, texts.valid_text))
         return RunningText(learned, settings.longest, settings.seed), WholeText(held, settings.longest)
-    training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, dropout_of(config))
+    respelled = None
+    if dropout := dropout_of(config):
+        corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]
+        respelled = EpochEncoder(scratch, corpora, dropout, writes)
+    training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, respelled)
     return training, ParallelText(texts.valid_pairs, tokenizers, config.tags, settings.longest)

@@ -1,11 +1,13 @@
 """What a run tells of itself while it runs."""
 
+import math
 import time
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from headway.train.team import Team
 from headway.train.validation import Validation
 
 
@@ -35,12 +37,14 @@ class Tally:
     """Losses and tokens since the last report. They stay on the device until somebody asks."""
 
     def __init__(self, device: torch.device) -> None:
-        self.losses = torch.zeros((), device=device)
+        self.losses = torch.zeros((), device=device)  # of the steps that were taken
+        self.taken = torch.zeros((), device=device)
         self.steps = self.tokens = 0
         self.began = time.monotonic()
 
-    def add(self, loss: Tensor, tokens: int) -> None:
-        self.losses += loss
+    def add(self, loss: Tensor, finite: Tensor, tokens: int) -> None:
+        self.losses += torch.where(finite, loss, 0.0)
+        self.taken += finite
         self.steps += 1
         self.tokens += tokens
 
@@ -48,9 +52,16 @@ class Tally:
         """Time for something else does not count."""
         self.began += seconds
 
+    def together(self, team: Team) -> "Tally":
+        """Of all processes: each knows its share of the loss, and all take the same steps."""
+        if team.size > 1:
+            self.losses = team.sum(self.losses)
+            self.tokens = int(team.sum(torch.tensor(self.tokens)))
+        return self
+
     @property
     def loss(self) -> float:
-        return float(self.losses) / self.steps
+        return float(self.losses) / float(self.taken) if float(self.taken) else math.nan
 
     @property
     def tokens_per_second(self) -> float:

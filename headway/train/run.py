@@ -1,5 +1,6 @@
 """A whole training: from prepared text to a model directory."""
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -10,27 +11,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headway.config import Config, leaves
+from headway.config import Config
 from headway.errors import HeadwayError
 from headway.model_dir import WEIGHTS, average, fill, save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
+from headway.train.changes import moves_batches, refuse_changes
 from headway.train.corpus import marks_of
-from headway.train.history import History
+from headway.train.history import History, Silence
 from headway.train.lock import only_one
 from headway.train.loop import Trainer
-from headway.train.prepare import make_corpora
+from headway.train.prepare import Start, make_corpora
 from headway.train.report import Moment, Tally, Watcher, memory_of
 from headway.train.signals import Signals
+from headway.train.team import Beat, Team
 from headway.train.texts import Texts
-from headway.train.validation import Validation, validate
-
-# What a checkpoint depends on. Everything else, budgets above all, may change between two sessions of a run.
-FIXED = (
-    "tokenizer", "vocabularies", "source_languages", "target_languages", "model", "train.objective", "train.optimiser",
-)  # fmt: skip
+from headway.train.validation import Validation, sample, validate
 
 
 class Outcome(NamedTuple):
@@ -52,28 +50,43 @@ class Training:
     device: torch.device
     watcher: Watcher
     tensorboard: bool = False
+    team: Team = Team()
+    allow_changes: bool = False
+    start: Start | None = None  # another model, to begin with
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.config.train.seed)
         self.settings = self.config.train
         self.marks = marks_of(self.tokenizers.target)
-        self.corpus, self.valid = make_corpora(self.config, self.texts, self.tokenizers)
-        self.trainer = Trainer(self.config, Transformer(self.config.model), self.corpus, self.marks, self.device)
+        scratch = self.out / "checkpoints" / "text"
+        with self.team.first_alone():
+            self.corpus, self.valid = make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
+        model = Transformer(self.config.model)
+        if self.start is not None:
+            fill(model, self.start.weights, self.start.folder / WEIGHTS)
+        self.trainer = Trainer(self.config, model, self.corpus, self.marks, self.device, self.team)
+        if self.team.size > 1:  # from here on each process draws for itself
+            torch.manual_seed(self.settings.seed * 1000 + self.team.rank)
+        self.samples = [sample(p, self.settings.decode_lines) for p in self.texts.valid_pairs]
         self.began = time.monotonic()
+        self.beat: Beat | None = None
+        self.skipped = 0  # steps that were left out so far
 
     def run(self) -> Outcome:
         self._check()
-        with only_one(self.out):
+        with only_one(self.out) if self.team.first else contextlib.nullcontext():
             self._resume()
-            self.config.save(self.out / "config.json")
-            self.tokenizers.save(self.out / "tokenizer.json")
+            self.team.wait()
+            if self.team.first:
+                self.config.save(self.out / "config.json")
+                self.tokenizers.save(self.out / "tokenizer.json")
             return self._run()
 
     def _run(self) -> Outcome:
-        history = History(self.out, self.trainer.at.step, self.tensorboard)
+        history = History(self.out, self.trainer.at.step, self.tensorboard) if self.team.first else Silence()
         self.began = time.monotonic()
         try:
-            with Signals() as signals:
+            with Signals(together=self.team.size > 1) as signals:
                 self._train(history, signals)
                 return self._finish(history)
         finally:
@@ -92,22 +105,18 @@ class Training:
                 )
 
     def _resume(self) -> None:
-        found = checkpoints.checkpoints(self.out)
-        if found:
-            self._check_same_run()
-            self.trainer.restore(found[-1])
-            self.watcher.note(f"going on from step {found[-1].step} in {self.out}")
+        notes: list[str] = []
+        saved = checkpoints.newest(self.out, notes)
+        if saved is not None:
+            notes += refuse_changes(self.out, self.config, self.texts.identity, saved.state, self.allow_changes)
+            self.trainer.restore(saved)
+            if moves_batches(notes):
+                self.trainer.end_epoch()
+            notes.append(f"going on from step {self.trainer.at.step} in {self.out}")
         elif (self.out / WEIGHTS).exists():
             raise HeadwayError(f"{self.out} holds a model, and no checkpoints to go on from. Choose another --out.")
-
-    def _check_same_run(self) -> None:
-        before, now = (dict(leaves(c.to_dict())) for c in (Config.load(self.out / "config.json"), self.config))
-        for path in [*before, *(path for path in now if path not in before)]:
-            if path.startswith(FIXED) and before.get(path) != now.get(path):
-                raise HeadwayError(
-                    f"{self.out} holds a run with other settings: {path} was {before.get(path)} and is "
-                    f"{now.get(path)} now. Give the same settings, or choose another --out."
-                )
+        for note in notes:
+            self.watcher.note(note)
 
     def _train(self, history: History, signals: Signals) -> None:
         try:
@@ -116,7 +125,7 @@ class Training:
             if self.trainer.at.step:
                 with signals.held():
                     self._save()
-                    if not (self.out / WEIGHTS).exists():  # what there is can be used at once
+                    if self.team.first and not (self.out / WEIGHTS).exists():  # what there is can be used at once
                         self._write(self.trainer.averaged.state_dict(), None)
                 self.watcher.note(f"saved at step {self.trainer.at.step}; the same command goes on from there")
             raise
@@ -126,9 +135,13 @@ class Training:
         tally = Tally(self.device)
         for pieces in trainer.steps() if not self._over() else ():
             if pieces:
-                trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
                 with signals.held():
-                    tally.add(trainer.step(pieces), sum(piece.tokens for piece in pieces))
+                    spent = trainer.spent(self.began)
+                    self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
+                    trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
+                    loss = trainer.step(pieces, self.beat.labelled)
+                    tally.add(loss, trainer.health.finite, sum(piece.tokens for piece in pieces))
+                signals.act_on(self.beat.signal)
             else:
                 trainer.end_epoch()
             over = self._over()
@@ -158,56 +171,69 @@ class Training:
         """The same by epochs and time, which a schedule cannot see in its steps."""
         limits = (
             (self.trainer.at.epoch, self.settings.epochs),
-            (self.trainer.spent(self.began), self.settings.seconds),
+            (self._clock(), self.settings.seconds),
         )
         return max((spent / limit for spent, limit in limits if limit), default=0.0)
 
+    def _clock(self) -> float:
+        """Seconds spent; the same for all processes, who must stop at the same step."""
+        if self.team.size == 1:
+            return self.trainer.spent(self.began)
+        return self.beat.seconds if self.beat else self.trainer.at.seconds
+
     def _moment(self, tally: Tally) -> Moment:
-        at, loss, spent = self.trainer.at, tally.loss, self.trainer.spent(self.began)
+        at, spent = self.trainer.at, self.trainer.spent(self.began)
         done, memory = min(self._done(), 1.0), memory_of(self.device)
-        return Moment(at.step, at.epoch, loss, self.trainer.rate, tally.tokens_per_second, spent, done, memory)
+        return Moment(at.step, at.epoch, tally.loss, self.trainer.rate, tally.tokens_per_second, spent, done, memory)
 
     def _report(self, tally: Tally, history: History) -> Tally:
-        moment = self._moment(tally)
-        self._check_finite(moment.loss)
+        health = self.trainer.health
+        health.check(self.trainer.at.step, tally.loss)
+        moment = self._moment(tally.together(self.team))
         self.watcher.step(moment)
-        told = {"loss": moment.loss, "rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second)}
+        skipped = int(health.skipped)
+        if skipped > self.skipped:
+            self.watcher.note(f"{skipped - self.skipped} steps were left out: their loss or gradient was no number")
+        self.skipped = skipped
+        told: dict[str, float | None] = {"loss": finite(moment.loss), "gradient": finite(float(health.norm))}
+        told |= {"rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second), "skipped": skipped or None}
         history.add("step", moment.step, **told, epoch=moment.epoch, seconds=round(moment.seconds, 2))
         return Tally(self.device)
 
-    def _check_finite(self, loss: float) -> None:
-        """Before anything is saved: a checkpoint of NaN would be gone on from."""
-        if not math.isfinite(loss):
-            raise HeadwayError(
-                f"the loss is {loss} at step {self.trainer.at.step}: the weights have blown up. Lower the rate "
-                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
-            )
-
     def _validate(self, history: History) -> None:
         at, settings = self.trainer.at, self.settings
-        result = self._measure(self.trainer.averaged)
-        self._check_finite(result.loss)
+        result = self.team.tell(self._measure(self.trainer.averaged) if self.team.first else None)
+        if not math.isfinite(result.loss):  # a checkpoint of it would be gone on from
+            raise HeadwayError(
+                f"the validation loss is {result.loss} at step {at.step}: the weights have blown up. Lower the rate "
+                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
+            )
         score = result.better(settings.metric)
         best = score > max(at.best.values(), default=-math.inf)
         at.best[at.step] = score
         at.stale = 0 if best else at.stale + 1
         self._save()
-        if best:
+        if best and self.team.first:
             self._write(self.trainer.averaged.state_dict(), result)
         self.watcher.validated(at.step, result, best)
         history.add("validation", at.step, **result._asdict(), seconds=round(self.trainer.spent(self.began), 2))
 
     def _measure(self, model: Transformer) -> Validation:
         with self.trainer.precision():
-            return validate(model.eval(), self.valid, self.texts.valid_pairs, self.config, self.tokenizers, self.marks)
+            return validate(model.eval(), self.valid, self.samples, self.config, self.tokenizers, self.marks)
 
     def _save(self) -> None:
-        self.trainer.save(self.out, self.trainer.spent(self.began))
+        self.trainer.save(self.out, self.trainer.spent(self.began), text=self.texts.identity)
+        if not self.team.first:
+            return
         ranked = sorted(self.trainer.at.best, key=lambda step: -self.trainer.at.best[step])
         last = max(self.settings.keep_last, self.settings.average)  # what is to be averaged must be there
         checkpoints.prune(self.out, last, set(ranked[: self.settings.keep_best]))
 
     def _finish(self, history: History) -> Outcome:
+        return self.team.tell(self._choose(history) if self.team.first else None)
+
+    def _choose(self, history: History) -> Outcome:
         """The best checkpoint or the mean of the last: whichever does better on the validation text."""
         at, model = self.trainer.at, self.trainer.model
         outcomes = []
@@ -233,3 +259,8 @@ class Training:
     def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)
         save_model(self.out, self.config, weights, self.tokenizers, card)
+
+
+def finite(number: float) -> float | None:
+    """JSON has no word for the others."""
+    return number if math.isfinite(number) else None

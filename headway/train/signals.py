@@ -12,8 +12,10 @@ from typing import Any
 class Signals:
     """Installed for the time of a run. Outside `held`, a signal does what it did before."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: bool = False) -> None:
+        """`together`: other processes must stop at the same step, so nothing happens before all have heard of it."""
         self.before: dict[int, Any] = {}
+        self.together = together
         self.holding = False
         self.waiting: int | None = None
 
@@ -27,6 +29,17 @@ class Signals:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
+    @property
+    def heard(self) -> int:
+        """The signal that waits to be acted on by all; 0: none."""
+        return self.waiting or 0 if self.together else 0
+
+    def act_on(self, number: int) -> None:
+        """What one of the processes heard is for all."""
+        if number:
+            self.waiting = None
+            self._act(number, None)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """What happens in here happens to its end; a signal that came meanwhile takes effect then."""
@@ -35,18 +48,20 @@ class Signals:
             yield
         finally:
             self.holding = False
+        if self.together:
+            return
         number, self.waiting = self.waiting, None
         if number is not None:
             self._act(number, None)
 
     def _arrives(self, number: int, frame: FrameType | None) -> None:
-        if self.holding:
+        if self.holding or self.together:
             self.waiting = number
         else:
             self._act(number, frame)
 
     def _act(self, number: int, frame: FrameType | None) -> None:
-        handler = self.before[number]
+        handler = self.before.get(number, signal.SIG_DFL)
         if callable(handler):
             handler(number, frame)
         elif handler != signal.SIG_IGN:

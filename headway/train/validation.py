@@ -1,5 +1,6 @@
 """How good the model is on text that it has not seen: loss, and the translations themselves."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,13 +10,14 @@ import torch
 
 from headway.config import Config
 from headway.data.batches import token_batches
+from headway.data.texts import Parallel
 from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
-from headway.train.corpus import Corpus, Pairs, lengths_of
-from headway.train.loop import batch_loss
+from headway.train.corpus import Corpus
+from headway.train.loss import batch_loss
 from headway.train.objectives import Marks
 from headway.translator import Translator
 
@@ -43,32 +45,43 @@ class Measured(NamedTuple):
 @torch.no_grad()
 def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, budget: int = 8192) -> Measured:
     """Over the whole corpus. Masked words are hidden in the same places each time."""
-    examples = next(iter(corpus.epochs(0)))
-    lengths = lengths_of(examples)
     total, count = 0.0, 0
-    for number, rows in enumerate(token_batches(lengths, budget, 0, 0)):
-        random = np.random.default_rng([0, number])
-        batch = config.train.objective.collate([examples[i] for i in rows], marks, random)
-        total += float(batch_loss(model, batch.to(model.device), 0.0))
-        count += batch.labelled
+    for part, (examples, lengths) in enumerate(corpus.epoch(0)):
+        for number, rows in enumerate(token_batches(lengths, budget, [0, part])):
+            random = np.random.default_rng([0, part, number])
+            batch = config.train.objective.collate([examples[i] for i in rows], marks, random)
+            total += float(batch_loss(model, batch.to(model.device), 0.0))
+            count += batch.labelled
     return Measured(total / max(count, 1), count)
 
 
+class Sample(NamedTuple):
+    """Pairs to translate and compare."""
+
+    source: list[str]
+    target: list[str]
+    target_language: str
+
+
+def sample(pairs: Parallel, lines: int) -> Sample:
+    first = list(itertools.islice(pairs.read(), lines))
+    return Sample([source for source, _ in first], [target for _, target in first], pairs.target_language)
+
+
 def validate(
-    model: Transformer, corpus: Corpus, pairs: Sequence[Pairs], config: Config, tokenizers: Tokenizers, marks: Marks
+    model: Transformer, corpus: Corpus, samples: Sequence[Sample], config: Config, tokenizers: Tokenizers, marks: Marks
 ) -> Validation:
     loss = mean_loss(model, corpus, config, marks).loss
-    if config.train.objective.kind != "translation" or not config.train.decode_lines:
+    if config.train.objective.kind != "translation" or not any(s.source for s in samples):
         return Validation(loss)
     translator = Translator([Loaded(config, model, tokenizers)])
     search = Search(beam_size=1, max_ratio=1.5, max_extra=10)
     hypotheses, references = [], []
-    for p in pairs:
-        lines = p.source[: config.train.decode_lines]
-        to = p.target_language if config.tags else ""
+    for s in samples:
+        to = s.target_language if config.tags else ""
         # A young model goes round in loops everywhere: what it says first is what is to be measured.
-        found = translator.translate(lines, search, to=to, split=False, mend=False)
+        found = translator.translate(s.source, search, to=to, split=False, mend=False)
         hypotheses += [result.text for result in found]
-        references += p.target[: config.train.decode_lines]
+        references += s.target
     scores = score(hypotheses, references)
     return Validation(loss, scores.bleu, scores.chrf)

@@ -68,7 +68,7 @@ def test_what_is_chosen_and_why_then_steps_then_a_table_and_the_next_command(
     lines = err.splitlines()
     assert out == ""
     assert lines[0] == "no validation text was given: 5 pairs are held out for it"
-    assert re.fullmatch(r"preset tiny: 95 pairs, about 647 words: \w.+", lines[1])
+    assert re.fullmatch(r"preset tiny: 95 pairs, about 648 words: \w.+", lines[1])
     assert lines[2].startswith("model: ")
     assert lines[2].endswith("1 + 1 layers, d_model 16, 2 heads, pre-norm, dropout 0.1, vocabulary 320 (bytes, shared)")
     assert lines[3].startswith("training: 512 tokens a step, inverse_sqrt with warm-up 300, at most 8 steps")
@@ -203,8 +203,8 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
         (["--steps", "0"], "--steps: 0 is not in the range x>=1."),
         (["--epochs", "-1"], "--epochs: -1 is not in the range x>=1."),
         (["--objective", "rank"], "--objective: 'rank' is not one of 'translation', 'causal', 'masked'."),
-        (["--objective", "causal"], "the objective causal learns from --text, not from --source and --target."),
-        (["--text", "x"], "give --source and --target for a translator, or --text for a language model."),
+        (["--objective", "causal"], "the objective causal learns from --text, not from pairs."),
+        (["--text", "x"], "give --source and --target, or --pairs, for a translator, or --text for a language model."),
         (["--source", "x"], "--source was given 2 times and --target 1 times: they go in pairs."),
         (["--device", "tpu"], '"tpu" is not a device.'),
         (["--sorce", "x"], 'there is no option --sorce. Did you mean "--source"?'),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import blocks, micro_batches, padding_share, prefetch, rounded, token_batches
+from headway.data.batches import micro_batches, padding_share, piece_starts, prefetch, rounded, token_batches
 
 
 def some_lengths(count: int = 2000) -> np.ndarray:
@@ -21,7 +21,7 @@ def some_lengths(count: int = 2000) -> np.ndarray:
 
 def test_every_example_is_in_exactly_one_batch() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 512, seed=1, epoch=0)
+    batches = token_batches(lengths, 512, [1, 0])
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
 
 
@@ -29,7 +29,7 @@ def test_every_example_is_in_exactly_one_batch() -> None:
 @given(st.lists(st.tuples(st.integers(0, 70), st.integers(1, 70)), min_size=1, max_size=60), st.integers(1, 300))
 def test_no_batch_is_over_the_budget_but_for_a_single_row(rows: list[tuple[int, int]], budget: int) -> None:
     lengths = np.array(rows)
-    batches = token_batches(lengths, budget, seed=0, epoch=0)
+    batches = token_batches(lengths, budget, [0, 0])
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         longest = int(rounded(lengths[batch]).max())
@@ -38,14 +38,14 @@ def test_no_batch_is_over_the_budget_but_for_a_single_row(rows: list[tuple[int, 
 
 def test_the_budget_is_used() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 1024, seed=1, epoch=0)
+    batches = token_batches(lengths, 1024, [1, 0])
     filled = [len(batch) * int(rounded(lengths[batch]).max()) / 1024 for batch in batches]
     assert np.mean(filled) > 0.8
 
 
 def test_like_lengths_come_together_and_little_is_padding() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 1024, seed=1, epoch=0)
+    batches = token_batches(lengths, 1024, [1, 0])
     assert padding_share(batches, lengths) < 0.15
     mixed = np.array_split(np.random.default_rng(0).permutation(len(lengths)), len(batches))
     assert padding_share(mixed, lengths) > 2 * padding_share(batches, lengths)
@@ -56,7 +56,7 @@ def test_seed_and_epoch_decide() -> None:
     lengths = some_lengths()
 
     def drawn(seed: int, epoch: int) -> list[list[int]]:
-        return [batch.tolist() for batch in token_batches(lengths, 512, seed, epoch)]
+        return [batch.tolist() for batch in token_batches(lengths, 512, [seed, epoch])]
 
     assert drawn(1, 0) == drawn(1, 0)
     assert drawn(1, 0) != drawn(1, 1)
@@ -65,7 +65,7 @@ def test_seed_and_epoch_decide() -> None:
 
 def test_batches_do_not_come_sorted_by_length() -> None:
     lengths = some_lengths()
-    means = [lengths[batch].mean() for batch in token_batches(lengths, 512, 1, 0)]
+    means = [lengths[batch].mean() for batch in token_batches(lengths, 512, [1, 0])]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
 
 
@@ -80,14 +80,18 @@ def test_rounding_goes_up_to_few_values() -> None:
 
 def test_micro_batches_are_the_batch_in_pieces_that_fit() -> None:
     lengths = some_lengths()
-    for batch in token_batches(lengths, 2048, 1, 0)[:20]:
+    for batch in token_batches(lengths, 2048, [1, 0])[:20]:
         pieces = micro_batches(batch, lengths, 256)
         assert np.concatenate(pieces).tolist() == batch.tolist()
         assert all(len(piece) == 1 or len(piece) * int(rounded(lengths[piece]).max()) <= 256 for piece in pieces)
     assert [len(piece) for piece in micro_batches(np.arange(3), np.full((3, 1), 100), 1)] == [1, 1, 1]
 
 
-def test_blocks_share_one_token_and_move_from_epoch_to_epoch() -> None:
+def blocks(stream: np.ndarray, length: int, seed: int, epoch: int) -> list[np.ndarray]:
+    return [stream[start : start + length + 1] for start in piece_starts(len(stream), length, seed, epoch)]
+
+
+def test_pieces_share_one_token_and_move_from_epoch_to_epoch() -> None:
     stream = np.arange(103)
     pieces = blocks(stream, 10, seed=0, epoch=0)
     assert all(len(piece) == 11 for piece in pieces)

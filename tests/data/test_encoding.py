@@ -1,9 +1,14 @@
 """Lines become rows of ids; with dropout other ids in every epoch, for the same text."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from headway.data.encoding import EpochEncoder, Rows, encode_rows
+from headway.data.encoding import GROUP, Side, encode_rows, encode_to
+from headway.data.epochs import EpochEncoder
+from headway.data.rows import Rows, open_rows
+from headway.data.texts import FromMemory
 from headway.text import Tokenizer
 
 LINES = ["the dog sees the house", "", "a house", "the dog and the house and the dog"] * 5
@@ -34,17 +39,50 @@ def test_no_lines_no_rows(tokenizer: Tokenizer) -> None:
     assert Rows(np.array([1, 2, 3]), np.array([1, 3]))[1].tolist() == [2, 3]
 
 
-def test_dropout_gives_other_ids_in_each_epoch_and_the_same_text(tokenizer: Tokenizer) -> None:
-    encoder = EpochEncoder([(tokenizer.to_json(), LINES, [], [2]), (tokenizer.to_json(), LINES, [], [])], 0.5)
+def test_dropout_gives_other_ids_in_each_epoch_and_the_same_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    sides = [Side("source", tokenizer, tail=[2]), Side("target", tokenizer)]
+    encoder = EpochEncoder(tmp_path, [(FromMemory(tuple(zip(LINES, LINES))), sides)], 0.5)
     try:
-        epochs = encoder.epochs()
-        first, second = next(epochs), next(epochs)
+        first = encoder.epoch(0)
+        kept = first[0].flat.tolist(), first[1].flat.tolist()
+        second = encoder.epoch(1)
     finally:
         encoder.close()
     assert len(first) == 2  # one for each side
     for rows in (first[0], second[0]):
-        assert [tokenizer.decode(rows[n]) for n in range(len(rows))] == LINES
+        assert [tokenizer.decode(rows[n].tolist()) for n in range(len(rows))] == LINES
         assert all(rows[n][-1] == 2 for n in range(len(rows)))
-    assert first[0].flat.tolist() != second[0].flat.tolist()
-    assert first[1].flat.tolist() != second[1].flat.tolist()
+    assert kept[0] != second[0].flat.tolist()
+    assert kept[1] != second[1].flat.tolist()
     assert first[0].lengths().sum() > encode_rows(tokenizer, LINES, tail=[2]).lengths().sum()
+    assert not (tmp_path / "epoch-000000").exists()  # what is over is gone
+
+
+def test_a_run_that_goes_on_finds_the_epoch_as_it_was(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpora = [(FromMemory(tuple(zip(LINES, LINES))), [Side("source", tokenizer), Side("target", tokenizer)])]
+    found = []
+    for _ in range(2):
+        encoder = EpochEncoder(tmp_path, corpora, 0.5)
+        try:
+            found.append([rows.flat.tolist() for rows in encoder.epoch(3)])
+        finally:
+            encoder.close()
+    other = EpochEncoder(tmp_path, corpora, 0.5, writes=False)
+    found.append([rows.flat.tolist() for rows in other.epoch(3)])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("count", [0, 7, 40_000])
+def test_rows_on_disk_are_the_rows_in_memory(tokenizer: Tokenizer, tmp_path: Path, count: int) -> None:
+    """However many there are: a few are encoded here, many by other processes."""
+    texts = [(f"the dog {n % 97}", f"{n % 89} houses") for n in range(count)]
+    assert count < GROUP or count > 8 * GROUP
+    sides = [Side("source", tokenizer, [5], [2]), Side("target", tokenizer)]
+    encode_to(tmp_path, iter(texts), sides, opening=[1])
+    for index, side in enumerate(sides):
+        rows = open_rows(tmp_path, side.name)
+        expected = encode_rows(tokenizer, [pair[index] for pair in texts], 0.0, side.lead, side.tail)
+        assert rows[0].tolist() == [1]
+        assert rows.flat[1:].tolist() == expected.flat.tolist()
+        assert rows.lengths(1).tolist() == expected.lengths().tolist()
+        assert rows.flat.dtype == np.uint16

@@ -13,7 +13,7 @@ from headway.nn.attend import attend
 from headway.nn.masks import Pattern, make_mask
 from headway.nn.places import places_from
 from headway.nn.transformer import Transformer
-from headway.train.loop import batch_loss
+from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

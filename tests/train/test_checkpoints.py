@@ -8,16 +8,17 @@ import torch
 from headway.train.checkpoints import checkpoints, prune, save
 
 ONE = {"w": torch.arange(3.0)}
+STATE = {"epoch": 2, "batch": 3, "seconds": 1.5, "stale": 0, "best": {7: -1.0}}
 
 
 def test_saved_and_read_again(tmp_path: Path) -> None:
-    made = save(tmp_path, 7, ONE, {"optimiser.0.0.step": torch.tensor(7)}, {"epoch": 2})
+    made = save(tmp_path, 7, ONE, {"optimiser.0.0.step": torch.tensor(7)}, STATE)
     [found] = checkpoints(tmp_path)
     assert found == made
     assert found.step == 7
     assert torch.equal(found.weights["w"], ONE["w"])
     assert found.training["optimiser.0.0.step"].item() == 7
-    assert found.state == {"step": 7, "epoch": 2}
+    assert found.state == {"step": 7, **STATE}
 
 
 def test_no_folder_no_checkpoints(tmp_path: Path) -> None:
@@ -45,8 +46,8 @@ def test_a_half_written_one_does_not_count_and_is_replaced(tmp_path: Path) -> No
 
 
 def test_the_same_step_is_written_over(tmp_path: Path) -> None:
-    save(tmp_path, 9, ONE, {}, {"epoch": 1})
-    save(tmp_path, 9, {"w": torch.zeros(1)}, {}, {"epoch": 2})
+    save(tmp_path, 9, ONE, {}, {**STATE, "epoch": 1})
+    save(tmp_path, 9, {"w": torch.zeros(1)}, {}, STATE)
     [found] = checkpoints(tmp_path)
     assert found.state["epoch"] == 2
     assert found.weights["w"].shape == (1,)

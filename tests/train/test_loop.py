@@ -12,7 +12,9 @@ from headway.config import Config, from_table
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
-from headway.train.loop import Trainer, batch_loss
+from headway.train.corpus import Portion
+from headway.train.loop import Step, Trainer
+from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
@@ -30,9 +32,8 @@ class FewPairs:
         rows = [[random.integers(4, 64, length) for length in pair] for pair in lengths]
         self.examples = [Example(np.append(source, 2), target) for source, target in rows]
 
-    def epochs(self, first: int) -> Iterator[list[Example]]:
-        while True:
-            yield self.examples
+    def epoch(self, number: int) -> Iterator[Portion]:
+        yield Portion(self.examples, np.array([(len(e.source), len(e.target) + 1) for e in self.examples]))
 
     def close(self) -> None: ...
 
@@ -54,12 +55,16 @@ def make_trainer(dropout: float = 0.0, **train: Any) -> Trainer:
     return Trainer(config, model, FewPairs(), MARKS, torch.device("cpu"))
 
 
+def stepped(trainer: Trainer, pieces: Step) -> float:
+    return float(trainer.step(pieces, sum(piece.labelled for piece in pieces)))
+
+
 def take(trainer: Trainer, count: int) -> list[float]:
     """So many steps, epoch ends passed over."""
     losses: list[float] = []
     for pieces in trainer.steps():
         if pieces:
-            losses.append(float(trainer.step(pieces)))
+            losses.append(stepped(trainer, pieces))
         else:
             trainer.end_epoch()
         if len(losses) == count:
@@ -82,7 +87,7 @@ def test_micro_batches_give_the_gradient_of_the_whole() -> None:
             optimiser.register_step_pre_hook(
                 lambda *_, t=trainer, c=caught: c.update({n: p.grad.clone() for n, p in t.model.named_parameters()})
             )
-        loss = float(trainer.step(pieces))
+        loss = stepped(trainer, pieces)
         gradients.append((loss, caught))
     (one_loss, one), (other_loss, other) = gradients
     assert one_loss == pytest.approx(other_loss, rel=1e-5)
@@ -96,7 +101,7 @@ def test_the_loss_of_a_step_is_a_mean_over_its_tokens() -> None:
     with torch.no_grad():
         total = sum(float(batch_loss(trainer.model, piece, 0.1)) for piece in pieces)
     count = sum(piece.labelled for piece in pieces)
-    assert float(trainer.step(pieces)) == pytest.approx(total / count, rel=1e-5)
+    assert stepped(trainer, pieces) == pytest.approx(total / count, rel=1e-5)
 
 
 def test_gradients_are_clipped_to_the_norm_asked_for() -> None:
@@ -147,7 +152,7 @@ def test_steps_and_epochs_are_counted() -> None:
         if not pieces:
             break
         batches += 1
-        trainer.step(pieces)
+        stepped(trainer, pieces)
     assert (trainer.at.step, trainer.at.batch, trainer.at.epoch) == (batches, batches, 0)
     trainer.end_epoch()
     assert (trainer.at.batch, trainer.at.epoch) == (0, 1)
@@ -169,7 +174,7 @@ def test_going_on_equals_never_having_stopped(tmp_path: Path, optimiser: str, em
     torch.manual_seed(99)
     torch.rand(3)
     second = make_trainer(**settings)
-    second.restore(checkpoints(tmp_path)[-1])
+    second.restore(checkpoints(tmp_path)[-1].read())
     assert (second.at.step, second.at.seconds) == (5, 12.5)
     losses += take(second, 9)
     assert losses == expected
@@ -186,7 +191,7 @@ def test_what_was_best_and_how_long_ago_is_restored(tmp_path: Path) -> None:
     trainer.at.best, trainer.at.stale = {1: -5.0, 3: -4.5}, 2
     trainer.save(tmp_path, seconds=1.0)
     other = make_trainer()
-    other.restore(checkpoints(tmp_path)[-1])
+    other.restore(checkpoints(tmp_path)[-1].read())
     assert (other.at.best, other.at.stale) == ({1: -5.0, 3: -4.5}, 2)
 
 
@@ -200,13 +205,13 @@ def test_a_small_model_on_a_cpu_is_neither_cast_nor_compiled() -> None:
     trainer = make_trainer()
     with trainer.precision():
         assert not torch.is_autocast_enabled("cpu")
-    assert trainer._loss is batch_loss
+    assert trainer.loss.function is batch_loss
 
 
 @pytest.mark.parametrize("micro", [0, 100])
 def test_a_compiled_model_meets_few_shapes_and_the_same_loss(monkeypatch: pytest.MonkeyPatch, micro: int) -> None:
     """Compiling itself takes a compiler and minutes: here the shapes alone."""
-    monkeypatch.setattr(Trainer, "_compiled", lambda self: batch_loss)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     trainer = make_trainer(compile="on", micro_batch_tokens=micro, batch_tokens=200)
     plain = make_trainer(batch_tokens=200)
     budget = micro or 200

@@ -9,7 +9,7 @@ import torch
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.parts import make_part
-from headway.train.loop import batch_loss
+from headway.train.loss import batch_loss
 from headway.train.objectives import IGNORED, Batch, Example, Marks, padded
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
+from headway.data.texts import in_memory, running_in_memory
 from headway.errors import ConfigError
 from headway.layers import Layer, assignment, compose
-from headway.train.corpus import Pairs, ParallelText, WholeText
+from headway.train.corpus import ParallelText
 from headway.train.prepare import layers_for, make_corpora, make_tokenizers, with_vocabulary
+from headway.train.running import WholeText
 from headway.train.texts import Files, Texts
 
 LINES = [f"Sentence number {n}." for n in range(40)]
-PAIRS = Texts([Pairs(LINES, LINES, "en", "de")], [Pairs(LINES[:4], LINES[:4], "en", "de")])
-RUNNING = Texts(text="\n".join(LINES) + "\n", valid_text="held out\n")
+PAIRS = Texts([in_memory(LINES, LINES, "en", "de")], [in_memory(LINES[:4], LINES[:4], "en", "de")])
+RUNNING = Texts(text=running_in_memory(LINES), valid_text=running_in_memory(["held out"]))
 
 
 def upper(*assignments: str) -> list[Layer]:
@@ -49,7 +51,7 @@ def test_languages_are_the_files_unless_flags_name_them() -> None:
     config, origins, _ = chosen(PAIRS)
     assert (config.source_languages, config.target_languages) == (("en",), ("de",))
     assert origins["source_languages"] == "the files' names"
-    texts = Texts([Pairs(LINES, LINES, "sv", "fi")], [])
+    texts = Texts([in_memory(LINES, LINES, "sv", "fi")], [])
     config, origins, _ = chosen(texts, "auto", "target_languages=['xx']", target_languages=["fi"])
     assert config.target_languages == ("fi",)
     assert (origins["source_languages"], origins["target_languages"]) == ("the files' names", "flag --to")
@@ -73,13 +75,13 @@ def test_a_presets_own_objective_is_kept() -> None:
 @pytest.mark.parametrize(
     ("texts", "preset", "assignments", "message"),
     [
-        (PAIRS, "gpt2", [], "the objective causal learns from --text, not from --source and --target"),
+        (PAIRS, "gpt2", [], "the objective causal learns from --text, not from pairs"),
         (PAIRS, "auto", ["train.objective=masked"], "the objective masked learns from --text"),
         (
             RUNNING,
             "auto",
             ["train.objective=translation"],
-            "translation learns from --source and --target, not from --text",
+            "translation learns from --source and --target, or --pairs, not from --text",
         ),
         (RUNNING, "tiny", [], "a language model has a decoder only. Set encoder.layers = 0"),
         (RUNNING, "auto", ["train.objective=maskd"], '"maskd" is not a kind of objective. Did you mean "masked"?'),
@@ -104,7 +106,7 @@ def test_one_vocabulary_for_both_sides() -> None:
 
 
 def test_separate_vocabularies() -> None:
-    texts = Texts([Pairs(LINES, ["ганц андерс"] * 40, "en", "ru")], [])
+    texts = Texts([in_memory(LINES, ["ганц андерс"] * 40, "en", "ru")], [])
     layers, _ = layers_for(texts, Files(), "tiny", upper("vocabularies=separate", "tokenizer=characters"))
     tokenizers = make_tokenizers(compose(layers)[0], texts)
     assert not tokenizers.shared
@@ -115,7 +117,7 @@ def test_separate_vocabularies() -> None:
 
 
 def test_tags_are_learned_with_the_vocabulary() -> None:
-    texts = Texts([Pairs(LINES, LINES, "en", code) for code in ("de", "fr")], [])
+    texts = Texts([in_memory(LINES, LINES, "en", code) for code in ("de", "fr")], [])
     for vocabularies in ("shared", "separate"):
         layers, _ = layers_for(texts, Files(), "tiny", upper(f"vocabularies={vocabularies}", "tokenizer=bytes"))
         config, _ = compose(layers)
@@ -128,17 +130,18 @@ def test_a_model_of_one_language_has_no_tags() -> None:
     assert config.tags == ()
 
 
-def test_corpora_for_training_and_validation() -> None:
+def test_corpora_for_training_and_validation(tmp_path: Path) -> None:
     layers, _ = layers_for(PAIRS, Files(), "tiny", upper("tokenizer=bpe(384, dropout=0.1)"))
     tokenizers = make_tokenizers(compose(layers)[0], PAIRS)
-    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], PAIRS, tokenizers)
+    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], PAIRS, tokenizers, tmp_path)
     assert isinstance(training, ParallelText) and isinstance(valid, ParallelText)
-    assert (training.size, training.dropout, valid.size, valid.dropout) == (40, 0.1, 4, 0.0)
+    assert (training.size, valid.size) == (40, 4)
+    assert training.respelled is not None and training.respelled.dropout == 0.1 and valid.respelled is None
     layers, _ = layers_for(RUNNING, Files(), "auto", upper("tokenizer=bytes"))
     tokenizers = make_tokenizers(compose(layers)[0], RUNNING)
-    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], RUNNING, tokenizers)
+    training, valid = make_corpora(with_vocabulary(layers, tokenizers)[0], RUNNING, tokenizers, tmp_path)
     assert isinstance(valid, WholeText)
-    assert training.size == len(tokenizers.target.encode(RUNNING.text))
+    assert training.size == len(tokenizers.target.encode("".join(f"{line}\n" for line in LINES)))
 
 
 def test_the_committed_multi30k_config_is_what_auto_picks() -> None:

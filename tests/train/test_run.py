@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import headway.train.run
+from headway.data.texts import in_memory, running_in_memory
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.layers import Layer, assignment, compose
 from headway.model_dir import average, load_model, read_tensors
 from headway.train.checkpoints import checkpoints
-from headway.train.corpus import Pairs
 from headway.train.history import read_history
 from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
 from headway.train.report import Moment
@@ -26,9 +26,10 @@ from headway.train.texts import Files, Texts
 from headway.train.validation import Validation
 
 TOY = toy_corpus(60)
-ALL = Pairs([pair.source for pair in TOY], [pair.target for pair in TOY], "en", "qtx")
-TEXTS = Texts([ALL], [Pairs(ALL.source[:6], ALL.target[:6], "en", "qtx")])
-RUNNING = Texts(text="\n".join(ALL.source) + "\n", valid_text="\n".join(ALL.source[:6]) + "\n")
+SOURCE, TARGET = [pair.source for pair in TOY], [pair.target for pair in TOY]
+ALL = in_memory(SOURCE, TARGET, "en", "qtx")
+TEXTS = Texts([ALL], [in_memory(SOURCE[:6], TARGET[:6], "en", "qtx")])
+RUNNING = Texts(text=running_in_memory(SOURCE), valid_text=running_in_memory(SOURCE[:6]))
 SMALL = [
     "tokenizer=bytes",
     "model.d_model=16",
@@ -64,7 +65,7 @@ class Seen:
 
     def step(self, moment: Moment) -> None:
         self.steps.append(moment.step)
-        assert moment.loss > 0 and moment.tokens_per_second > 0 and moment.memory > 0
+        assert not moment.loss <= 0 and moment.tokens_per_second > 0 and moment.memory > 0
         assert 0 <= moment.done <= 1
         self.act(moment.step)
 
@@ -220,7 +221,7 @@ def test_the_history_tells_steps_validations_and_the_end(tmp_path: Path) -> None
         *((kind, step) for step in (2, 4, 6, 8) for kind in ("step", "validation")),
         ("end", 8),
     ]
-    assert entries[0].keys() == {"kind", "step", "loss", "rate", "tokens_per_second", "epoch", "seconds"}
+    assert entries[0].keys() == {"kind", "step", "loss", "rate", "tokens_per_second", "epoch", "seconds", "gradient"}
     assert entries[1].keys() == {"kind", "step", "loss", "bleu", "chrf", "seconds"}
     assert entries[-1]["chosen"] == "the best checkpoint, step 8"
 
@@ -357,7 +358,7 @@ def test_a_model_without_checkpoints_is_not_written_over(tmp_path: Path) -> None
 
 
 def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
-    pairs = Pairs([*ALL.source[:20], "", "x" * 200], [*ALL.target[:20], "y", "y"], "en", "qtx")
+    pairs = in_memory([*SOURCE[:20], "", "x" * 200], [*TARGET[:20], "y", "y"], "en", "qtx")
     watcher = Seen()
     train(tmp_path, texts=Texts([pairs], TEXTS.valid_pairs), watcher=watcher)
     assert watcher.notes == ["training pairs left out: 1 with an empty side, 1 longer than 80 tokens"]
@@ -365,34 +366,51 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["training", "validation"])
 def test_nothing_left_is_refused(tmp_path: Path, part: str) -> None:
-    long = [Pairs(["x" * 200], ["y"], "en", "qtx")]
+    long = [in_memory(["x" * 200], ["y"], "en", "qtx")]
     texts = Texts(long, TEXTS.valid_pairs) if part == "training" else Texts([ALL], long)
     with pytest.raises(HeadwayError, match=f"no {part} text is left: give more of it, or raise train.longest = 80"):
         train(tmp_path / "out", texts=texts)
     assert not (tmp_path / "out").exists()
 
 
-def test_weights_that_blow_up_end_the_run_before_they_are_saved(tmp_path: Path) -> None:
-    run = training(tmp_path)
-    step = run.trainer.step
+def poisoned(run: Training, steps: set[int]) -> Training:
+    """The loss of these steps is no number."""
+    loss = run.trainer.loss
 
-    def poisoned(pieces: Any) -> torch.Tensor:
-        loss = step(pieces)
-        return loss * math.nan if run.trainer.at.step == 5 else loss
+    def spoil(batch: Any) -> torch.Tensor:
+        value: torch.Tensor = loss(batch)
+        return value * math.nan if run.trainer.at.step in steps else value
 
-    run.trainer.step = poisoned  # type: ignore[method-assign]
-    with pytest.raises(HeadwayError, match=r"the loss is nan at step 6: the weights have blown up. Lower the rate"):
-        run.run()
-    assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
+    run.trainer.loss = spoil  # type: ignore[assignment]
+    return run
+
+
+def test_a_step_that_is_no_number_is_left_out_and_counted(tmp_path: Path) -> None:
+    poisoned(training(tmp_path), {3, 6}).run()
+    told = [entry for entry in read_history(tmp_path) if entry["kind"] == "step"]
+    assert [entry.get("skipped") for entry in told] == [None, 1, 2, 2]
+    assert all(math.isfinite(entry["loss"]) for entry in told)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in last_weights(tmp_path).values())
+
+
+def test_many_in_a_row_end_the_run_with_a_diagnosis_and_nothing_spoiled(tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError) as caught:
+        poisoned(training(tmp_path, "train.steps=100"), set(range(5, 100))).run()
+    message = str(caught.value)
+    assert "10 steps in a row were left out, up to step 14: the loss was nan and its gradient nan" in message
+    assert "the weights are sound, the largest is" in message
+    assert "Lower the rate" in message
+    assert [found.step for found in checkpoints(tmp_path)][-1] < 15
     for line in (tmp_path / "history.jsonl").read_text().splitlines():
-        assert "NaN" not in line and json.loads(line)
+        assert json.loads(line)
+    assert train(tmp_path, "train.steps=16").step == 16
 
 
 def test_a_validation_that_is_no_number_is_not_saved_either(tmp_path: Path) -> None:
     run = training(tmp_path)
     losses = iter([2.0, math.nan])
     run._measure = lambda model: Validation(next(losses))  # type: ignore[method-assign]
-    with pytest.raises(HeadwayError, match=r"the loss is nan at step 4: the weights have blown up"):
+    with pytest.raises(HeadwayError, match=r"the validation loss is nan at step 4: the weights have blown up"):
         run.run()
     assert [found.step for found in checkpoints(tmp_path)] == [2]
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.data.parallel import language_of
 from headway.errors import ConfigError, HeadwayError
-from headway.train.texts import Files, language_of, read_texts
+from headway.train.texts import Files, read_texts
 
 
 def write(folder: Path, name: str, lines: list[str]) -> str:
@@ -39,7 +40,8 @@ def test_pairs_with_their_languages(tmp_path: Path) -> None:
     source, target = write(tmp_path, "t.en", ["One.", " Two. "]), write(tmp_path, "t.de", ["Eins.", "Zwei."])
     texts = read_texts(Files(source=[source], target=[target], valid_source=[source], valid_target=[target]))
     [pairs] = texts.pairs
-    assert pairs == (["One.", "Two."], ["Eins.", "Zwei."], "en", "de")
+    assert list(pairs.read()) == [("One.", "Eins."), ("Two.", "Zwei.")]
+    assert (pairs.source_language, pairs.target_language, pairs.weight) == ("en", "de", 1.0)
     assert texts.valid_pairs == texts.pairs
     assert texts.notes == []
     assert texts.statistics() == (2, 2, 10)
@@ -68,9 +70,9 @@ def test_some_pairs_are_held_out_always_the_same(tmp_path: Path) -> None:
     first, second = (read_texts(Files(source=[one], target=[one])) for _ in range(2))
     assert first.pairs == second.pairs
     assert first.notes == ["no validation text was given: 5 pairs are held out for it"]
-    assert sorted(first.pairs[0].source + first.valid_pairs[0].source) == sorted(lines)
-    assert len(first.valid_pairs[0].source) == 5
-    assert first.pairs[0].source == first.pairs[0].target
+    kept, held = (list(part.read()) for part in (first.pairs[0], first.valid_pairs[0]))
+    assert sorted(kept + held) == sorted((line, line) for line in lines)
+    assert (len(kept), len(held)) == (95, 5) == (first.pairs[0].counts.lines, first.valid_pairs[0].counts.lines)
 
 
 def test_packed_text_is_read(tmp_path: Path) -> None:
@@ -85,24 +87,29 @@ def test_running_text_from_several_files_keeps_its_lines(tmp_path: Path) -> None
     Path(two).write_text("no line end")
     valid = write(tmp_path, "v.txt", ["held"])
     texts = read_texts(Files(text=[one, two], valid_text=[valid]))
-    assert texts.text == "first\n\nthird\nno line end\n"
-    assert texts.valid_text == "held\n"
+    assert texts.text is not None and texts.valid_text is not None
+    assert list(texts.text.read()) == ["first", "", "third", "no line end"]
+    assert list(texts.valid_text.read()) == ["held"]
     assert texts.statistics().lines == 4
     assert texts.statistics().words == 5
 
 
 def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
     texts = read_texts(Files(text=[write(tmp_path, "a.txt", [f"line {n}" for n in range(60)])]))
-    assert texts.valid_text == "line 57\nline 58\nline 59\n"
-    assert texts.text.endswith("line 56\n")
+    assert texts.text is not None and texts.valid_text is not None
+    assert list(texts.valid_text.read()) == ["line 57", "line 58", "line 59"]
+    assert list(texts.text.read())[-1] == "line 56"
     assert texts.notes == ["no validation text was given: the last 3 lines are held out for it"]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give --source and --target for a translator, or --text for a language model"),
-        ({"source": ["a"], "target": ["b"], "text": ["c"]}, "give --source and --target for a translator, or --text"),
+        ({}, "give --source and --target, or --pairs, for a translator, or --text for a language model"),
+        (
+            {"source": ["a"], "target": ["b"], "text": ["c"]},
+            "give --source and --target, or --pairs, for a translator, or --text",
+        ),
         ({"source": ["a"]}, "--source was given 1 times and --target 0 times: they go in pairs"),
         (
             {"source": ["a"], "target": ["b"], "valid_source": ["c"]},
@@ -112,11 +119,11 @@ def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
         ({"source": ["a"], "target": ["b"], "valid_text": ["c"]}, "a translator is validated on --valid-source and"),
         (
             {"source": ["a"] * 3, "target": ["b"] * 3, "target_languages": ["de", "fr"]},
-            "--to was given 2 times and --target 3 times: give it once for all, or once for each",
+            "--to was given 2 times for 3 corpora: give it once for all, or once for each",
         ),
         (
             {"source": ["a"], "target": ["b"], "source_languages": ["de", "fr"]},
-            "--from was given 2 times and --source 1",
+            "--from was given 2 times for 1 corpora",
         ),
     ],
 )

@@ -1,21 +1,18 @@
 """Examples from text: empty and too long pairs are left out and counted, tags, running text in pieces."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from headway.config import from_table
+from headway.data.epochs import EpochEncoder
+from headway.data.texts import in_memory, running_in_memory
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import (
-    Pairs,
-    ParallelText,
-    RunningText,
-    WholeText,
-    dropout_of,
-    lengths_of,
-    marks_of,
-    text_stream,
-)
+from headway.train.corpus import Corpus, ParallelText, dropout_of, marks_of, sides_of
+from headway.train.objectives import Example
+from headway.train.running import RunningText, WholeText, text_ids, text_stream
 
 BYTES = Tokenizer.train([], "bytes")
 BOTH = Tokenizers(BYTES, BYTES)
@@ -25,20 +22,25 @@ def text_of(ids: np.ndarray) -> str:
     return BYTES.decode(ids.tolist())
 
 
+def examples_of(corpus: Corpus, epoch: int = 0) -> list[Example]:
+    return [examples[i] for examples, _ in corpus.epoch(epoch) for i in range(len(examples))]
+
+
 def test_examples_are_the_pairs() -> None:
-    corpus = ParallelText([Pairs(["One", "Two"], ["Eins", "Zwei"])], BOTH, (), 20)
-    examples = next(corpus.epochs(0))
+    corpus = ParallelText([in_memory(["One", "Two"], ["Eins", "Zwei"])], BOTH, (), 20)
+    examples = examples_of(corpus)
     assert [(text_of(e.source), text_of(e.target)) for e in examples] == [("One", "Eins"), ("Two", "Zwei")]
     assert all(e.source[-1] == BYTES.end and BYTES.end not in e.target for e in examples)
-    assert lengths_of(examples).tolist() == [[len(e.source), len(e.target) + 1] for e in examples]
+    [portion] = corpus.epoch(0)
+    assert portion.lengths.tolist() == [[len(e.source), len(e.target) + 1] for e in examples]
     assert (corpus.size, corpus.left_out) == (2, "")
 
 
 def test_empty_and_too_long_pairs_are_left_out_and_counted() -> None:
     source = ["fits", "", "no target", "x" * 40, "short", "fits too"]
     target = ["passt", "no source", "", "lang", "y" * 40, "auch"]
-    corpus = ParallelText([Pairs(source, target)], BOTH, (), 12)
-    assert [text_of(e.source) for e in corpus.plain] == ["fits", "fits too"]
+    corpus = ParallelText([in_memory(source, target)], BOTH, (), 12)
+    assert [text_of(e.source) for e in examples_of(corpus)] == ["fits", "fits too"]
     assert corpus.left_out == "pairs left out: 2 with an empty side, 2 longer than 12 tokens"
 
 
@@ -46,14 +48,14 @@ def test_the_longest_that_fits_fits() -> None:
     """The source with its end, the target with its start: exactly `longest` tokens."""
     length = len(BYTES.encode("x" * 10)) + 1
     for longest, count in ((length, 1), (length - 1, 0)):
-        assert ParallelText([Pairs(["x" * 10], ["x" * 10])], BOTH, (), longest).size == count
+        assert ParallelText([in_memory(["x" * 10], ["x" * 10])], BOTH, (), longest).size == count
 
 
 def test_the_target_language_opens_the_source() -> None:
     tokenizer = Tokenizer.train(["a b"], "bytes", tags=["de", "fr"])
-    pairs = [Pairs(["a", ""], ["b", "c"], "en", "fr"), Pairs(["a"], ["b"], "en", "de")]
+    pairs = [in_memory(["a", ""], ["b", "c"], "en", "fr"), in_memory(["a"], ["b"], "en", "de")]
     corpus = ParallelText(pairs, Tokenizers(tokenizer, tokenizer), ("de", "fr"), 20)
-    leads = [tokenizer.pieces([int(e.source[0])])[0] for e in corpus.plain]
+    leads = [tokenizer.pieces([int(e.source[0])])[0] for e in examples_of(corpus)]
     assert leads == ["⟨to:fr⟩", "⟨to:de⟩"]
     assert corpus.left_out == "pairs left out: 1 with an empty side"
 
@@ -63,16 +65,17 @@ def test_a_language_without_a_tag_is_refused() -> None:
     with pytest.raises(
         HeadwayError, match=r'a target is "it", and this model learns de, fr. Name the language of each'
     ):
-        ParallelText([Pairs(["a"], ["b"], "en", "it")], Tokenizers(tokenizer, tokenizer), ("de", "fr"), 20)
+        ParallelText([in_memory(["a"], ["b"], "en", "it")], Tokenizers(tokenizer, tokenizer), ("de", "fr"), 20)
 
 
-def test_dropout_splits_anew_in_each_epoch_and_keeps_the_text() -> None:
+def test_dropout_splits_anew_in_each_epoch_and_keeps_the_text(tmp_path: Path) -> None:
     lines = ["the dog sees the house", "the house sees the dog"] * 8
     tokenizer = Tokenizer.train(lines * 3, "bpe(384)")
-    corpus = ParallelText([Pairs(lines, lines)], Tokenizers(tokenizer, tokenizer), (), 64, dropout=0.5)
+    both, pairs = Tokenizers(tokenizer, tokenizer), in_memory(lines, lines)
+    respelled = EpochEncoder(tmp_path, [(pairs.origin, sides_of(pairs, both, ()))], 0.5)
+    corpus = ParallelText([pairs], both, (), 64, respelled)
     try:
-        epochs = corpus.epochs(0)
-        first, second = next(epochs), next(epochs)
+        first, second = examples_of(corpus, 0), examples_of(corpus, 1)
     finally:
         corpus.close()
     for examples in (first, second):
@@ -85,35 +88,37 @@ def test_dropout_splits_anew_in_each_epoch_and_keeps_the_text() -> None:
 
 def test_a_text_becomes_one_stream_without_torn_tokens() -> None:
     tokenizer = Tokenizer.train(["the dog sees the house\n"] * 30, "bpe(384)")
-    text = "the dog sees the house\n" * 9000  # more than one piece
-    stream = text_stream(text, tokenizer)
+    lines = ["the dog sees the house"] * 9000  # more than one piece
+    stream = text_stream(running_in_memory(lines), tokenizer)
     assert stream[0] == tokenizer.start
     assert len(stream) - 1 == pytest.approx(len(tokenizer.encode("the dog sees the house\n")) * 9000, rel=0.01)
-    assert len(text_stream("", tokenizer)) == 1
+    assert stream.tolist() == text_ids("".join(f"{line}\n" for line in lines), tokenizer).tolist()
+    assert len(text_ids("", tokenizer)) == 1
+
+
+@pytest.mark.parametrize("text", ["a", "a\n", "\n\na b\n", "no end", "x" * 250_001, "\n" * 5])
+def test_a_text_in_memory_comes_back_as_it_was(text: str) -> None:
+    assert BYTES.decode(text_ids(text, BYTES).tolist()).replace(" ", "") == text.replace(" ", "")
 
 
 def test_a_text_without_line_ends_is_cut_too() -> None:
-    stream = text_stream("x" * 250_000, BYTES)
+    stream = text_stream(running_in_memory(["x" * 250_000]), BYTES)
     assert len(stream) >= 250_000
 
 
 def test_running_text_is_cut_elsewhere_in_each_epoch() -> None:
     corpus = RunningText(np.arange(1003), 10, seed=1)
-    epochs = corpus.epochs(0)
-    starts = {int(next(epochs)[0].target[0]) for _ in range(12)}
+    starts = {int(examples_of(corpus, epoch)[0].target[0]) for epoch in range(12)}
     assert len(starts) > 1
-    again = corpus.epochs(3)
-    expected = RunningText(np.arange(1003), 10, seed=1).epochs(0)
-    for _ in range(3):
-        next(expected)
-    assert next(again)[0].target.tolist() == next(expected)[0].target.tolist()
+    again = RunningText(np.arange(1003), 10, seed=1)
+    assert [e.target.tolist() for e in examples_of(again, 3)] == [e.target.tolist() for e in examples_of(corpus, 3)]
 
 
 @pytest.mark.parametrize("length", [2, 9, 10, 11, 12, 20, 21, 22, 35])
 def test_what_is_measured_on_is_whole(length: int) -> None:
     """Every token but the first is guessed once, from the pieces' own beginnings."""
     corpus = WholeText(np.arange(length), 10)
-    pieces = [example.target for example in next(corpus.epochs(0))]
+    pieces = [example.target for example in examples_of(corpus)]
     guessed = [int(token) for piece in pieces for token in piece[1:]]
     assert guessed == list(range(1, length))
     assert max(len(piece) for piece in pieces) <= 11

@@ -1,19 +1,20 @@
 """How good a model is on text it has not seen: loss without smoothing, and what it really says."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from headway.config import from_table
+from headway.data.texts import in_memory
 from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded, load_model
-from headway.train.corpus import Pairs, ParallelText, marks_of
+from headway.train.corpus import ParallelText, Portion, marks_of
 from headway.train.objectives import Example
-from headway.train.validation import Validation, mean_loss, validate
+from headway.train.validation import Validation, mean_loss, sample, validate
 from headway.translator import Translator
 
 
@@ -32,11 +33,12 @@ def lines(path: Path) -> list[str]:
 
 def test_the_loss_is_the_mean_over_tokens_without_smoothing(toy: Path, translator_dir: Path) -> None:
     config, model, tokenizers = load_model(translator_dir)
-    pairs = Pairs(lines(toy / "test.en"), lines(toy / "test.qtx"), "en", "qtx")
+    pairs = in_memory(lines(toy / "test.en"), lines(toy / "test.qtx"), "en", "qtx")
     marks = marks_of(tokenizers.target)
     corpus = ParallelText([pairs], tokenizers, (), config.train.longest)
     total, count = 0.0, 0
-    for example in corpus.plain:
+    [portion] = corpus.epoch(0)
+    for example in (portion.examples[i] for i in range(len(portion.examples))):
         inputs = torch.tensor([[marks.start, *example.target.tolist()]])
         with torch.no_grad():
             hidden = model(torch.tensor([example.source.tolist()]), inputs).hidden
@@ -51,26 +53,31 @@ def test_the_loss_is_the_mean_over_tokens_without_smoothing(toy: Path, translato
 
 def test_validation_decodes_and_scores(toy: Path, translator_dir: Path) -> None:
     config, model, tokenizers = load_model(translator_dir)
-    pairs = Pairs(lines(toy / "train.en")[:30], lines(toy / "train.qtx")[:30], "en", "qtx")
+    source, target = lines(toy / "train.en")[:30], lines(toy / "train.qtx")[:30]
+    pairs = in_memory(source, target, "en", "qtx")
     corpus = ParallelText([pairs], tokenizers, (), config.train.longest)
-    result = validate(model, corpus, [pairs], config, tokenizers, marks_of(tokenizers.target))
+    result = validate(model, corpus, [sample(pairs, 30)], config, tokenizers, marks_of(tokenizers.target))
     search = Search(beam_size=1, max_ratio=1.5, max_extra=10)
     translator = Translator([Loaded(config, model, tokenizers)])
-    said = [found.text for found in translator.translate(pairs.source, search, split=False, mend=False)]
-    expected = score(said, pairs.target)
+    said = [found.text for found in translator.translate(source, search, split=False, mend=False)]
+    expected = score(said, target)
     assert (result.bleu, result.chrf) == (pytest.approx(expected.bleu), pytest.approx(expected.chrf))
     assert result.bleu is not None and result.bleu > 50
 
 
 def test_only_so_many_lines_are_decoded(toy: Path, translator_dir: Path) -> None:
     loaded = load_model(translator_dir)
-    table = loaded.config.to_dict()
     for count in (0, 1):
-        table["train"]["decode_lines"] = count
-        config = from_table(table)
-        pairs = Pairs(["A dog."] * 3, ["x"] * 3, "en", "qtx")
+        pairs = in_memory(["A dog."] * 3, ["x"] * 3, "en", "qtx")
         corpus = ParallelText([pairs], loaded.tokenizers, (), 64)
-        result = validate(loaded.model, corpus, [pairs], config, loaded.tokenizers, marks_of(loaded.tokenizers.target))
+        result = validate(
+            loaded.model,
+            corpus,
+            [sample(pairs, count)],
+            loaded.config,
+            loaded.tokenizers,
+            marks_of(loaded.tokenizers.target),
+        )
         assert (result.bleu is None) == (count == 0)
 
 
@@ -80,8 +87,8 @@ def test_hidden_words_are_the_same_each_time(masked_dir: Path) -> None:
     class Fixed:
         left_out, size = "", 1
 
-        def epochs(self, first: int):  # type: ignore[no-untyped-def]
-            yield [Example(np.array([], dtype=np.int64), np.arange(260, 290))]
+        def epoch(self, number: int) -> Iterator[Portion]:
+            yield Portion([Example(np.array([], dtype=np.int64), np.arange(260, 290))], np.array([[0, 31]]))
 
         def close(self) -> None: ...
 

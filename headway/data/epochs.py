@@ -1,0 +1,85 @@
+"""Text encoded anew for every epoch, its words split by chance, in a process of its own and one epoch ahead.
+
+Each epoch is a folder, complete or absent. The one in use stays until the next is begun, so that a run that is
+interrupted in the middle of an epoch goes on with the same rows."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from headway.data.encoding import Side, encode_here
+from headway.data.rows import Rows, open_rows
+from headway.data.texts import Readable
+from headway.text import Tokenizer
+
+Portable = tuple[Readable, list[tuple[str, dict[str, Any], Sequence[int], Sequence[int]]]]
+
+
+class EpochEncoder:
+    """`writes`: this process makes the folders; of several that train together one does, and the others wait."""
+
+    def __init__(
+        self, folder: Path, corpora: Sequence[tuple[Readable, Sequence[Side]]], dropout: float, writes: bool = True
+    ) -> None:
+        self.folder, self.dropout, self.writes = folder, dropout, writes
+        self.names = [[side.name for side in sides] for _, sides in corpora]
+        self.corpora: list[Portable] = [
+            (text, [(side.name, side.tokenizer.to_json(), side.lead, side.tail) for side in sides])
+            for text, sides in corpora
+        ]
+        self.pool: ProcessPoolExecutor | None = None
+        self.ahead: dict[int, Future[None]] = {}
+
+    def epoch(self, number: int) -> list[Rows]:
+        """The rows of all sides of all corpora. Encoding of the next epoch begins."""
+        if self.writes:
+            self._begin(number)
+            self._begin(number + 1)
+            self.ahead.pop(number).result()
+            self._forget_before(number)
+        while not self._of(number).exists():
+            time.sleep(0.1)
+        places = [self._of(number) / str(index) for index in range(len(self.names))]
+        return [open_rows(place, name) for place, names in zip(places, self.names) for name in names]
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, number: int) -> None:
+        if number in self.ahead:
+            return
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_quiet)
+        self.ahead[number] = self.pool.submit(_encode, self._of(number), self.corpora, self.dropout)
+
+    def _of(self, number: int) -> Path:
+        return self.folder / f"epoch-{number:06d}"
+
+    def _forget_before(self, number: int) -> None:
+        for folder in self.folder.glob("*epoch-*"):
+            if folder.name.lstrip(".") < self._of(number).name:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _quiet() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then ends this process
+
+
+def _encode(folder: Path, corpora: Sequence[Portable], dropout: float) -> None:
+    if folder.exists():
+        return
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for index, (text, sides) in enumerate(corpora):
+        place = partial / str(index)
+        place.mkdir(parents=True)
+        known = [Side(name, Tokenizer(dict(data)), lead, tail) for name, data, lead, tail in sides]
+        encode_here(place, text.read(), known, dropout)
+    os.replace(partial, folder)

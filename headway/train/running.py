@@ -1,0 +1,100 @@
+"""Running text as a language model sees it: one long row of ids, in pieces."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from headway.data.batches import piece_starts
+from headway.data.cache import cached, fingerprint
+from headway.data.encoding import Side, encode_rows, encode_to
+from headway.data.rows import open_rows
+from headway.data.texts import Running
+from headway.text import Tokenizer
+from headway.train.corpus import PORTION, Portion
+from headway.train.objectives import Example
+
+PIECE = 100_000  # characters that are encoded together
+
+
+def text_stream(text: Running, tokenizer: Tokenizer) -> np.ndarray:
+    """A text as one row of ids, opened by the start token; from the cache where it is there."""
+
+    def build(folder: Path) -> None:
+        encode_to(folder, ((piece,) for piece in _pieces(text.read())), [Side("text", tokenizer)], [tokenizer.start])
+
+    key = fingerprint([text.identity, tokenizer.fingerprint()])
+    flat: np.ndarray = cached("text", key, build, lambda folder: open_rows(folder, "text").flat)
+    return flat
+
+
+def text_ids(text: str, tokenizer: Tokenizer) -> np.ndarray:
+    """The same of a text in memory."""
+    *pieces, last = _pieces(iter(text.split("\n")))
+    rows = encode_rows(tokenizer, [*pieces, last[:-1]])  # the last line has no end
+    return np.concatenate([[tokenizer.start], rows.flat])
+
+
+def _pieces(lines: Iterator[str], size: int = PIECE) -> Iterator[str]:
+    """Large pieces, cut before the end of a line so that no token is torn: the tokenizer's work grows with a piece's
+    length. A line that is longer than a piece is cut where it must be."""
+    piece = ""
+    for line in lines:
+        if piece and len(piece) + len(line) > size:
+            yield piece.removesuffix("\n")
+            piece = "\n" if piece.endswith("\n") else ""
+        piece += f"{line}\n"
+        while len(piece) > 2 * size:
+            yield piece[:size]
+            piece = piece[size:]
+    if piece:
+        yield piece
+
+
+class RunningText:
+    """One long text, cut into pieces, at other places in each epoch."""
+
+    left_out = ""
+
+    def __init__(self, stream: np.ndarray, length: int, seed: int) -> None:
+        self.stream, self.length, self.seed = stream, length, seed
+
+    @property
+    def size(self) -> int:
+        return max(len(self.stream) - 1, 0)  # the first token is only read
+
+    def epoch(self, number: int) -> Iterator[Portion]:
+        starts = piece_starts(len(self.stream), self.length, self.seed, number)
+        parts = -(-len(starts) // PORTION)
+        for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
+            yield self._portion(starts[len(starts) * part // parts : len(starts) * (part + 1) // parts])
+
+    def close(self) -> None:
+        """Nothing is running."""
+
+    def _portion(self, starts: np.ndarray) -> Portion:
+        ends = np.minimum(starts + self.length + 1, len(self.stream))
+        lengths = np.stack([np.zeros_like(starts), ends - starts + 1], axis=1)
+        return Portion(Pieces(self.stream, starts, self.length), lengths)
+
+
+class WholeText(RunningText):
+    """The same to measure on: from its first token to its last, the last piece shorter."""
+
+    def __init__(self, stream: np.ndarray, length: int) -> None:
+        super().__init__(stream, length, 0)
+
+    def epoch(self, number: int) -> Iterator[Portion]:
+        yield self._portion(np.arange(0, self.size, self.length))
+
+
+class Pieces:
+    def __init__(self, stream: np.ndarray, starts: np.ndarray, length: int) -> None:
+        self.stream, self.starts, self.length = stream, starts, length
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> Example:
+        start = self.starts[index]
+        return Example(self.stream[:0], self.stream[start : start + self.length + 1])
