@@ -21,7 +21,7 @@ SOFT = "dropout"
 
 def changes(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
     """Dotted path, old value, new value."""
-    old, new = (dict(leaves(config.to_dict())) for config in (before, now))
+    old, new = (dict(leaves(_numbered(config.to_dict()))) for config in (before, now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
             yield path, old.get(path), new.get(path)
@@ -56,6 +56,13 @@ def moves_batches(told: list[str]) -> bool:
     """Whether the batches of an epoch are other ones now, so that it cannot be gone on with in its middle."""
     moving = ("the training text", "train.batch_tokens", "train.longest", "train.seed", "train.compile")
     return any(difference.startswith(moving) for difference in told)
+
+
+def _numbered(value: Any) -> Any:
+    """Lists of parts as tables, so that a change inside one has a path."""
+    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        value = {str(number): entry for number, entry in enumerate(value)}
+    return {key: _numbered(entry) for key, entry in value.items()} if isinstance(value, dict) else value
 
 
 def _within(path: str, sections: tuple[str, ...]) -> bool:

@@ -56,7 +56,7 @@ class Encoded(NamedTuple):
         """The rows of one part of an epoch. A weight of 0.5 takes the first half in one epoch and the second in the
         next; a weight of 2 takes all of it twice."""
         count = len(self.source)
-        first, last = (int(number * self.weight * count) for number in (epoch, epoch + 1))
+        first, last = (round(number * self.weight * count) for number in (epoch, epoch + 1))
         start, stop = (first + (last - first) * number // parts for number in (part, part + 1))
         rows: np.ndarray = np.arange(start, stop) % max(count, 1)
         return rows

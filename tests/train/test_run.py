@@ -73,14 +73,17 @@ class Seen:
         self.validations.append(step)
 
 
-def training(out: Path, *settings: str, texts: Texts = TEXTS, watcher: Seen | None = None) -> Training:
+def training(
+    out: Path, *settings: str, texts: Texts = TEXTS, watcher: Seen | None = None, allow_changes: bool = False
+) -> Training:
     small = SMALL if texts.pairs else [*SMALL, "model.encoder.layers=0", "train.longest=32"]
     preset = "tiny" if texts.pairs else "tiny_lm"
     upper = [Layer(text, assignment(text)) for text in [*small, *settings]]
     layers, _ = layers_for(texts, Files(), preset, upper)
     tokenizers = make_tokenizers(compose(layers)[0], texts)
     config, _ = with_vocabulary(layers, tokenizers)
-    return Training(config, texts, tokenizers, out, torch.device("cpu"), watcher or Seen())
+    seen = watcher or Seen()
+    return Training(config, texts, tokenizers, out, torch.device("cpu"), seen, allow_changes=allow_changes)
 
 
 def train(out: Path, *settings: str, **options: Any) -> Outcome:

@@ -1,0 +1,190 @@
+"""How fast a corpus becomes ids on disk, beside the bare `tokenizers` library, and how fast batches come from it.
+
+    python benchmarks/corpus.py --pairs 'europarl.part*.tsv.xz' [--work FOLDER]
+
+Each part runs in a process of its own, so that its peak memory is its own. MB are millions of bytes of UTF-8 text,
+both sides. The library's rate is taken on lines that are in memory already, by its fastest call on all cores, in
+turns with Headway's, which also reads, unpacks, decodes, and writes to disk."""
+
+import argparse
+import glob
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VOCABULARY = 16_000
+SAMPLE = 200_000  # pairs, for the comparison
+BUDGET = 25_000  # tokens a batch and side
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", required=True, help="TSV files, a glob pattern")
+    parser.add_argument("--work", type=Path, help="where ids are written; a temporary folder unless given")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        print(json.dumps({**PARTS[options.part](sorted(glob.glob(options.pairs)), options.work), **memory()}))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        work = options.work or Path(folder)
+        rows = {name: run(name, options.pairs, work) for name in PARTS}
+    report(rows)
+
+
+def run(part: str, pairs: str, work: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--pairs", pairs, "--work", str(work), "--part", part]
+    environment = {**os.environ, "HEADWAY_CACHE": str(work / "cache"), "TOKENIZERS_PARALLELISM": "true"}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    print(part, done.stdout.strip(), file=sys.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def memory() -> dict[str, float]:
+    own, others = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {"peak_mb": round(own), "largest_worker_mb": round(others)}
+
+
+def prepare(files: list[str], work: Path) -> dict[str, Any]:
+    """A shared vocabulary."""
+    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.text import Tokenizer, Tokenizers
+
+    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
+    tokenizer = Tokenizer.train([side for pair in pairs for side in pair], f"bpe({VOCABULARY})")
+    Tokenizers(tokenizer, tokenizer).save(work / "tokenizer.json")
+    return {"vocabulary": tokenizer.size}
+
+
+def compare(files: list[str], work: Path) -> dict[str, Any]:
+    """The same pairs by the library alone and by Headway, in turns; medians."""
+    import tokenizers
+
+    from headway.data.encoding import Side, encode_to
+    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.text import Tokenizers
+
+    library = tokenizers.Tokenizer.from_file(str(work / "tokenizer.json"))
+    tokenizer = Tokenizers.load(work / "tokenizer.json").source
+    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
+    size = sum(len(side.encode()) for pair in pairs for side in pair) / 1e6
+    sides = [Side("source", tokenizer, tail=[tokenizer.end]), Side("target", tokenizer)]
+    rates: dict[str, list[float]] = {"bare": [], "bare_with_offsets": [], "headway": []}
+    for _ in range(3):
+        lines = [[pair[side] for pair in pairs] for side in (0, 1)]
+        for name, encode in (("bare", library.encode_batch_fast), ("bare_with_offsets", library.encode_batch)):
+            began = time.perf_counter()
+            for side in lines:
+                encode(side, add_special_tokens=False)
+            rates[name].append(size / (time.perf_counter() - began))
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            began = time.perf_counter()
+            encode_to(Path(folder), islice(read_parallel(ParallelFiles(files[0])), SAMPLE), sides)
+            rates["headway"].append(size / (time.perf_counter() - began))
+    return {"mb": round(size, 1), **{name: round(float(np.median(found)), 2) for name, found in rates.items()}}
+
+
+def encode(files: list[str], work: Path) -> dict[str, Any]:
+    """Everything, from nothing, and once more from what was kept."""
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        corpus, counts = opened(files, work)
+        times.append(time.perf_counter() - began)
+    stored = sum(path.stat().st_size for path in (work / "cache").rglob("*.ids")) / 1e6
+    return {
+        "pairs": counts,
+        "usable": corpus.size,
+        "minutes": round(times[0] / 60, 2),
+        "again_seconds": round(times[1], 2),
+        "stored_mb": round(stored),
+    }
+
+
+def encode_one(files: list[str], work: Path) -> dict[str, Any]:
+    """A part of it alone: a fifth of the text should take as much memory as all of it."""
+    corpus, counts = opened(files[:1], work)
+    return {"pairs": counts, "usable": corpus.size}
+
+
+def opened(files: list[str], work: Path) -> tuple[Any, int]:
+    from headway.data.parallel import ParallelFiles
+    from headway.data.texts import parallel
+    from headway.text import Tokenizers
+    from headway.train.corpus import ParallelText
+
+    texts = [parallel(ParallelFiles(file)) for file in files]
+    corpus = ParallelText(texts, Tokenizers.load(work / "tokenizer.json"), (), 256)
+    return corpus, sum(text.counts.lines for text in texts)
+
+
+def batches(files: list[str], work: Path) -> dict[str, Any]:
+    """One epoch, collated as for training, without training."""
+    from headway.data.batches import padding_share, token_batches
+    from headway.text import Tokenizers
+    from headway.train.corpus import marks_of
+    from headway.train.objectives import Translation
+
+    corpus, _ = opened(files, work)
+    marks = marks_of(Tokenizers.load(work / "tokenizer.json").target)
+    objective, random = Translation.Config(), np.random.default_rng(0)
+    began, count, tokens, shares = time.perf_counter(), 0, 0, []
+    for part, (examples, lengths) in enumerate(corpus.epoch(0)):
+        found = token_batches(lengths, BUDGET, [1, 0, part])
+        for batch in found:
+            tokens += objective.collate([examples[i] for i in batch], marks, random).tokens
+            count += 1
+        shares.append(padding_share(found, lengths))
+    seconds = time.perf_counter() - began
+    share = float(np.mean(shares))
+    return {
+        "batches": count,
+        "batches_per_second": round(count / seconds, 1),
+        "million_tokens_per_second": round(tokens / seconds / 1e6, 2),
+        "padding_percent": round(100 * share, 2),
+        **resident(),
+    }
+
+
+def resident() -> dict[str, int]:
+    """Memory of the process itself, and of the files it has mapped, which the system takes back when it needs to."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines if line.startswith("Rss")}
+    return {"own_mb": found["RssAnon"], "mapped_mb": found["RssFile"]}
+
+
+def report(rows: dict[str, dict[str, Any]]) -> None:
+    c, e, b = rows["compare"], rows["encode"], rows["batches"]
+    print("| what | value |\n|---|---|")
+    print(f"| pairs, of which usable | {e['pairs']:,}, {e['usable']:,} |")
+    print(f"| from nothing to ids on disk | {e['minutes']} min, {e['stored_mb']} MB stored |")
+    print(f"| the second time | {e['again_seconds']} s |")
+    print(f"| `encode_batch_fast` alone, all cores | {c['bare']} MB/s (`encode_batch` {c['bare_with_offsets']}) |")
+    print(f"| Headway: read, unpack, encode, write | {c['headway']} MB/s = {c['headway'] / c['bare']:.2f} of it |")
+    print(f"| peak memory, main process and largest worker | {e['peak_mb']} and {e['largest_worker_mb']} MB |")
+    print(f"| the same for the first file alone | {rows['encode_one']['peak_mb']} MB |")
+    print(f"| batches of {BUDGET:,} tokens a side, without training | {b['batches_per_second']}/s |")
+    print(f"| that is | {b['million_tokens_per_second']} M tokens/s |")
+    print(f"| padding | {b['padding_percent']} % |")
+    print(f"| memory after an epoch: own, mapped files | {b['own_mb']} and {b['mapped_mb']} MB |")
+
+
+PARTS = {
+    "prepare": prepare,
+    "compare": compare,
+    "encode_one": encode_one,
+    "encode": encode,
+    "batches": batches,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Texts are counted once, told apart by what they say, and can be read again and again, from pipes too."""
+
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+
+import headway.data.texts
+from headway.data.parallel import ParallelFiles
+from headway.data.texts import in_memory, parallel, regular, running, running_in_memory
+
+
+def pairs_file(folder: Path, name: str = "a.tsv", count: int = 30) -> ParallelFiles:
+    (folder / name).write_text("".join(f"source {n}\ttarget of {n}\n" for n in range(count)))
+    return ParallelFiles(str(folder / name), "", "en", "de")
+
+
+def test_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = pairs_file(tmp_path)
+    first = parallel(files)
+    assert first.counts == (30, 90, sum(len(f"target of {n}") for n in range(30)), 30)
+    monkeypatch.setattr(headway.data.texts, "read_parallel", lambda files: 1 / 0)
+    assert parallel(files).counts == first.counts  # nothing was read
+    assert first.weight == 1.0 and (first.source_language, first.target_language) == ("en", "de")
+
+
+def test_the_same_text_is_the_same_wherever_it_lies(tmp_path: Path) -> None:
+    one, two = parallel(pairs_file(tmp_path)), parallel(pairs_file(tmp_path, "b.tsv"))
+    other = parallel(pairs_file(tmp_path, "c.tsv", 31))
+    assert one.identity == two.identity != other.identity
+    assert parallel(pairs_file(tmp_path)._replace(columns=("2", "1"))).identity != one.identity
+    assert in_memory(["a"], ["b"]).identity != in_memory(["b"], ["a"]).identity
+
+
+def test_held_out_pairs_are_apart(tmp_path: Path) -> None:
+    whole = parallel(pairs_file(tmp_path))
+    kept, held = whole.split(4)
+    assert (kept.counts.lines, held.counts.lines) == (26, 4)
+    assert sorted([*kept.read(), *held.read()]) == sorted(whole.read())
+    assert len({whole.identity, kept.identity, held.identity}) == 3
+    assert list(whole.split(4)[1].read()) == list(held.read())
+    assert list(pickle.loads(pickle.dumps(kept)).read()) == list(kept.read())  # another process can read it
+
+
+def test_running_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two\n\nthree\n")
+    (tmp_path / "b.txt").write_text("four")
+    text = running([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")])
+    assert list(text.read()) == ["one two", "", "three", "four"]
+    assert text.counts == (4, 4, 16, 3)
+    kept, held = text.split(1)
+    assert (list(kept.read()), list(held.read())) == (["one two", "", "three"], ["four"])
+    assert (kept.counts.lines, held.counts.lines) == (3, 1)
+    assert list(running_in_memory(["x"]).read()) == ["x"]
+
+
+def test_a_pipe_is_kept_so_that_it_can_be_read_twice(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.en.gz"
+    os.mkfifo(pipe)
+    import gzip
+
+    threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(b"one\ntwo\n"))).start()
+    kept = regular(str(pipe))
+    assert kept != str(pipe) and Path(kept).name == "pipe.en"
+    assert Path(kept).read_text() == "one\ntwo\n"
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert regular(str(plain)) == str(plain)

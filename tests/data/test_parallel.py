@@ -1,0 +1,113 @@
+"""Pairs from two files, from tables and from JSON lines, packed or not."""
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from headway.data.parallel import ParallelFiles, language_of, languages_of, read_parallel
+from headway.errors import HeadwayError
+
+PAIRS = [("One.", "Eins."), ("Two\u2028still two.", "Zwei."), ("", "leer")]
+
+
+def write(path: Path, text: str) -> str:
+    data = text.encode()
+    if path.suffix == ".zst":
+        import zstandard
+
+        data = zstandard.compress(data)
+    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(data))
+    return str(path)
+
+
+def table(pairs: list[tuple[str, str]]) -> str:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".zst"])
+def test_the_same_pairs_however_they_lie(tmp_path: Path, packed: str) -> None:
+    one = write(tmp_path / f"a.tsv{packed}", table(PAIRS))
+    rows = [{"source": source, "target": target} for source, target in PAIRS]
+    two = write(tmp_path / f"a.jsonl{packed}", "".join(json.dumps(row) + "\n" for row in rows))
+    sides = [write(tmp_path / f"a.{n}{packed}", "".join(pair[n] + "\n" for pair in PAIRS)) for n in (0, 1)]
+    for files in (ParallelFiles(one), ParallelFiles(two), ParallelFiles(*sides)):
+        assert list(read_parallel(files)) == PAIRS, files
+
+
+def test_space_around_a_sentence_goes_and_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", " a\x0bb \t c\r\nd\u2028e\tf\x85g\n")
+    assert list(read_parallel(ParallelFiles(path))) == [("a\x0bb", "c"), ("d\u2028e", "f\x85g")]
+
+
+def test_columns_of_a_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\tone\teins\tmore\n")
+    assert list(read_parallel(ParallelFiles(path, columns=("2", "3")))) == [("one", "eins")]
+    assert list(read_parallel(ParallelFiles(path, columns=("3", "2")))) == [("eins", "one")]
+    for columns in (("0", "1"), ("a", "b"), ("-1", "2")):
+        with pytest.raises(HeadwayError, match=r"a.tsv: columns of a table are numbers from 1 on, not"):
+            list(read_parallel(ParallelFiles(path, columns=columns)))
+
+
+def test_a_table_that_names_its_languages_is_read_either_way(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.en-de.tsv", "one\teins\n")
+    assert list(read_parallel(ParallelFiles(path, "", "en", "de"))) == [("one", "eins")]
+    assert list(read_parallel(ParallelFiles(path, "", "de", "en"))) == [("eins", "one")]
+    assert languages_of("a/x.en-de.tsv.xz") == ("en", "de")
+    assert languages_of("en-de.jsonl") == ("en", "de")
+    assert languages_of("europarl.part1.tsv.xz") == ("", "")
+    assert language_of("a.tsv.gz") == ""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"source": "a", "target": "b"},
+        {"src": "a", "tgt": "b", "score": 1},
+        {"en": "a", "de": "b"},
+        {"translation": {"en": "a", "de": "b"}},
+    ],
+)
+def test_usual_shapes_of_json(tmp_path: Path, row: dict[str, object]) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    assert list(read_parallel(ParallelFiles(path, "", "en", "de"))) == [("a", "b")]
+
+
+def test_keys_of_json(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"x": "a", "y": "b"}\n')
+    assert list(read_parallel(ParallelFiles(path, columns=("x", "y")))) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "a.tsv",
+            "one\teins\nonly one\n",
+            "a.tsv, line 2: 1 column, and column 2 is wanted. Source and target stand in",
+        ),
+        (
+            "a.jsonl",
+            '{"source": "a", "target": "b"}\n{oops\n',
+            "a.jsonl, line 2 is not JSON: each line holds one object",
+        ),
+        ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 is not JSON"),
+        ("a.jsonl", '["a", "b"]\n', "a.jsonl, line 1 has no object: texts under en and de or source and target or src"),
+        ("a.jsonl", '{"source": "a", "b": 1}\n', "a.jsonl, line 1 has the keys source, b: texts under en and de or"),
+        ("a.jsonl", '{"en": "a", "de": 5}\n', "Name others with --columns."),
+        ("a.txt", "one\teins\n", "a.txt: pairs in one file are told by its name, and this ends in none of .tsv, .tab"),
+        ("a.csv", "one,eins\n", "Rename it, or give two files as --source and --target."),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(HeadwayError) as caught:
+        list(read_parallel(ParallelFiles(path, "", "en", "de")))
+    assert message in str(caught.value)
+
+
+def test_a_corpus_is_named_by_its_files() -> None:
+    assert str(ParallelFiles("a.en", "a.de")) == "a.en and a.de"
+    assert str(ParallelFiles("a.tsv")) == "a.tsv"

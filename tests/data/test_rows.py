@@ -1,0 +1,55 @@
+"""Rows on disk are the rows that were written, and a damaged file is told from a whole one."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.data.rows import Rows, RowsWriter, open_rows, rows_of, stretches
+from headway.errors import HeadwayError
+
+
+def write(folder: Path, largest: int = 100) -> Rows:
+    with RowsWriter(folder, "x", largest) as writer:
+        writer.append(rows_of([[1, 2, 3], []]))
+        writer.append(rows_of([[4]], lead=[9], tail=[8]))
+    return open_rows(folder, "x")
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(100, "u2"), (65_535, "u2"), (65_536, "u4")])
+def test_written_and_opened(tmp_path: Path, largest: int, dtype: str) -> None:
+    rows = write(tmp_path, largest)
+    assert [rows[n].tolist() for n in range(len(rows))] == [[1, 2, 3], [], [9, 4, 8]]
+    assert rows.flat.dtype == np.dtype(dtype)
+    assert rows.lengths().tolist() == [3, 0, 3]
+    assert rows.lengths(1).tolist() == [0, 3]
+    assert rows.lengths(1, 2).tolist() == [0]
+    assert isinstance(rows.flat, np.memmap)
+
+
+def test_no_rows_can_be_kept_too(tmp_path: Path) -> None:
+    with RowsWriter(tmp_path, "x", 5):
+        pass
+    assert len(open_rows(tmp_path, "x")) == 0
+
+
+@pytest.mark.parametrize(("file", "kept"), [("x.u2.ids", 3), ("x.u2.ids", 4), ("x.ends", 16), ("x.ends", 17)])
+def test_a_file_that_was_cut_is_refused(tmp_path: Path, file: str, kept: int) -> None:
+    write(tmp_path)
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:kept])
+    with pytest.raises(HeadwayError, match=r"is cut off or damaged"):
+        open_rows(tmp_path, "x")
+
+
+def test_rows_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError, match=r"does not hold the rows x"):
+        open_rows(tmp_path, "x")
+    write(tmp_path)
+    (tmp_path / "x.ends").unlink()
+    with pytest.raises(HeadwayError, match=r"does not hold the rows x"):
+        open_rows(tmp_path, "x")
+
+
+def test_stretches_cover_everything_once() -> None:
+    assert list(stretches(0)) == []
+    assert list(stretches(7, 3)) == [(0, 3), (3, 6), (6, 7)]

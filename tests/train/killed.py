@@ -1,0 +1,108 @@
+"""Trains again and again in processes that are killed, and looks at what they leave. Run by test_killed.py.
+
+A process of its own, because it forks: nothing here may have started a thread."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import test_run
+import torch
+
+from headway.errors import HeadwayError
+from headway.model_dir import load_model, read_tensors
+from headway.train.checkpoints import checkpoints
+
+SETTINGS = ("train.steps=2000", "train.validate_every=1", "train.ema=0.9", "train.keep_last=2", "train.log_every=5")
+KILLS_BY_THE_CLOCK, KILLS_BY_THE_CALL = 14, 16
+CALLS = ("replace", "fsync", "unlink", "rmdir")  # what a save is made of, of the module os
+
+
+def in_a_child(act: Callable[[], Any], after: float | None) -> int:
+    """Run something in a process that is killed after so many seconds; its exit status."""
+    child = os.fork()
+    if not child:
+        try:
+            act()
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    if after is not None:
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
+
+
+def suicidal(name: str, calls: int, before: bool) -> None:
+    """Let this process die at the n-th call of a function of `os`."""
+    function, left = getattr(os, name), [calls]
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if not left[0] and before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = function(*arguments, **options)
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(os, name, call)
+
+
+def inspect(out: Path, known: int) -> int:
+    """What is left loads, and nothing that was saved is lost. Returns the newest step."""
+    found = checkpoints(out)
+    for checkpoint in found:
+        checkpoint.read()
+    newest = found[-1].step if found else 0
+    assert newest >= known, f"step {known} was saved, and step {newest} is the newest now"
+    try:
+        load_model(out)
+    except HeadwayError as error:
+        # Only before the first save: then it says so, in words.
+        if known or not ("has not saved a model so far" in str(error) or "no config.json" in str(error)):
+            raise
+    return newest
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    dice = random.Random(int(sys.argv[2]))
+    out, newest = folder / "cut", 0
+    out.mkdir()
+    for _ in range(KILLS_BY_THE_CLOCK):
+        status = in_a_child(lambda: test_run.train(out, *SETTINGS), dice.uniform(0.02, 0.3))
+        assert os.WIFSIGNALED(status), "it was over before it was killed: give it more steps"
+        newest = inspect(out, newest)
+    for number in range(KILLS_BY_THE_CALL):
+        name, calls, before = CALLS[number % len(CALLS)], dice.randint(1, 30), dice.random() < 0.5
+
+        def act(name: str = name, calls: int = calls, before: bool = before, known: int = newest) -> None:
+            suicidal(name, calls, before)
+            test_run.train(out, *SETTINGS, f"train.steps={known + 20}")
+
+        in_a_child(act, None)
+        newest = inspect(out, newest)
+    print(f"{newest} steps survived {KILLS_BY_THE_CLOCK + KILLS_BY_THE_CALL} kills")
+    rest = f"train.steps={newest + 5}"
+    assert in_a_child(lambda: test_run.train(out, *SETTINGS, rest), None) == 0
+    assert in_a_child(lambda: test_run.train(folder / "straight", *SETTINGS, rest), None) == 0
+    for one, other in zip(*(checkpoints(path)[-2:] for path in (out, folder / "straight"))):
+        assert one.step == other.step
+        for name, weights in one.weights.items():
+            assert torch.equal(weights, other.weights[name]), name
+    ends = [read_tensors(path / "model.safetensors") for path in (out, folder / "straight")]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    assert not list((out / "checkpoints").glob(".*")), "what killed processes left behind is still there"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,128 @@
+"""Going on with something else than was begun: free, asked for, or refused; and disks and files that fail."""
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+from test_run import SOURCE, TARGET, TEXTS, Seen, assert_same, last_weights, train
+
+import headway.train.checkpoints
+from headway.config import from_table
+from headway.data.texts import in_memory
+from headway.errors import HeadwayError
+from headway.train.changes import changes
+from headway.train.checkpoints import checkpoints
+from headway.train.texts import Texts
+
+OTHER = Texts([in_memory(SOURCE[5:], TARGET[5:], "en", "qtx")], TEXTS.valid_pairs)
+WEIGHTED = Texts([in_memory(SOURCE, TARGET, "en", "qtx", weight=2.0)], TEXTS.valid_pairs)
+
+
+def test_budgets_and_measures_may_change(tmp_path: Path) -> None:
+    train(tmp_path)
+    watcher = Seen()
+    train(tmp_path, "train.steps=10", "train.keep_last=3", "train.log_every=1", watcher=watcher)
+    assert "train.steps was 8 and is 10 now" in watcher.notes
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("train.batch_tokens=512", "train.batch_tokens was 1024 and is 512 now"),
+        ("train.seed=9", "train.seed was 1 and is 9 now"),
+        ("train.schedule=constant(0.02)", "train.schedule.peak was 0.01 and is 0.02 now"),
+        ("model.dropout=0.3", "model.dropout was 0.1 and is 0.3 now"),
+    ],
+)
+def test_settings_that_steps_depend_on_are_refused_unless_asked_for(tmp_path: Path, setting: str, told: str) -> None:
+    train(tmp_path)
+    with pytest.raises(HeadwayError, match=f"holds a run with other settings: {told}.*--allow-changes"):
+        train(tmp_path, setting, "train.steps=10")
+    watcher = Seen()
+    assert train(tmp_path, setting, "train.steps=10", watcher=watcher, allow_changes=True).step == 10
+    assert told in watcher.notes
+
+
+def test_other_shapes_are_refused_even_if_asked_for(tmp_path: Path) -> None:
+    train(tmp_path)
+    with pytest.raises(HeadwayError, match=r"model.d_model was 16 and is 32 now. Give the same settings, or choose"):
+        train(tmp_path, "model.d_model=32", allow_changes=True)
+
+
+@pytest.mark.parametrize("texts", [OTHER, WEIGHTED], ids=["other lines", "another weight"])
+def test_another_text_is_refused_unless_asked_for(tmp_path: Path, texts: Texts) -> None:
+    train(tmp_path)
+    with pytest.raises(HeadwayError, match=r"the training text is not the one that the run in .* was begun with"):
+        train(tmp_path, "train.steps=10", texts=texts)
+    watcher = Seen()
+    assert train(tmp_path, "train.steps=10", texts=texts, watcher=watcher, allow_changes=True).step == 10
+    assert "the training text has changed" in watcher.notes
+
+
+def test_changes_are_named_by_their_paths() -> None:
+    one, other = (from_table({"model": {"d_model": size}}) for size in (64, 128))
+    assert ("model.d_model", 64, 128) in list(changes(one, other))
+    assert not list(changes(one, one))
+
+
+def test_a_disk_that_is_nearly_full_stops_the_run_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    free = iter([10**12, 10**12, 5 << 20])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 0, next(free, 5 << 20)))
+    with pytest.raises(HeadwayError) as caught:
+        train(tmp_path)
+    assert "the disk is nearly full: 5 MB are free" in str(caught.value)
+    assert "saving step 6 takes up to 32 MB. Make room, and give the same command again. What is there: step 4" in str(
+        caught.value
+    )
+    monkeypatch.undo()
+    assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
+    assert train(tmp_path).step == 8
+
+
+def test_a_disk_that_fills_up_while_saving_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, calls = headway.train.checkpoints.write_tensors, []
+
+    def failing(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+        calls.append(path)
+        write(path, tensors)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(headway.train.checkpoints, "write_tensors", failing)
+    with pytest.raises(
+        HeadwayError, match=r"step 4 could not be saved to .*: No space left on device. What is there: step 2"
+    ):
+        train(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").glob("*step*")] == ["step-00000002"]
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    train(tmp_path / "straight", "train.steps=10")
+    out = tmp_path / "cut"
+    train(out)
+    newest = checkpoints(out)[-1].folder
+    (newest / "training.safetensors").write_bytes(b"\0" * 50)
+    watcher = Seen()
+    assert train(out, "train.steps=10", watcher=watcher).step == 10
+    assert f"{newest / 'training.safetensors'} is damaged" in watcher.notes[1]
+    assert "Going on from step 6 instead." in watcher.notes[1]
+    assert_same(last_weights(tmp_path / "straight"), last_weights(out))
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", "[]", "{}", '{"step": "x"}', '{"step": 1, "epoch": 1, "batch": 0, "seconds": 1, "stale": 0, "best": []}'],
+)
+def test_when_all_are_damaged_it_says_so(tmp_path: Path, state: str) -> None:
+    train(tmp_path)
+    for checkpoint in checkpoints(tmp_path):
+        (checkpoint.folder / "state.json").write_text(state)
+    with pytest.raises(
+        HeadwayError, match=r"state.json is damaged. Delete .*step-00000008 to go on from the checkpoint"
+    ):
+        train(tmp_path, "train.steps=10")

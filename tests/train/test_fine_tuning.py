@@ -1,0 +1,158 @@
+"""A model that starts from another: its tokenizer, its settings, its weights; and corpora with weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.cli.root import main
+from headway.config import Config
+from headway.data.texts import in_memory
+from headway.model_dir import load_model, read_tensors
+from headway.text import Tokenizer, Tokenizers
+from headway.train.corpus import ParallelText
+from headway.train.history import read_history
+
+BYTES = Tokenizer.train([], "bytes")
+Capture = pytest.CaptureFixture[str]
+
+
+def flags(toy: Path, out: Path, *more: str) -> list[str]:
+    return ["train", "--source", str(toy / "test.en"), "--target", str(toy / "test.qtx"), "--out", str(out), *more]
+
+
+def test_it_starts_where_the_other_ended(toy: Path, translator_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tuned"
+    valid = ["--valid-source", str(toy / "valid.en"), "--valid-target", str(toy / "valid.qtx")]
+    gentle = ["--set", "train.schedule=constant(0.0)", "--set", "train.average=1", "--steps", "3"]
+    assert main(flags(toy, out, "--from-model", str(translator_dir), *valid, *gentle)) == 0
+    for name, weights in read_tensors(translator_dir / "model.safetensors").items():
+        assert torch.equal(weights, read_tensors(out / "model.safetensors")[name]), name
+    assert (out / "tokenizer.json").read_bytes() == (translator_dir / "tokenizer.json").read_bytes()
+    assert load_model(out).config.model == load_model(translator_dir).config.model
+
+
+def test_new_text_is_learned_and_the_old_is_mixed_in(toy: Path, translator_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tuned"
+    old = ["--source", str(toy / "train.en"), "--target", str(toy / "train.qtx"), "--weight", "3", "--weight", "0.5"]
+    valid = ["--valid-source", str(toy / "test.en"), "--valid-target", str(toy / "test.qtx")]
+    steps = ["--steps", "40", "--set", "train.validate_every=10", "--set", "train.schedule=constant(0.003)"]
+    assert main(flags(toy, out, "--from-model", str(translator_dir), *old, *valid, *steps)) == 0
+    losses = [entry["loss"] for entry in read_history(out) if entry["kind"] == "validation"]
+    assert losses[-1] < 0.7 * losses[0]
+    assert Config.load(out / "config.json").train.steps == 40
+
+
+def test_its_settings_are_its_own_but_for_a_gentle_rate(
+    toy: Path, translator_dir: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(flags(toy, tmp_path / "x", "--from-model", str(translator_dir), "--print-config")) == 0
+    shown = capsys.readouterr().out
+    lines = {line.split(" = ")[0]: line for line in shown.splitlines()}
+    assert lines["model.d_model"].split() == ["model.d_model", "=", "48", "#", "model", str(translator_dir)]
+    assert "0.0003" in lines["train.schedule.peak"] and lines["train.schedule.peak"].endswith("# fine-tuning")
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_does_not_fit_is_refused(
+    toy: Path, translator_dir: Path, lm_dir: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    def message(code: int, *words: str) -> str:
+        assert main(flags(toy, tmp_path / "x", *words)) == code
+        return capsys.readouterr().err
+
+    assert "there is no model directory" in message(1, "--from-model", str(tmp_path / "nowhere"))
+    assert "learns from --text, not from pairs" in message(2, "--from-model", str(lm_dir))
+    assert 'has the target language qtx, and this text is "fr"' in message(
+        2, "--from-model", str(translator_dir), "--to", "fr"
+    )
+    assert "--from-model and --preset were both given" in message(
+        2, "--from-model", str(translator_dir), "--preset", "tiny"
+    )
+    wide = ("--set", "model.d_model=64", "--set", "model.encoder.mixer=attention(4)")
+    assert "does not fit its config.json" in message(1, "--from-model", str(translator_dir), *wide)
+
+
+# ---- weights
+
+
+def rows(corpus: ParallelText, epoch: int) -> list[str]:
+    return sorted(
+        BYTES.decode(examples[i].target.tolist()) for examples, _ in corpus.epoch(epoch) for i in range(len(examples))
+    )
+
+
+def test_weights_say_how_often_a_pair_is_seen() -> None:
+    lines = [f"line {n}" for n in range(10)]
+    corpora = [in_memory(lines, [f"{name}{n}" for n in range(10)], weight=w) for name, w in (("a", 2.0), ("b", 0.3))]
+    corpus = ParallelText(corpora, Tokenizers(BYTES, BYTES), (), 64)
+    assert corpus.size == 20
+    seen = [rows(corpus, epoch) for epoch in range(10)]
+    assert all([row for row in epoch if row[0] == "a"] == sorted([f"a{n}" for n in range(10)] * 2) for epoch in seen)
+    others = [row for epoch in seen for row in epoch if row[0] == "b"]
+    assert all(len([row for row in epoch if row[0] == "b"]) == 3 for epoch in seen)
+    assert sorted(others) == sorted(f"b{n}" for n in range(10) for _ in range(3))  # all of them, equally often
+
+
+def test_large_corpora_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.train.corpus.PORTION", 8)
+    corpora = [in_memory([f"{name}{n}" for n in range(20)], [f"{name}{n}" for n in range(20)]) for name in "ab"]
+    corpus = ParallelText(corpora, Tokenizers(BYTES, BYTES), (), 64)
+    portions = [[BYTES.decode(p.examples[i].target.tolist()) for i in range(len(p.examples))] for p in corpus.epoch(0)]
+    assert len(portions) == 5
+    assert all(len(portion) == 8 and {row[0] for row in portion} == {"a", "b"} for portion in portions)
+    assert sorted(row for portion in portions for row in portion) == sorted(
+        f"{name}{n}" for n in range(20) for name in "ab"
+    )
+    other = [[BYTES.decode(p.examples[i].target.tolist()) for i in range(len(p.examples))] for p in corpus.epoch(1)]
+    assert other != portions and sorted(map(sorted, other)) == sorted(map(sorted, portions))
+
+
+def test_pairs_in_one_file(toy: Path, tiny: list[str], tmp_path: Path, train_toy: Callable[..., Path]) -> None:
+    """The same corpus as a table gives the same model."""
+    table, valid = tmp_path / "train.en-qtx.tsv", tmp_path / "valid.jsonl"
+    sides = [
+        [(toy / f"{part}.{side}").read_text().splitlines() for side in ("en", "qtx")] for part in ("train", "valid")
+    ]
+    table.write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides[0])))
+    valid.write_text("".join(f'{{"en": "{a}", "qtx": "{b}"}}\n' for a, b in zip(*sides[1])))
+    steps = ["--steps", "4", "--set", "train.validate_every=2"]
+    command = [
+        "train",
+        "--pairs",
+        str(table),
+        "--valid-pairs",
+        str(valid),
+        "--from",
+        "en",
+        "--to",
+        "qtx",
+        *tiny,
+        *steps,
+    ]
+    assert main([*command, "--out", str(tmp_path / "m")]) == 0
+    other = train_toy(*steps)
+    for name, weights in read_tensors(other / "model.safetensors").items():
+        assert torch.equal(weights, read_tensors(tmp_path / "m" / "model.safetensors")[name]), name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--columns", "1"], "--columns: '1' does not name two columns. Write 1,2 or source,target."),
+        (["--weight", "0"], "--weight: 0"),
+        (["--weight", "1", "--weight", "2"], "--weight was given 2 times for 1 corpora: give it once for all"),
+        (["--text", "x", "--weight", "2"], "or --text for a language model"),
+    ],
+)
+def test_options_of_corpora_that_make_no_sense(
+    toy: Path, tmp_path: Path, capsys: Capture, words: list[str], message: str
+) -> None:
+    assert main(flags(toy, tmp_path / "x", *words)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_weight_for_running_text_is_refused(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["train", "--text", str(toy / "text.txt"), "--weight", "2", "--out", str(tmp_path / "x")]) == 2
+    assert "--weight is for several corpora of pairs, not for --text." in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""Several processes train one model: as one process would, with one log and one checkpoint."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.errors import HeadwayError
+from headway.model_dir import load_model
+from headway.train.checkpoints import checkpoints
+from headway.train.history import read_history
+from headway.train.report import Tally
+from headway.train.team import ALONE, Beat, Team, join_team
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(toy: Path, tiny: list[str], out: Path, steps: int, dropout: float = 0.0) -> list[str]:
+    files = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
+    named = [word for name, file in files.items() for word in (f"--{name}", str(toy / file))]
+    settings = ["train.log_every=1", "train.validate_every=3", f"model.dropout={dropout}", "train.decode_lines=4"]
+    flags = [word for setting in settings for word in ("--set", setting)]
+    return ["-m", "headway", "train", *named, *tiny, *flags, "--steps", str(steps), "--out", str(out)]
+
+
+def run(processes: int, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, *(launcher if processes > 1 else []), *words]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=280)
+
+
+def losses(out: Path, kind: str) -> list[float]:
+    return [entry["loss"] for entry in read_history(out) if entry["kind"] == kind]
+
+
+def test_two_processes_do_what_one_does(toy: Path, tiny: list[str], tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, together = run(1, command(toy, tiny, one, 8)), run(2, command(toy, tiny, two, 5))
+    assert alone.returncode == 0, alone.stderr
+    assert together.returncode == 0, together.stderr
+    assert together.stderr.count("step=5 loss=") == 1  # one log
+    assert [found.step for found in checkpoints(two)] == [3, 5]  # one checkpoint
+    assert load_model(two).config == load_model(two).config
+    # Then on one process, where two were.
+    rest = run(1, command(toy, tiny, two, 8))
+    assert rest.returncode == 0, rest.stderr
+    assert "going on from step 5" in rest.stderr
+    assert losses(two, "step") == pytest.approx(losses(one, "step"), abs=1e-5)
+    assert losses(two, "validation")[0] == pytest.approx(losses(one, "validation")[0], abs=1e-5)
+
+
+def test_one_process_before_and_two_after(toy: Path, tiny: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    assert run(1, command(toy, tiny, out, 3, dropout=0.1)).returncode == 0
+    rest = run(2, command(toy, tiny, out, 6, dropout=0.1))
+    assert rest.returncode == 0, rest.stderr
+    assert [entry["step"] for entry in read_history(out) if entry["kind"] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert {"random.cpu.0", "random.cpu.1"} <= checkpoints(out)[-1].training.keys()
+
+
+def test_a_team_of_one_needs_nobody() -> None:
+    assert ALONE.first
+    assert ALONE.beat(7, 1.5, 0) == Beat(7, 1.5, 0)
+    assert ALONE.tell("word") == "word"
+    assert torch.equal(ALONE.gather(torch.ones(2))[0], torch.ones(2))
+    with ALONE.first_alone():
+        ALONE.wait()
+    model = torch.nn.Linear(2, 2)
+    assert ALONE.joined(model, torch.device("cpu")) is model
+    tally = Tally(torch.device("cpu"))
+    assert tally.together(ALONE) is tally
+    assert not Team(rank=1, size=2).first
+
+
+def test_torchruns_numbers_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(
+        HeadwayError, match="the environment variable WORLD_SIZE is 'two': torchrun sets it to a number"
+    ):
+        join_team("cpu")
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(HeadwayError, match="3 processes on one machine, which has 2 GPUs. Start at most one for each"):
+        join_team("auto")
