@@ -126,4 +126,4 @@ def test_what_is_measured_on_is_whole(length: int) -> None:
 
 
 def test_marks_are_the_tokenizers() -> None:
-    assert marks_of(BYTES) == (BYTES.pad, BYTES.start, BYTES.end, BYTES.mask, BYTES.size)
+    assert marks_of(BYTES)[:5] == (BYTES.pad, BYTES.start, BYTES.end, BYTES.mask, BYTES.size)
