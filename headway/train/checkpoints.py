@@ -98,7 +98,7 @@ def newest(out: Path, notes: list[str]) -> Saved | None:
 def save(
     out: Path, step: int, weights: dict[str, Tensor], training: dict[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
-    """Written under another name and renamed when whole. One that is there already gives way at the last moment."""
+    """Written under another name and renamed when whole. Where a damaged one was, it gives way at the last moment."""
     folder = out / "checkpoints" / f"step-{step:08d}"
     refuse_full(out, _bytes(weights) + _bytes(training), step)
     partial = folder.with_name(f".{folder.name}.partial")
