@@ -21,6 +21,7 @@ PAGES = {
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",
+    "alignment": "alignments.md",
     "optimiser": "training.md",
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",

@@ -53,6 +53,8 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("objective", "translation", "headway.train.objectives:Translation", "the target, given the source"),
     Entry("objective", "causal", "headway.train.objectives:Causal", "the next token, given those before", "", "Radford 2018"),
     Entry("objective", "masked", "headway.train.objectives:MaskedWords", "hidden tokens, given those around", "", "Devlin 2019"),
+    Entry("alignment", "none", "headway.train.alignment:NoAlignment", "attention is left to itself"),
+    Entry("alignment", "guided", "headway.train.alignment:Guided", "one head learns which source words a word comes from", "", "Chen 2016; Garg 2019"),
     Entry("optimiser", "adam", "headway.train.optimisers:Adam", "Adam as in the paper: β 0.9, 0.98, ε 1e-9", "", "Kingma 2015"),
     Entry("optimiser", "adamw", "headway.train.optimisers:AdamW", "Adam with decoupled weight decay", "", "Loshchilov 2019"),
     Entry("optimiser", "sgd", "headway.train.optimisers:SGD", "plain gradient descent"),

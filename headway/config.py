@@ -74,6 +74,8 @@ def read_json(path: Path) -> dict[str, Any]:
         table = json.loads(_text(path))
     except json.JSONDecodeError as error:
         raise HeadwayError(f"{path} is damaged: line {error.lineno} is not JSON. Copy it anew.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+        raise HeadwayError(f"{path} is damaged: what it holds cannot be read. Copy it anew.") from None
     if not isinstance(table, dict):
         raise HeadwayError(f"{path} does not hold a config: it should be one JSON object.")
     return table

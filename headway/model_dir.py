@@ -16,6 +16,7 @@ from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 
 WEIGHTS = "model.safetensors"
+HARMLESS = 10**9  # so many parameters fit any memory: a config can be followed that far before its weights are checked
 
 
 class Loaded(NamedTuple):
@@ -44,8 +45,15 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded
                 f"{folder} does not fit together: its tokenizer.json knows {known} {side} tokens and its config.json "
                 f"says {size}. Copy the whole directory anew."
             )
+    weights = read_tensors(folder / WEIGHTS)
+    held, wanted = sum(tensor.numel() for tensor in weights.values()), config.model.parameter_count()
+    if held < wanted > HARMLESS:
+        raise HeadwayError(
+            f"{folder} does not fit together: its config.json describes a model of {wanted:,} parameters, and its "
+            f"{WEIGHTS} holds {held:,}. Copy the whole directory anew."
+        )
     model = Transformer(config.model)
-    fill(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    fill(model, weights, folder / WEIGHTS)
     return Loaded(config, model.to(device).eval(), tokenizers)
 
 

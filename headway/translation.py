@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headway.decode.hypothesis import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
 from headway.text.sentences import segments
+from headway.text.words import words_before
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Guess:
     logp: float
     tokens: list[int]
     token_logps: list[float]
+    alignment: list[tuple[int, int]] | None = None  # (source word, target word) of the whole line, if asked for
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Sentence:
     number: int  # different for each sentence of a request: with the seed it decides what is drawn
     prefix: str = ""  # how the output must begin
     found: list[Hypothesis] = field(default_factory=list)
+    links: list[list[tuple[int, int]]] = field(default_factory=list)  # of each: (source word, target word)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -90,8 +93,10 @@ class Reader:
             line.sentences[-len(pieces)].warnings.append(told)
 
 
-def joined(line: Line, tokenizer: Tokenizer) -> Translation:
-    """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence."""
+def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation:
+    """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence.
+
+    align: their links are known and wanted."""
     guesses = []
     for rank in range(max((len(s.found) for s in line.sentences), default=1)):
         found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
@@ -103,9 +108,23 @@ def joined(line: Line, tokenizer: Tokenizer) -> Translation:
                 sum((h.logp for h in found), 0.0),
                 [i for h in found for i in h.ids],
                 [p for h in found for p in h.token_logps],
+                _links(line, texts, rank) if align else None,
             )
         )
     return Translation(line.source, guesses, [w for s in line.sentences for w in s.warnings])
+
+
+def _links(line: Line, texts: Sequence[str], rank: int) -> list[tuple[int, int]]:
+    """Those of each sentence, with its words counted from the beginning of the line."""
+    links = []
+    numbers, ends = [0, 0], ["", ""]  # the word at which a side has arrived, and its last character
+    for sentence, text in zip(line.sentences, texts):
+        here = [number + words_before(end + sentence.before) for number, end in zip(numbers, ends)]
+        links += [(here[0] + i, here[1] + j) for i, j in sentence.links[min(rank, len(sentence.links) - 1)]]
+        sides = [end + chunk for end, chunk in zip(ends, (sentence.before + sentence.text, text))]
+        numbers = [number + words_before(side) for number, side in zip(numbers, sides)]
+        ends = [side[-1:] for side in sides]
+    return links
 
 
 def one_line(text: str) -> str:

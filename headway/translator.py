@@ -1,27 +1,28 @@
 """Text in, text out: sentences, tokens, search, and a second try where something went wrong."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-import torch
-
-from headway.decode import Hypothesis, decode
+from headway.alignment import Links, align_ids, align_pairs
+from headway.decode import Hypothesis, Recorder, decode
 from headway.decode.model import Ensemble, ModelStepper
+from headway.decode.rows import batches, padded
 from headway.decode.settings import Marks, Search
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded, load_model
-from headway.nn.transformer import valid_places
+from headway.scoring import Scored, score_pairs
 from headway.text import copied, repeated
 from headway.translation import Guess, Reader, Sentence, Translation, joined
 
 if TYPE_CHECKING:
+    from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
 
-__all__ = ["Guess", "Translation", "Translator", "choose_device", "load", "load_translator"]
+__all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}  # padding counted
 
@@ -55,6 +56,7 @@ class Translator:
 
     def __init__(self, models: Sequence[Loaded]) -> None:
         self.config, _, self.tokenizers = models[0]
+        self.configs = [loaded.config for loaded in models]
         _refuse_strangers(models)
         self.steppers = [ModelStepper(loaded.model.eval()) for loaded in models]
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
@@ -106,6 +108,8 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         first: int = 0,
         mend: bool = True,
+        record: Recorder | None = None,
+        align: bool = False,
     ) -> list[Translation]:
         """One Translation a line, in order.
 
@@ -113,6 +117,8 @@ class Translator:
         prefixes: how each output must begin; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
+        record: is told every step of every search; each begins anew with step 0
+        align: with which source word says which word of each guess; see headway.alignment
         """
         if isinstance(lines, str):
             raise HeadwayError("translate takes a list of lines, and was given a string. Write [text].")
@@ -130,13 +136,34 @@ class Translator:
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
-        self._search(sentences, search)
+        self._search(sentences, search, record)
         if mend and not search.sample:
-            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])], search)
+            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])], search, record)
         for sentence in sentences:
             if not sentence.found[0].finished:
                 sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
-        return [joined(line, self.tokenizers.target) for line in read]
+        if align:
+            found = [(s.ids, h.ids) for s in sentences for h in s.found]
+            links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
+            for sentence in sentences:
+                sentence.links = [next(links) for _ in sentence.found]
+        return [joined(line, self.tokenizers.target, align) for line in read]
+
+    def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> list[Links]:
+        """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
+        return [aligned.links for aligned in align_pairs(self, pairs, to)]
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> list[Scored]:
+        """How likely each target is, given its source: log-probabilities, token by token and summed."""
+        return score_pairs(self, pairs, to)
+
+    def trace(self, text: str, *, to: str = "", prefix: str = "", **settings: Any) -> "Trace":
+        """Everything that happens while one sentence is translated, computed in the open: see headway.inspect.trace.
+
+        The settings are those of a call, and so is the translation."""
+        from headway.inspect.tracing import trace_translation
+
+        return trace_translation(self, text, self.search(**settings), to=to, prefix=prefix)
 
     def tag(self, to: str) -> list[int]:
         """The ids that name the target language, where the model has several."""
@@ -147,25 +174,21 @@ class Translator:
             raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
         return [self.tokenizers.source.tags[to]] if tags else []
 
-    def _search(self, sentences: list[Sentence], search: Search) -> None:
+    def _search(self, sentences: list[Sentence], search: Search, record: Recorder | None) -> None:
         """Search for all, like lengths together. No output goes on where the positions of a model end."""
         end = math.inf if self.positions is None else self.positions
         long = [s for s in sentences if search.limit(len(s.ids)) > end]
         rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
         for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
-            for batch in _batches(part, self.batch_tokens // max(search.beam_size // 4, 1)):
-                self._search_batch(batch, how)
+            for batch in batches(part, lambda s: len(s.ids), self.batch_tokens // max(search.beam_size // 4, 1)):
+                self._search_batch(batch, how, record)
 
-    def _search_batch(self, batch: list[Sentence], search: Search) -> None:
-        device, pad = self.stepper.device, self.tokenizers.source.pad
-        lengths = torch.tensor([len(s.ids) for s in batch])
-        longest = int(lengths.max())
-        ids = torch.tensor([s.ids + [pad] * (longest - len(s.ids)) for s in batch]).to(device)
-        valid = None if bool((lengths == longest).all()) else valid_places(lengths, longest).to(device)
+    def _search_batch(self, batch: list[Sentence], search: Search, record: Recorder | None) -> None:
+        ids, valid = padded([s.ids for s in batch], self.tokenizers.source.pad, self.stepper.device)
         prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
         numbers = [s.number for s in batch]
         found = decode(
-            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=numbers
+            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=numbers, record=record
         )  # fmt: skip
         for sentence, hypotheses in zip(batch, found):
             sentence.found = hypotheses
@@ -181,11 +204,11 @@ class Translator:
             return "the output was a copy of the input"
         return ""
 
-    def _mend(self, suspects: list[Sentence], search: Search) -> None:
+    def _mend(self, suspects: list[Sentence], search: Search, record: Recorder | None) -> None:
         """A wider search that may not repeat itself; what it finds without a fault is taken."""
         before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
         wide = max(8, search.beam_size)
-        self._search(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3))
+        self._search(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3), record)
         for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]
@@ -213,15 +236,3 @@ def _fewest_positions(models: Sequence[Loaded]) -> int | None:
     """Where the learned positions of the models end; None if they have no end."""
     stacks = [getattr(loaded.config.model, side) for loaded in models for side in loaded.config.model.sides]
     return min((part.longest for stack in stacks for part in stack.position if part.kind == "learned"), default=None)
-
-
-def _batches(sentences: list[Sentence], budget: int) -> Iterator[list[Sentence]]:
-    """Longest first, so that what does not fit in memory fails at once; `budget` tokens each, padding counted."""
-    batch: list[Sentence] = []
-    for sentence in sorted(sentences, key=lambda s: -len(s.ids)):
-        if batch and (len(batch) + 1) * len(batch[0].ids) > budget:
-            yield batch
-            batch = []
-        batch.append(sentence)
-    if batch:
-        yield batch

@@ -9,6 +9,8 @@ from typing import Any, Literal, Union
 
 from headway.errors import ConfigError, did_you_mean
 
+LARGEST = 2**63 - 1  # what fits a tensor's whole numbers
+
 
 def typed(hint: Any, value: Any, build: Callable[[Any, Any], Any]) -> Any:
     """The value, if it is of this type; lists become tuples, whole numbers may stand for floats.
@@ -45,6 +47,8 @@ def typed(hint: Any, value: Any, build: Callable[[Any, Any], Any]) -> Any:
             raise ConfigError(f"{shown(value)} is no number to count with. Give a finite one.")
         return float(value)
     elif type(value) is hint:
+        if hint is int and not -LARGEST <= value <= LARGEST:
+            raise ConfigError(f"{shown(value)} is out of range: whole numbers have 64 bits at most.")
         return value
     raise ConfigError(f"{shown(value)} is {_article(type(value))}, and this must be {_article(hint)}.")
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
+pytest_plugins = ["error_sites"]
 
 # Whoever runs the tests in the background may have Ctrl-C ignored, and so would every program that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

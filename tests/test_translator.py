@@ -254,9 +254,9 @@ def test_nothing_of_a_long_sentence_is_lost() -> None:
     read: list[list[int]] = []
     search = translator._search_batch
 
-    def watched(batch: Any, how: Search) -> None:
+    def watched(batch: Any, how: Search, record: None) -> None:
         read.extend(sentence.ids for sentence in batch)
-        search(batch, how)
+        search(batch, how, record)
 
     translator._search_batch = watched  # type: ignore[method-assign]
     words = [f"w{n}" for n in range(60)]

@@ -1,17 +1,19 @@
 """`headway attend`: where each head looks."""
 
 import shutil
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log
+from headway.cli.terminal import colour_depth, console, is_watched, log
+from headway.cli.translate import opened
 
 if TYPE_CHECKING:
-    from headway.inspect.attention import Attended
+    from rich.text import Text
 
-SHADES = " .:-=+*#%@"
+    from headway.inspect.attention import Attended
 
 
 @click.command(
@@ -20,10 +22,12 @@ SHADES = " .:-=+*#%@"
     examples=[
         ('headway attend --model my-model "A dog runs." --png dog.png', "a picture of all heads"),
         ('headway attend --model my-model "A dog runs." --kind cross --layer 2 --head 1', "one head in the terminal"),
+        ('headway attend --model my-model "A dog runs." --numbers > weights.tsv', "the weights themselves"),
+        ("headway attend --trace traced --svg dog.svg", "of a trace that was saved"),
     ],
 )
-@click.argument("text")
-@option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
+@click.argument("text", required=False)
+@option("--model", "-m", metavar="DIR", group="Model", help="Model directory: a translator or a language model.")
 @option(
     "--to",
     default="",
@@ -32,12 +36,13 @@ SHADES = " .:-=+*#%@"
     group="Model",
     help="Target language, where the model has several.",
 )
+@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@option("--trace", "traced", metavar="DIR", group="Model", help="What headway trace has saved, instead of a model.")
 @option(
     "--kind",
     type=click.Choice(["encoder", "decoder", "cross"]),
-    default="cross",
     group="What",
-    help="Source on itself, target on itself, or target on source.",
+    help="Source on itself, target on itself, or target on source. Default: cross, or what the model has.",
 )
 @option("--layer", type=click.IntRange(min=1), group="What", help="Counted from 1. Default: the last.")
 @option(
@@ -46,50 +51,84 @@ SHADES = " .:-=+*#%@"
     group="What",
     help="Counted from 1. Default: their mean, and all in a picture.",
 )
-@option("--png", "picture", metavar="FILE", group="Result", help="Draw a picture (.png, .svg or .pdf) instead.")
+@option("--numbers", is_flag=True, group="Result", help="Write every weight; as TSV into a file or pipe.")
+@option("--png", metavar="FILE", group="Result", help="Draw a picture instead.")
+@option("--svg", metavar="FILE", group="Result", help="The same as vectors; both can be given.")
 def attend(
-    text: str, model: str, to: str, kind: Literal["encoder", "decoder", "cross"], layer: int | None, head: int | None,
-    picture: str | None,
+    text: str | None, model: str | None, to: str, device: str, traced: str | None,
+    kind: Literal["encoder", "decoder", "cross"] | None, layer: int | None, head: int | None, numbers: bool,
+    png: str | None, svg: str | None,
 ) -> None:  # fmt: skip
-    """Show where each head looks, in the terminal or as a picture."""
-    from headway.errors import HeadwayError
-    from headway.inspect.attention import attention
-    from headway.translator import load_translator
+    """Show where each head looks, in the terminal or as a picture.
 
-    found = attention(load_translator([model]), text, kind, layer or 0, to)
+    Rows are what listens, columns what is heard. A row of the decoder is named by the token that it is about to
+    write. A translator translates the text first; a language model only reads it."""
+    files = pictures(png, svg)
+    found = looked(text, model, to, device, traced, kind, layer or 0)
     if head and head > len(found.weights):
+        from headway.errors import HeadwayError
+
         raise HeadwayError(f"there is no head {head}: this layer has 1 to {len(found.weights)}.")
     log(found.text)
-    if picture:
+    if files:
         from headway.inspect.pictures import draw_attention
 
-        draw_attention(found, picture, head or 0)
-        log(f"drawn to {picture}")
+        for file in files:
+            draw_attention(found, file, head or 0)
+            log(f"drawn to {file}")
         return
+    from headway.inspect import characters
+
+    weights = found.weights[head - 1] if head else found.weights.mean(0)
     width = shutil.get_terminal_size((80, 24)).columns
-    click.echo(heatmap(found, found.weights[head - 1] if head else found.weights.mean(0), width))
+    if not numbers:
+        show(characters.heatmap(found, weights, width, coloured=bool(colour_depth(sys.stdout))))
+        return
+    with opened(None) as sink:
+        print(characters.numbers(found, weights, width) if is_watched(sink) else tsv(found, weights), file=sink)
 
 
-def heatmap(found: "Attended", weights: Any, width: int) -> str:
-    """One row a query, darker where it looks; keys are numbered and listed below. At most `width` columns."""
-    from rich.cells import cell_len, set_cell_size
+def looked(
+    text: str | None, model: str | None, to: str, device: str, traced: str | None,
+    kind: Literal["encoder", "decoder", "cross"] | None, layer: int,
+) -> "Attended":  # fmt: skip
+    """By a model that is run, or out of a trace."""
+    if bool(traced) == bool(model) or bool(traced) == (text is not None):
+        raise click.UsageError("give --model and a text, or --trace alone.", click.get_current_context())
+    from headway.inspect.attention import attended, attention
 
+    if traced:
+        from headway.inspect.trace import load_trace
+
+        return attended(load_trace(traced), kind, layer)
+    from headway.translator import load
+
+    assert model is not None
+    assert text is not None
+    return attention(load(model, device), text, kind, layer, to)
+
+
+def pictures(png: str | None, svg: str | None) -> list[str]:
+    """The files to draw, each with the ending that its option promises."""
+    for name, file in (("png", png), ("svg", svg)):
+        if file and not file.lower().endswith(f".{name}"):
+            raise click.UsageError(f"--{name}: {file} does not end in .{name}.", click.get_current_context())
+    return [file for file in (png, svg) if file]
+
+
+def show(picture: "Text") -> None:
+    """In as many colours as standard output has, or in characters alone."""
+    with opened(None) as sink:
+        if colour_depth(sink):
+            console(sink).print(picture, soft_wrap=True)
+        else:
+            print(picture.plain, file=sink)
+
+
+def tsv(found: "Attended", weights: Any) -> str:
+    """Everything, in a form for programs."""
     from headway.inspect.attention import label
 
-    names = [label(query) for query in found.queries]
-    margin = min(max(map(cell_len, names)), 20, width // 3)
-    shown = max(1, min(len(found.keys), (width - margin - 1) // 3))
-    lines = [" " * (margin + 1) + "".join(f"{number:>3}" for number in range(shown))]
-    for name, row in zip(names, weights):
-        cells = "".join(f"  {SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]}" for weight in row[:shown])
-        lines.append(f"{set_cell_size(name, margin)} {cells}")
-    if shown < len(found.keys):
-        lines.append(f"{len(found.keys) - shown} of {len(found.keys)} columns are not shown: draw all with --png FILE")
-    line = "keys:"
-    for number, key in enumerate(found.keys[:shown]):
-        entry = f" {number}:{label(key)}"
-        if cell_len(line + entry) > width:
-            lines.append(line)
-            line = "     "
-        line += entry
-    return "\n".join([*lines, line])
+    rows = [["", *map(label, found.keys)]]
+    rows += [[label(query), *(f"{weight:.6f}" for weight in row)] for query, row in zip(found.queries, weights)]
+    return "\n".join("\t".join(row) for row in rows)

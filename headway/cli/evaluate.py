@@ -80,6 +80,10 @@ def evaluate(
     if text:
         return perplexity((*models, *compare), text, device)
     assert source and target
+    if output and output.resolve() in (Path(source).resolve(), Path(target).resolve()):
+        raise click.UsageError("--output is a file that is read: name another.", click.get_current_context())
+    if output and not output.parent.is_dir():
+        raise click.UsageError(f"--output: there is no folder {output.parent}.", click.get_current_context())
     from headway.data.files import read_pairs
     from headway.evaluation import against
     from headway.evaluation import evaluate as measure

@@ -30,13 +30,20 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 
 # Where each verb lives, and how its help begins.
 VERBS = {
+    "check": ("headway.cli.check:check", "Look through a corpus for what would spoil a training."),
     "train": ("headway.cli.train:train", "Train a translator from two text files."),
     "translate": ("headway.cli.translate:translate", "Translate text, a file or standard input."),
     "evaluate": ("headway.cli.evaluate:evaluate", "Measure a translator on held-out text."),
+    "score": ("headway.cli.score:score", "Say how likely a model finds given translations."),
+    "align": ("headway.cli.align:align", "Say which word says which in given pairs."),
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
+    "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),
+    "trace": ("headway.cli.trace:trace", "Save everything that is computed for one sentence."),
     "attend": ("headway.cli.attend:attend", "Show where each head looks, in the terminal or as a picture."),
+    "draw": ("headway.cli.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),
     "toy": ("headway.cli.toy:toy", "Write a small made-up corpus to try things on."),
+    "doctor": ("headway.cli.doctor:doctor", "Say whether everything is here that is needed, and what to type if not."),
     "completion": ("headway.cli.completion:completion", "Print the completion script for a shell."),
 }
 

@@ -16,7 +16,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log
 
 if TYPE_CHECKING:
-    from headway.translator import Translation, Translator
+    from headway.translator import Guess, Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
 
@@ -28,6 +28,7 @@ AT_ONCE = 512  # lines taken together where they wait
         ('headway translate --model my-model "A dog runs through the snow."', "one sentence"),
         ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
         ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
+        ('headway translate --model my-model --align "A dog runs."', "which word says which: text ||| i-j i-j"),
         ('headway translate --model my-model --json "A dog runs."', "everything that is known, one JSON object a line"),
     ],
 )
@@ -80,11 +81,12 @@ AT_ONCE = 512  # lines taken together where they wait
     help="Tokens translated at once. Default: by the device.",
 )
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
+@option("--align", is_flag=True, group="Result", help="Source word - target word, from 0: text ||| i-j i-j.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, input_file: str | None, output: str | None,
-    no_split: bool, prefix: str | None, batch_tokens: int | None, scores: bool, as_json: bool, **search: Any,
+    no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -103,6 +105,8 @@ def translate(
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for
+    if align:
+        warn_if_rough(translator)
     if not text and not input_file and sys.stdin.isatty():
         log("type text to translate, a line at a time; Ctrl-D ends")
     number = 0
@@ -110,7 +114,7 @@ def translate(
         for group in lines:
             forced = None if prefix is None else [prefix] * len(group)
             found = translator.translate(
-                group, settings, to=to, split=not no_split, prefixes=forced, first=number
+                group, settings, to=to, split=not no_split, prefixes=forced, first=number, align=align
             )  # fmt: skip
             for result in found:
                 for warning in result.warnings:
@@ -143,9 +147,25 @@ def shown(
         return json.dumps(as_object(translator, result, n_best), ensure_ascii=False) + "\n"
     if n_best:
         guesses = result.guesses[:n_best]
-        return "".join(f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}\n" for guess in guesses)
+        return "".join(
+            f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}{links_of(guess)}\n" for guess in guesses
+        )
     lead = f"{result.score:.4f}\t" if scores else ""
-    return f"{lead}{one_line(result.text)}\n"
+    return f"{lead}{one_line(result.text)}{links_of(result.guesses[0])}\n"
+
+
+def links_of(guess: "Guess") -> str:
+    """A further field, if it was asked for."""
+    from headway.text.words import moses
+
+    return "" if guess.alignment is None else f" ||| {moses(guess.alignment)}".rstrip()
+
+
+def warn_if_rough(translator: "Translator") -> None:
+    from headway.alignment import is_guided
+
+    if not all(is_guided(config) for config in translator.configs):
+        log("this model has no head for alignments: they are rough. Train it with train.alignment=guided", "warning")
 
 
 def as_object(translator: "Translator", result: "Translation", n_best: int | None) -> dict[str, Any]:
@@ -157,6 +177,7 @@ def as_object(translator: "Translator", result: "Translation", n_best: int | Non
             "logp": round(guess.logp, 6),
             "tokens": pieces(guess.tokens),
             "token_logps": [round(value, 6) for value in guess.token_logps],
+            **({} if guess.alignment is None else {"alignment": guess.alignment}),
         }
         for guess in result.guesses
     ]

@@ -5,11 +5,17 @@ import io
 import lzma
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
+from headway.data.ahead import prefetch
 from headway.errors import HeadwayError, did_you_mean
+
+PACKED = (".gz", ".xz", ".zst")
+PIECE = 1 << 18  # bytes read at once
 
 FilePath = str | os.PathLike[str]
 
@@ -68,19 +74,56 @@ def check_readable(path: FilePath) -> None:
 
 
 def decoded_lines(path: FilePath) -> Iterator[str]:
-    start = 0
-    for number, line in enumerate(byte_lines(path), start=1):
+    """Many lines at a time where the file allows it: decoding each by itself takes most of the time of reading."""
+    number, start = 0, 0  # lines and bytes before the block
+    for block in byte_blocks(path):
         try:
-            text = line.decode("utf-8")
+            lines = _split(block.decode("utf-8"), start)
         except UnicodeDecodeError as error:
+            sound = block[: block.rfind(b"\n", 0, error.start) + 1]
+            yield from _split(sound.decode("utf-8"), start)
+            line = number + sound.count(b"\n") + 1
             raise HeadwayError(
-                f"{path}, line {number}: byte 0x{line[error.start]:02x} at offset {start + error.start} is not "
-                "UTF-8. Convert the file first, for example with: iconv -f latin1 -t utf-8"
+                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset "
+                f"{start + error.start} is not UTF-8. Convert the file first, for example with: iconv -f latin1 -t utf-8"
             ) from None
-        start += len(line)
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        yield text.removesuffix("\n").removesuffix("\r")
+        yield from lines
+        number += block.count(b"\n")
+        start += len(block)
+
+
+def _split(text: str, start: int) -> Iterable[str]:
+    """The lines of a part of a file that begins so many bytes from its start, and ends with a line."""
+    lines = text.removeprefix("\ufeff").split("\n") if not start else text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return (line.removesuffix("\r") for line in lines) if "\r" in text else lines
+
+
+def byte_blocks(path: FilePath) -> Iterator[bytes]:
+    """Whole lines, as many as come at once: one from a pipe, where the next may take its time, and many from a file,
+    which is unpacked ahead of them."""
+    if str(path) == "-" or is_plain_pipe(Path(path)):
+        return byte_lines(path)
+    blocks = whole_lines(byte_pieces(Path(path)))
+    return prefetch(blocks, 4) if Path(path).suffix in PACKED else blocks
+
+
+def is_plain_pipe(path: Path) -> bool:
+    return not path.is_file() and path.suffix not in PACKED
+
+
+def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, cut behind line ends."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*rest, piece[:cut]])
+            rest = []
+        rest.append(piece[cut:])
+    if last := b"".join(rest):
+        yield last
 
 
 def byte_lines(path: FilePath) -> Iterator[bytes]:
@@ -88,15 +131,24 @@ def byte_lines(path: FilePath) -> Iterator[bytes]:
     if str(path) == "-":
         with standard_input() as file:
             yield from file
-        return
-    path = Path(path)
+    elif is_plain_pipe(Path(path)):
+        with open(path, "rb") as file:
+            yield from file
+    else:
+        for block in whole_lines(byte_pieces(Path(path))):
+            yield from block.splitlines(keepends=True) if b"\r" not in block else io.BytesIO(block)
+
+
+def byte_pieces(path: Path) -> Iterator[bytes]:
+    """What is in a file, unpacked by its name."""
     try:
         if path.suffix == ".zst":
-            yield from split_lines(unpack_zstandard(path))
-        else:
-            with open_bytes(path) as file:
-                yield from file
-    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+            yield from unpack_zstandard(path)
+            return
+        with open_bytes(path) as file:
+            while piece := file.read(PIECE):
+                yield piece
+    except (gzip.BadGzipFile, lzma.LZMAError, EOFError, zlib.error) as error:
         raise HeadwayError(f"{path} cannot be unpacked: {error}") from None
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -110,7 +162,7 @@ def standard_input() -> AbstractContextManager[Iterable[bytes]]:
         return nullcontext(sys.stdin.buffer)
 
 
-def open_bytes(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
     if path.suffix == ".gz":
         return gzip.open(path)
     if path.suffix == ".xz":
@@ -135,12 +187,3 @@ def unpack_zstandard(path: Path) -> Iterator[bytes]:
                 chunk = frame.unused_data
     if not frame.eof:
         raise EOFError("the file ends in the middle")
-
-
-def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.data.files import read_lines, read_pairs
+from headway.data.files import PACKED, read_lines, read_pairs
 from headway.errors import HeadwayError
 
-PACKED = (".gz", ".xz", ".zst")
 TABLES = (".tsv", ".tab")
 OBJECTS = (".jsonl", ".ndjson")
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z0-9]{2,8})*", re.IGNORECASE)

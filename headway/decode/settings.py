@@ -16,8 +16,8 @@ class Search(Node):
     The longest output is max_length where given, else ceil(max_ratio · source) + max_extra.
     """
 
-    beam_size: int = number(4, low=1)
-    n_best: int = number(1, low=1)
+    beam_size: int = number(4, low=1, high=10_000)
+    n_best: int = number(1, low=1, high=10_000)
     penalty: Literal["paper", "power", "none"] = "paper"
     alpha: float = number(0.6, low=-10.0, high=10.0)
     max_length: int | None = number(None, low=0)

@@ -1,16 +1,26 @@
-"""Where a translator looks while it translates one sentence."""
+"""Where each head of one layer looks, out of a trace."""
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 
 from headway.errors import HeadwayError
-from headway.nn.context import Report
-from headway.translator import Translator
+from headway.inspect.trace import Trace
+
+if TYPE_CHECKING:
+    from headway.language_model import LanguageModel
+    from headway.translator import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
+
+PLACES = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
+KINDS: dict[str, list[Kind]] = {
+    "translation": ["cross", "encoder", "decoder"],
+    "causal": ["decoder"],
+    "masked": ["encoder"],
+}
 
 
 @dataclass(frozen=True)
@@ -24,8 +34,8 @@ class Attended:
     queries: list[str]
     keys: list[str]
     kind: Kind
-    layer: int
-    text: str
+    layer: int  # counted from 1
+    text: str  # what the model said, or read where it says nothing
 
 
 def label(piece: str) -> str:
@@ -34,27 +44,42 @@ def label(piece: str) -> str:
     return "".join(letter if letter.isprintable() else f"<{ord(letter):02X}>" for letter in shown)
 
 
-@torch.no_grad()
-def attention(translator: Translator, text: str, kind: Kind = "cross", layer: int = 0, to: str = "") -> Attended:
-    """`layer` counts from 1; 0 is the last. The sentence is translated first, then read again with the trace on."""
-    model = translator.steppers[0].model
-    stack = model.config.encoder if kind == "encoder" else model.config.decoder
-    if not 0 <= layer <= stack.layers:
-        raise HeadwayError(f"there is no layer {layer}: this model has 1 to {stack.layers}.")
-    number = (layer or stack.layers) - 1
-    if not text.strip():
-        raise HeadwayError("there is nothing to look at: give a sentence.")
-    translation = translator.translate([text], to=to, split=False)[0]
-    source_side, target_side = translator.tokenizers.source, translator.tokenizers.target
-    source = [*translator.tag(to), *source_side.encode(text.strip()), source_side.end]
-    target = [target_side.start, *translation.guesses[0].tokens]
-    report = Report(trace={})
-    memory = model.encode(torch.tensor([source], device=model.device), report=report)
-    model.decode(torch.tensor([target], device=model.device), memory=memory, report=report)
-    place = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}[kind]
-    assert report.trace is not None
-    weights = report.trace[f"{place.format(number)}.weights"][0].float().cpu().numpy()
-    read, heard = source_side.pieces(source), target_side.pieces(target)
-    written = target_side.pieces([*target[1:], target_side.end])
+def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended:
+    """`kind`: source on itself, target on itself, or target on source; None is cross, or what the
+    model has. `layer` counts from 1; 0 is the last."""
+    known = KINDS[trace.kind]
+    kind = kind or known[0]
+    if kind not in known:
+        raise HeadwayError(f'this model has no attention of the kind "{kind}". It has: {", ".join(known)}.')
+    side = "encoder" if kind == "encoder" else "decoder"
+    layers = {found[1] for name in trace.tensors if (found := re.match(rf"{side}\.([0-9]+)\.", name))}
+    if not 0 <= layer <= len(layers):
+        raise HeadwayError(f"there is no layer {layer}: this model has 1 to {len(layers)}.")
+    layer = layer or len(layers)
+    weights = trace.tensors.get(f"{PLACES[kind].format(layer - 1)}.weights")
+    if weights is None:
+        raise HeadwayError(
+            f"layer {layer} of the {side} keeps no attention weights: its mixer does not compare every two places."
+        )
+    read, heard, written = trace.source.pieces, trace.target.pieces, list(trace.written.pieces)
+    written += ["…"] * (len(heard) - len(written))  # of a text that does not end, nobody knows what follows
     queries, keys = {"encoder": (read, read), "decoder": (written, heard), "cross": (written, read)}[kind]
-    return Attended(weights, queries, keys, kind, number + 1, translation.text)
+    if weights.dim() != 3 or weights.shape[1:] != (len(queries), len(keys)):
+        raise HeadwayError(
+            f"this trace does not fit together: {len(queries)} and {len(keys)} tokens have weights of the shape "
+            f"{tuple(weights.shape)}. Make it anew."
+        )
+    return Attended(weights.numpy(), queries, keys, kind, layer, trace.output or trace.text)
+
+
+def attention(
+    model: "Translator | LanguageModel", text: str, kind: Kind | None = None, layer: int = 0, to: str = ""
+) -> Attended:
+    """Where a model looks while it translates a sentence, or reads a text."""
+    from headway.translator import Translator
+
+    if isinstance(model, Translator):
+        return attended(model.trace(text, to=to), kind, layer)
+    if to:
+        raise HeadwayError(f'a language model does not translate to "{to}": leave the target language out.')
+    return attended(model.trace(text, length=0), kind, layer)

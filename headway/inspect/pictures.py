@@ -1,6 +1,8 @@
-"""Pictures: attention, masks, positional encodings. PNG or SVG, by the file's name."""
+"""Pictures: attention, masks, positional encodings, curves. PNG, SVG or PDF, by the file's name."""
 
+import textwrap
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
+from headway.inspect.positions import Table
 from headway.nn.masks import Mask, dense_mask
 
 
@@ -21,34 +24,77 @@ def draw_attention(found: Attended, path: str | Path, head: int = 0) -> None:
         panels += [(f"head {number + 1}", weights) for number, weights in enumerate(found.weights)]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    size = (1.6 + 0.28 * len(found.keys), 1.2 + 0.28 * len(found.queries))
+    # inches a token; a long text is drawn smaller, and where nobody could read its words they are numbered
+    cell = 0.28 * min(1.0, 60 / max(len(found.keys), len(found.queries)))
+    named = len(panels) * (len(found.keys) + len(found.queries)) <= 1200
+    size = (1.6 + cell * len(found.keys), 1.2 + cell * len(found.queries))
     figure, axes = _plot().subplots(
         rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False, layout="constrained"
     )
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (title, weights) in zip(axes.flat, panels):
-        axis.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        drawn = axis.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
         axis.set_title(title, fontsize=9)
-        axis.set_xticks(range(len(found.keys)), [_drawn(key) for key in found.keys], rotation=90, fontsize=7)
-        axis.set_yticks(range(len(found.queries)), [_drawn(query) for query in found.queries], fontsize=7)
-    figure.suptitle(f"{found.kind}, layer {found.layer}: {_drawn(found.text)}", fontsize=10)
+        if not named:
+            continue
+        axis.set_xticks(range(len(found.keys)), [_drawn(key) for key in found.keys], rotation=90, fontsize=25 * cell)
+        axis.set_yticks(range(len(found.queries)), [_drawn(query) for query in found.queries], fontsize=25 * cell)
+    figure.colorbar(drawn, ax=axes, shrink=0.6 / rows, pad=0.01).ax.tick_params(labelsize=7)
+    title = f"{found.kind}, layer {found.layer}: {_drawn(found.text)}"
+    figure.suptitle(textwrap.fill(title, int(12 * size[0] * columns)), fontsize=10)
     _save(figure, path)
 
 
 def draw_mask(mask: Mask, length: int, path: str | Path) -> None:
     """Dark where looking is allowed."""
-    figure, axis = _plot().subplots(figsize=(4, 4), layout="constrained")
-    axis.imshow(dense_mask(mask, length).numpy(), cmap="Blues", vmin=0, vmax=1.3)
-    axis.set(title=mask.name, xlabel="key position", ylabel="query position")
+    figure, axis = _plot().subplots(figsize=(4.4, 4.4), layout="constrained")
+    allowed = dense_mask(mask, length).numpy()
+    if length <= 40:  # lines between the cells
+        axis.pcolormesh(allowed, cmap="Blues", vmin=0, vmax=1.3, edgecolors="white", linewidth=0.6)
+        axis.set(xlim=(0, length), ylim=(length, 0), aspect="equal")
+        marks = range(0, length, 1 + length // 10)
+        axis.set_xticks([mark + 0.5 for mark in marks], marks)
+        axis.set_yticks([mark + 0.5 for mark in marks], marks)
+    else:
+        axis.imshow(allowed, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
+    axis.set(xlabel="key position", ylabel="query position")
+    axis.set_title(textwrap.fill(_drawn(mask.name), 50), fontsize=10)
     _save(figure, path)
 
 
-def draw_positions(table: np.ndarray, path: str | Path) -> None:
-    """A positional encoding (positions, channels)."""
+def draw_table(table: Table, path: str | Path) -> None:
+    """Numbers around 0 (red below, blue above), such as a positional encoding."""
+    square = table.rows == "query"
+    figure, axis = _plot().subplots(figsize=(5.2, 4.4) if square else (7, 4), layout="constrained")
+    bound = float(np.abs(table.values).max()) or 1.0
+    shape = "equal" if square else "auto"
+    drawn = axis.imshow(table.values, cmap="RdBu", aspect=shape, vmin=-bound, vmax=bound, interpolation="nearest")
+    axis.set(xlabel=table.columns, ylabel=table.rows)
+    axis.set_title(_drawn(table.title), fontsize=10)
+    figure.colorbar(drawn, ax=axis, pad=0.02)
+    _save(figure, path)
+
+
+def draw_positions(values: np.ndarray, path: str | Path) -> None:
+    """A positional encoding (positions, channels), such as one that was learned."""
+    draw_table(Table(values, "", "position", "channel"), path)
+
+
+def draw_curves(
+    curves: Mapping[str, Sequence[float]], path: str | Path, *, title: str, across: str, up: str, log: bool = False
+) -> None:
+    """One line for each name, over 0, 1, 2 …"""
     figure, axis = _plot().subplots(figsize=(7, 4), layout="constrained")
-    axis.imshow(table, cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
-    axis.set(xlabel="channel", ylabel="position")
+    for number, (name, values) in enumerate(curves.items()):
+        axis.plot(range(len(values)), values, marker="osD^vP*X"[number % 8], markersize=4, label=_drawn(name))
+    if log:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")  # powers need fonts that may be missing
+    axis.set(xlabel=across, ylabel=up)
+    axis.set_title(_drawn(title), fontsize=10)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
     _save(figure, path)
 
 
@@ -73,6 +119,6 @@ def _save(figure: Any, path: str | Path) -> None:
             raise HeadwayError(f"{path}: a picture's name ends in .png, .svg or .pdf.")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a script that the font lacks is drawn as boxes
-            figure.savefig(path, dpi=150)
+            figure.savefig(path, dpi=min(150, 5000 / max(figure.get_size_inches())))
     finally:
         _plot().close(figure)  # else it stays in memory

@@ -102,7 +102,7 @@ class Attention(nn.Module):
         pattern = ctx.pattern(places, c.heads, owner)
         bend = ctx.bend(places, c.heads, x.device)
         dropout = c.dropout if self.training and c.dropout else 0.0
-        if ctx.traced:
+        if ctx.traced or ctx.watches("weights"):
             attended = attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, also="everything")
             for name, value in (("q", q), ("k", k), ("v", v), ("scores", attended.scores)):
                 ctx.record(name, value)

@@ -34,6 +34,8 @@ class Block(nn.Module):
             where = f"{ctx.where}.{name}"
             inside = ctx.inside(where, mask, position) if name == "self" else ctx.inside(where)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, st=state: _run(run, x, c, st))  # type: ignore[misc]
+            if ctx.traced:
+                _record_stream(s, inside)
         return s
 
     def new_states(self, batch: int, device: torch.device) -> dict[str, State]:
@@ -59,3 +61,9 @@ def _run(sublayer: nn.Module, x: Tensor, ctx: Context, state: State | None) -> T
     ctx.record("output", output)
     assert isinstance(output, Tensor)
     return output
+
+
+def _record_stream(s: Any, ctx: Context) -> None:
+    """What runs on from here: one vector a place, or several where the residual carries several."""
+    for number, part in enumerate(s if isinstance(s, tuple) else (s,), start=1):
+        ctx.record("stream" if number == 1 else f"stream{number}", part)

@@ -20,6 +20,8 @@ class Report:
 
     losses: list[tuple[str, Tensor]] = field(default_factory=list)  # a layer adds, the trainer sums
     trace: Trace | None = None  # a dict to fill, by explicit request
+    watch: frozenset[str] = frozenset()  # names as in a trace: these are kept in `seen`, with their gradients
+    seen: Trace = field(default_factory=dict)
 
 
 @dataclass
@@ -59,6 +61,11 @@ class Context:
     def record(self, name: str, value: Tensor) -> None:
         if self.report.trace is not None:
             self.report.trace[f"{self.where}.{name}"] = value.detach()
+        if self.watches(name):
+            self.report.seen[f"{self.where}.{name}"] = value
+
+    def watches(self, name: str) -> bool:
+        return bool(self.report.watch) and f"{self.where}.{name}" in self.report.watch
 
     @property
     def traced(self) -> bool:

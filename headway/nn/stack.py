@@ -22,7 +22,7 @@ class Stack(nn.Module):
     class Config(Node):
         """A list in a slot is tiled over the layers."""
 
-        layers: int = number(6, low=0)
+        layers: int = number(6, low=0, high=10_000)
         position: tuple[Part, ...] = slot("position", "sinusoidal", per_layer=True)
         mask: tuple[Part, ...] | None = slot("mask", None, per_layer=True)  # full, or causal in a decoder
         mixer: tuple[Part, ...] = slot("mixer", "attention", per_layer=True)

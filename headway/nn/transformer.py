@@ -172,8 +172,9 @@ class Transformer(nn.Module):
         target: Tensor | None,
         source_valid: Tensor | None = None,
         target_valid: Tensor | None = None,
+        report: Report | None = None,
     ) -> Output:
-        report = Report()
+        report = report or Report()
         memory = None if source is None else self.encode(source, source_valid, report=report)
         if target is None:
             assert memory is not None

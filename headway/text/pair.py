@@ -19,7 +19,7 @@ def read_json(path: Path) -> Any:
         raise HeadwayError(f"{path} does not exist. A model directory holds its tokenizer in this file.") from None
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HeadwayError(f"{path} is cut off or damaged: {error}. Copy it again from where it came.") from None
 
 

@@ -13,6 +13,7 @@ from headway.data.rows import Rows, open_rows, stretches
 from headway.data.texts import Parallel
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
+from headway.text.words import word_roles
 from headway.train.objectives import Example, Marks
 
 PORTION = 1 << 20  # examples that are put in order together; more would take memory and change little
@@ -51,6 +52,7 @@ class Encoded(NamedTuple):
     source: Rows
     target: Rows
     weight: float = 1.0
+    links: Rows | None = None  # source word, target word, source word, target word …
 
     def stretch(self, epoch: int, part: int, parts: int) -> np.ndarray:
         """The rows of one part of an epoch. A weight of 0.5 takes the first half in one epoch and the second in the
@@ -73,7 +75,8 @@ class Drawn:
 
     def __getitem__(self, index: int) -> Example:
         corpus, row = self.corpora[self.owners[index]], self.rows[index]
-        return Example(corpus.source[row], corpus.target[row])
+        links = None if corpus.links is None else corpus.links[row].reshape(-1, 2)
+        return Example(corpus.source[row], corpus.target[row], links)
 
 
 class ParallelText:
@@ -81,14 +84,14 @@ class ParallelText:
 
     def __init__(
         self, pairs: Sequence[Parallel], tokenizers: Tokenizers, tags: Sequence[str], longest: int,
-        respelled: EpochEncoder | None = None,
+        respelled: EpochEncoder | None = None, links: Sequence[Rows] = (),
     ) -> None:  # fmt: skip
         self.longest, self.shortest = longest, 1 + bool(tags)  # a source with its end, and with its tag if it has one
-        self.respelled, self.weights = respelled, [p.weight for p in pairs]
+        self.respelled = respelled
         self.corpora = []
-        for p in pairs:
+        for number, p in enumerate(pairs):
             source, target = encoded(p, sides_of(p, tokenizers, tags))
-            self.corpora.append(Encoded(source, target, p.weight))
+            self.corpora.append(Encoded(source, target, p.weight, links[number] if links else None))
         self.size = self.empty = self.long = 0
         for corpus in self.corpora:
             for start, stop in stretches(len(corpus.source)):
@@ -109,7 +112,7 @@ class ParallelText:
         corpora = self.corpora
         if self.respelled is not None:
             rows = iter(self.respelled.epoch(number))
-            corpora = [Encoded(next(rows), next(rows), weight) for weight in self.weights]
+            corpora = [corpus._replace(source=next(rows), target=next(rows)) for corpus in corpora]
         total = sum(len(corpus.stretch(number, 0, 1)) for corpus in corpora)
         parts = -(-total // PORTION)
         for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
@@ -164,6 +167,14 @@ def encoded(pairs: Parallel, sides: Sequence[Side]) -> list[Rows]:
         lambda folder: encode_to(folder, pairs.read(), sides),
         lambda folder: [open_rows(folder, side.name) for side in sides],
     )
+
+
+def marks_for(config: Config, tokenizers: Tokenizers) -> Marks:
+    """With what a guided head needs to find the words in a row of tokens."""
+    marks = marks_of(tokenizers.target)
+    if config.train.alignment.kind == "none":
+        return marks
+    return marks._replace(source_roles=word_roles(tokenizers.source), target_roles=word_roles(tokenizers.target))
 
 
 def marks_of(tokenizer: Tokenizer) -> Marks:

@@ -46,8 +46,14 @@ class Silence(History):
 def read_history(out: Path) -> list[dict[str, Any]]:
     """All of it but a last line that was cut off in the middle, when the machine went down."""
     path = out / "history.jsonl"
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines]
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        entries = [dict(json.loads(line)) for line in lines]
+        if all(isinstance(entry["step"], int) and isinstance(entry["kind"], str) for entry in entries):
+            return entries
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise HeadwayError(f"{path} is damaged. Move it away: the training goes on without it.")
 
 
 def _board(folder: Path, since: int) -> Any:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from headway.config import Config
-from headway.data.batches import GRAIN, micro_batches, prefetch, rounded, rows_that_fit, token_batches
+from headway.data.ahead import prefetch
+from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit, token_batches
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
@@ -65,7 +66,7 @@ class Trainer:
             torch.set_float32_matmul_precision("high")  # what stays in float32 may use the fast matrix units
         self.rate = 0.0
         self.health = Health(self.model, device)
-        loss = Loss(self.model, self.settings.label_smoothing)
+        loss = Loss(self.model, self.settings.label_smoothing, self.settings.alignment)
         if self._compiles():
             torch._dynamo.config.recompile_limit = 64  # one for each shape of batch
             loss.function = torch.compile(loss.function, dynamic=False)

@@ -11,6 +11,7 @@ from torch import Tensor
 from headway.data.batches import rounded
 from headway.errors import ConfigError
 from headway.parts import Part, number
+from headway.text.words import word_numbers
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
@@ -21,6 +22,7 @@ IGNORED = -100  # a label that does not count
 class Example(NamedTuple):
     source: np.ndarray  # with its end token; empty for a language model
     target: np.ndarray  # without start and end
+    alignment: np.ndarray | None = None  # (n, 2): source word, target word; for a head that learns it
 
 
 class Marks(NamedTuple):
@@ -31,6 +33,8 @@ class Marks(NamedTuple):
     end: int
     mask: int
     vocabulary: int
+    source_roles: np.ndarray | None = None  # of each id in a word, from word_roles; needed for alignments only
+    target_roles: np.ndarray | None = None
 
 
 class Batch(NamedTuple):
@@ -41,6 +45,7 @@ class Batch(NamedTuple):
     labels: Tensor  # (B, T) what it should say
     labelled: int  # labels that count
     tokens: int  # real tokens, source and target
+    alignment: Tensor | None = None  # (B, T, S) bool: the source tokens that say what the decoder reads at t
 
     def shaped(self, rows: int, grain: int) -> "Batch":
         """Padded to a shape that occurs again, for a compiled model: `rows` rows, lengths rounded up."""
@@ -52,6 +57,7 @@ class Batch(NamedTuple):
             _shaped(self.labels, rows, grain, IGNORED),  # type: ignore[arg-type]
             self.labelled,
             self.tokens,
+            _shaped(self.alignment, rows, grain, 0),
         )
 
     def to(self, device: torch.device) -> "Batch":
@@ -62,8 +68,9 @@ class Batch(NamedTuple):
 def _shaped(x: Tensor | None, rows: int, grain: int, fill: int) -> Tensor | None:
     if x is None:
         return None
-    wide = int(rounded(np.array(x.shape[1]), grain)) - x.shape[1]
-    return torch.nn.functional.pad(x, (0, wide, 0, max(rows - x.shape[0], 0)), value=fill)
+    missing = [int(size) for size in rounded(np.array(x.shape[1:]), grain) - x.shape[1:]]
+    behind = [size for axis in reversed([max(rows - x.shape[0], 0), *missing]) for size in (0, axis)]
+    return torch.nn.functional.pad(x, behind, value=fill)
 
 
 def padded(
@@ -95,7 +102,24 @@ class Translation:
             labels, _ = padded([example.target for example in examples], IGNORED, tail=[marks.end])
             count = sum(len(example.target) + 1 for example in examples)
             tokens = count + sum(len(example.source) for example in examples)
-            return Batch(source, source_valid, inputs, inputs_valid, labels, count, tokens)
+            batch = Batch(source, source_valid, inputs, inputs_valid, labels, count, tokens)
+            if all(example.alignment is None for example in examples):
+                return batch
+            return batch._replace(alignment=aligned(examples, source.numpy(), inputs.numpy(), marks))
+
+
+def aligned(examples: Sequence[Example], source: np.ndarray, inputs: np.ndarray, marks: Marks) -> Tensor:
+    """(B, T, S) true where a token that the decoder reads and a source token belong to linked words."""
+    assert marks.source_roles is not None and marks.target_roles is not None
+    read, said = word_numbers(source, marks.source_roles), word_numbers(inputs, marks.target_roles)
+    pairs = [np.zeros((0, 2), int) if example.alignment is None else example.alignment for example in examples]
+    links = np.concatenate(pairs).astype(np.int64)
+    row = np.repeat(np.arange(len(examples)), [len(own) for own in pairs])
+    # One word more on each side than any token has: -1, the word of tokens that are no text, finds it, and no link.
+    sources, targets = np.maximum(links.max(0, initial=-1), [read.max(), said.max()]) + 2
+    linked = np.zeros((len(examples), targets, sources), bool)
+    linked[row, links[:, 1], links[:, 0]] = True
+    return torch.from_numpy(linked[np.arange(len(examples))[:, None, None], said[:, :, None], read[:, None, :]])
 
 
 class Causal:

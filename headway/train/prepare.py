@@ -20,6 +20,7 @@ from headway.parts import expand
 from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of
+from headway.train.links import links_of
 from headway.train.running import RunningText, WholeText, text_stream
 from headway.train.texts import Files, Texts, distinct
 
@@ -172,5 +173,6 @@ def make_corpora(
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]
         respelled = EpochEncoder(scratch, corpora, dropout, writes)
-    training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, respelled)
+    links = [] if settings.alignment.kind == "none" else links_of(texts.pairs)
+    training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, respelled, links)
     return training, ParallelText(texts.valid_pairs, tokenizers, config.tags, settings.longest)

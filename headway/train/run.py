@@ -19,7 +19,7 @@ from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
 from headway.train.changes import moves_batches, refuse_changes
-from headway.train.corpus import marks_of
+from headway.train.corpus import marks_for
 from headway.train.history import History, Silence
 from headway.train.lock import only_one
 from headway.train.loop import Trainer
@@ -57,7 +57,7 @@ class Training:
     def __post_init__(self) -> None:
         torch.manual_seed(self.config.train.seed)
         self.settings = self.config.train
-        self.marks = marks_of(self.tokenizers.target)
+        self.marks = marks_for(self.config, self.tokenizers)
         scratch = self.out / "checkpoints" / "text"
         with self.team.first_alone():
             self.corpus, self.valid = make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
@@ -71,6 +71,7 @@ class Training:
         self.began = time.monotonic()
         self.beat: Beat | None = None
         self.skipped = 0  # steps that were left out so far
+        self.saved = 0  # the step of the newest checkpoint that this process wrote
 
     def run(self) -> Outcome:
         self._check()
@@ -223,6 +224,9 @@ class Training:
             return validate(model.eval(), self.valid, self.samples, self.config, self.tokenizers, self.marks)
 
     def _save(self) -> None:
+        if self.saved == self.trainer.at.step:
+            return  # writing it again could only lose it
+        self.saved = self.trainer.at.step
         self.trainer.save(self.out, self.trainer.spent(self.began), text=self.texts.identity)
         if not self.team.first:
             return

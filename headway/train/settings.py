@@ -17,10 +17,11 @@ class Training(Node):
     objective: Any = slot("objective", "translation")
     optimiser: Any = slot("optimiser", "adam")
     schedule: Any = slot("schedule", "noam")
+    alignment: Any = slot("alignment", "none")
     label_smoothing: float = number(0.1, low=0, high=1)
     clip: float = number(0.0, low=0)  # the gradient's norm at most; 0: as it is
     ema: float = number(0.0, low=0, high=1)  # decay of a running average of the weights; 0: none
-    seed: int = 1
+    seed: int = number(1, low=0, high=2**32 - 1)
 
     batch_tokens: int = number(25_000, low=1)  # a step, on each side
     micro_batch_tokens: int = number(0, low=0)  # at once on the device; 0: by its kind. Steps add up to batch_tokens
@@ -45,6 +46,7 @@ class Training(Node):
     def refuse(self, model: "Transformer.Config") -> None:
         """What cannot be trained with these settings."""
         self.objective.refuse(model)
+        self.alignment.refuse(model)
         for side in model.sides:
             for part in getattr(model, side).position:
                 if part.kind == "learned" and part.longest < self.longest:

@@ -1,15 +1,15 @@
 """headway attend: where each head looks, in the terminal and as a picture."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-import headway
-from headway.cli.attend import SHADES, heatmap
 from headway.cli.root import main
-from headway.inspect.attention import Attended, attention
-from headway.translator import Translator
+from headway.inspect.attention import attention, label
+from headway.inspect.characters import SHADES
+from headway.translator import load_translator
 
 Capture = pytest.CaptureFixture[str]
 TEXT = "The dog sees a red house."
@@ -21,10 +21,8 @@ def attended(capsys: Capture, model: Path, *arguments: str, code: int = 0) -> tu
 
 
 def test_one_head_in_the_terminal(capsys: Capture, translator_dir: Path) -> None:
-    translator = headway.load(translator_dir)
-    assert isinstance(translator, Translator)
     out, err = attended(capsys, translator_dir, TEXT, "--kind", "cross", "--layer", "1", "--head", "2")
-    found = attention(translator, TEXT, "cross")
+    found = attention(load_translator([translator_dir]), TEXT, "cross")
     assert err == f"{found.text}\n"
     rows = out.splitlines()
     shown = min(len(found.keys), len(rows[0].split()))
@@ -42,28 +40,57 @@ def test_without_a_head_the_mean(capsys: Capture, translator_dir: Path) -> None:
     assert mean != one
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_it_fits_the_terminal_or_says_what_is_cut(width: int) -> None:
-    keys = [f" key{n}" for n in range(50)]
-    found = Attended(np.full((1, 3, 50), 0.02), ["⟨s⟩", " 日本語の単語" * 3, " x"], keys, "cross", 1, "x")
-    from rich.cells import cell_len
-
-    printed = heatmap(found, found.weights[0], width).splitlines()
-    told = [line for line in printed if "columns are not shown" in line]
-    assert max(cell_len(line) for line in printed if line not in told) <= width
-    if width == 200:
-        assert not told
-    else:
-        shown = len(printed[0].split())
-        assert told == [f"{50 - shown} of 50 columns are not shown: draw all with --png FILE"]
+def test_numbers_are_the_weights(capsys: Capture, translator_dir: Path) -> None:
+    """C12: what is printed is what the trace holds; piped, it is TSV with nothing cut."""
+    found = attention(load_translator([translator_dir]), TEXT, "cross")
+    out, _ = attended(capsys, translator_dir, TEXT, "--numbers", "--head", "3")
+    header, *rows = (line.split("\t") for line in out.splitlines())
+    assert header == ["", *(label(key) for key in found.keys)]
+    assert [row[0] for row in rows] == [label(query) for query in found.queries]
+    np.testing.assert_allclose(np.array([row[1:] for row in rows], dtype=float), found.weights[2], atol=5.1e-7)
 
 
-def test_a_picture(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:
-    out, err = attended(capsys, translator_dir, "A dog.", "--png", str(tmp_path / "a.png"))
+def test_numbers_on_a_terminal_fit(capsys: Capture, translator_dir: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("headway.cli.attend.is_watched", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    out, _ = attended(capsys, translator_dir, TEXT, "--numbers")
+    assert "\t" not in out
+    assert max(map(len, out.splitlines())) <= 60
+
+
+def test_colours_where_they_are_wanted(capsys: Capture, translator_dir: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    out, _ = attended(capsys, translator_dir, TEXT, "--color", "always")
+    assert "\x1b[48;2;" in out
+    out, _ = attended(capsys, translator_dir, TEXT)
+    assert "\x1b" not in out
+
+
+def test_language_models(capsys: Capture, lm_dir: Path, masked_dir: Path) -> None:
+    out, err = attended(capsys, lm_dir, "The dog sees", "--head", "2")
+    assert err == "The dog sees\n"
+    assert out.splitlines()[-3].startswith("…")  # the last row: nobody knows what follows
+    out, err = attended(capsys, masked_dir, "The dog sees")
+    assert err == "The dog sees\n"
+    assert "keys: 0:⟨s⟩" in out
+
+
+def test_out_of_a_saved_trace(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:
+    direct, _ = attended(capsys, translator_dir, TEXT, "--kind", "decoder", "--head", "1")
+    load_translator([translator_dir]).trace(TEXT).save(tmp_path / "t")
+    assert main(["attend", "--trace", str(tmp_path / "t"), "--kind", "decoder", "--head", "1"]) == 0
+    assert capsys.readouterr().out == direct
+
+
+def test_pictures(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:
+    """Both at once; the ending may be in capitals."""
+    png, svg = tmp_path / "a.PNG", tmp_path / "a.svg"
+    out, err = attended(capsys, translator_dir, "A dog.", "--head", "1", "--png", str(png), "--svg", str(svg))
     assert out == ""
-    assert err.endswith(f"drawn to {tmp_path}/a.png\n")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "a.png").stat().st_size > 5000
+    assert err.endswith(f"drawn to {png}\ndrawn to {svg}\n")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert png.stat().st_size > 5000
+    assert "head 1" in svg.read_text()
 
 
 @pytest.mark.parametrize(
@@ -73,10 +100,12 @@ def test_a_picture(capsys: Capture, translator_dir: Path, tmp_path: Path) -> Non
         ([TEXT, "--head", "5"], 1, "error: there is no head 5: this layer has 1 to 4."),
         ([TEXT, "--head", "0"], 2, "error: --head: 0 is not in the range x>=1."),
         ([TEXT, "--kind", "crossed"], 2, "error: --kind: 'crossed' is not one of"),
-        ([TEXT, "--png", "a.gif"], 1, ""),
+        ([TEXT, "--png", "a.gif"], 2, "error: --png: a.gif does not end in .png."),
+        ([TEXT, "--svg", "a.png"], 2, "error: --svg: a.png does not end in .svg."),
+        ([TEXT, "--trace", "t"], 2, "error: give --model and a text, or --trace alone."),
         (["  "], 1, "error: there is nothing to look at: give a sentence."),
         ([TEXT, "--to", "de"], 1, 'error: this model does not translate to "de". It knows: qtx.'),
-        ([], 2, "error: TEXT is missing."),
+        ([], 2, "error: give --model and a text, or --trace alone."),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -85,5 +114,11 @@ def test_what_is_wrong_is_said(
     out, err = attended(capsys, translator_dir, *arguments, code=code)
     assert out == ""
     assert message in err
-    if "a.gif" in arguments:
-        assert "a.gif: a picture's name ends in .png, .svg or .pdf." in err
+
+
+def test_neither_model_nor_trace(capsys: Capture, tmp_path: Path) -> None:
+    for arguments in ([TEXT], [TEXT, "--trace", str(tmp_path)], []):
+        assert main(["attend", *arguments]) == 2
+        assert "give --model and a text, or --trace alone." in capsys.readouterr().err
+    assert main(["attend", "--trace", str(tmp_path)]) == 1
+    assert "holds no trace" in capsys.readouterr().err

@@ -40,6 +40,22 @@ def test_the_numbers_are_sacrebleus_on_the_saved_lines(
     assert re.match(r"20 lines in [\d.]+ s: [\d.]+ lines/s, \d+ tokens/s; warnings on \d+$", out.splitlines()[2])
 
 
+def test_what_is_read_is_not_written_over(capsys: Capture, translator_dir: Path, toy: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("test.en", "test.qtx")]
+    for file in files:
+        file.write_bytes((toy / file.name).read_bytes())
+    for file in files:
+        words = ["--model", translator_dir, "-s", files[0], "-t", files[1], "--output", f"{tmp_path}/./{file.name}"]
+        _, err = evaluated(capsys, *words, code=2)
+        assert "--output is a file that is read: name another." in err
+        assert file.read_bytes() == (toy / file.name).read_bytes()
+
+
+def test_a_missing_folder_is_told_before_the_work(capsys: Capture, toy: Path, tmp_path: Path) -> None:
+    words = ["--model", "none", "-s", toy / "test.en", "-t", toy / "test.qtx", "--output", tmp_path / "no" / "x.txt"]
+    assert f"--output: there is no folder {tmp_path}/no." in evaluated(capsys, *words, code=2)[1]
+
+
 @pytest.mark.parametrize("tokenize", ["13a", "none", "moses"])
 def test_case_and_tokens(capsys: Capture, translator_dir: Path, toy: Path, tmp_path: Path, tokenize: str) -> None:
     saved = tmp_path / "said.txt"

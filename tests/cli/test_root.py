@@ -496,7 +496,7 @@ def test_completion_knows_verbs_and_options(run_headway: Runner) -> None:
         }
         return run_headway(env=environment).stdout.split()
 
-    assert complete("headway t", 1) == ["plain,train", "plain,translate", "plain,toy"]
+    assert complete("headway t", 1) == ["plain,train", "plain,translate", "plain,trace", "plain,toy"]
     assert complete("headway --ver", 1) == ["plain,--verbose", "plain,--version"]
     assert complete("headway toy --p", 2) == ["plain,--pairs"]
     assert complete("headway completion z", 2) == ["plain,zsh"]

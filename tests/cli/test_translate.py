@@ -296,7 +296,7 @@ def test_search_options(capsys: Capture, translator_dir: Path, pairs: list[tuple
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-b", "0"], "error: beam_size: 0 is out of range: it must be at least 1."),
+        (["-b", "0"], "error: beam_size: 0 is out of range: it must be at least 1 and at most 10000."),
         (["--temperature", "0.5"], "error: temperature: 0.5 has no effect without sampling."),
         (["--sample", "-b", "3"], "error: beam_size: sampling follows one hypothesis at a time, not 3."),
         (["--penalty", "google"], "error: --penalty: 'google' is not one of 'paper', 'power', 'none'."),

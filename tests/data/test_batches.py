@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import micro_batches, padding_share, piece_starts, prefetch, rounded, token_batches
+from headway.data.ahead import prefetch
+from headway.data.batches import micro_batches, padding_share, piece_starts, rounded, token_batches
 
 
 def some_lengths(count: int = 2000) -> np.ndarray:

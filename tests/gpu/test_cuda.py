@@ -16,7 +16,11 @@ from headway.nn.transformer import Transformer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("ignore"),  # the compiler warns of itself, in each version of something else
+]
 
 
 def small_model() -> Transformer:

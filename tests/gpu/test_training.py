@@ -19,6 +19,7 @@ from headway.train.objectives import Example, Marks
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("ignore"),  # the compiler warns of itself, in each version of something else
 ]
 CUDA = torch.device("cuda")
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=32_000)

@@ -1,6 +1,7 @@
 """Where a translator looks: weights that add up to one, with the tokens they belong to; and pictures of them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 import headway
 from headway.errors import HeadwayError
-from headway.inspect.attention import Attended, attention, label
-from headway.inspect.pictures import draw_attention, draw_mask, draw_positions
+from headway.inspect.attention import Attended, attended, attention, label
+from headway.inspect.pictures import draw_attention, draw_mask
 from headway.nn.masks import make_mask
 from headway.translator import Translator
 
@@ -59,6 +60,37 @@ def test_a_layer_that_is_not_there(translator: Translator) -> None:
             attention(translator, TEXT, layer=layer)
 
 
+def test_language_models_and_models_that_guess(lm_dir: Path, masked_dir: Path) -> None:
+    model = headway.load(lm_dir)
+    found = attention(model, "The dog sees")
+    assert (found.kind, found.text, found.queries[-1]) == ("decoder", "The dog sees", "…")  # nobody knows what follows
+    assert found.keys[0] == "⟨s⟩"
+    assert found.keys[1:] == found.queries[:-1]
+    with pytest.raises(HeadwayError, match='this model has no attention of the kind "cross". It has: decoder'):
+        attention(model, "The dog sees", "cross")
+    with pytest.raises(
+        HeadwayError, match='a language model does not translate to "de": leave the target language out'
+    ):
+        attention(model, "The dog sees", to="de")
+    found = attention(headway.load(masked_dir), "The dog sees")
+    assert (found.kind, found.queries, found.text) == ("encoder", found.keys, "The dog sees")
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_layer_without_weights(translator: Translator) -> None:
+    trace = translator.trace(TEXT)
+    tensors = {name: tensor for name, tensor in trace.tensors.items() if not name.endswith(".weights")}
+    with pytest.raises(HeadwayError, match="layer 1 of the encoder keeps no attention weights: its mixer does not"):
+        attended(replace(trace, tensors=tensors), "encoder")
+
+
+def test_a_trace_that_does_not_fit_together(translator: Translator) -> None:
+    trace = translator.trace(TEXT)
+    other = {**trace.tensors, "decoder.0.cross.weights": trace.tensors["encoder.embedded"]}
+    with pytest.raises(HeadwayError, match=r"\d+ and \d+ tokens have weights of the shape \(\d+, 48\). Make it anew"):
+        attended(replace(trace, tensors=other), "cross")
+
+
 def test_nothing_to_look_at(translator: Translator) -> None:
     with pytest.raises(HeadwayError, match=r"there is nothing to look at: give a sentence"):
         attention(translator, "  ")
@@ -93,12 +125,6 @@ def test_a_picture_of_an_unknown_kind(translator: Translator, tmp_path: Path) ->
     import matplotlib.pyplot
 
     assert not matplotlib.pyplot.get_fignums()  # no figure is left over
-
-
-def test_masks_and_positions_are_drawn(tmp_path: Path) -> None:
-    draw_mask(make_mask("causal & local(4)"), 12, tmp_path / "mask.png")
-    draw_positions(np.sin(np.arange(60.0)).reshape(6, 10), tmp_path / "positions.png")
-    assert all((tmp_path / name).stat().st_size > 1000 for name in ("mask.png", "positions.png"))
 
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,14 @@
 """A trace is an explicit path: it fills a dict by name with what was computed, and computes the same."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.context import Report
+from headway.nn.context import Context, Report
+from headway.nn.masks import FULL
+from headway.nn.places import places_from
 from headway.nn.transformer import Transformer, valid_places
 from nn.building import small
 
@@ -38,7 +42,7 @@ def test_everything_is_there_by_name_and_fits_together() -> None:
     places = [f"{side}.{i}.{sub}" for side, subs in SUBLAYERS.items() for i in range(2) for sub in subs]
     names = [f"{side}.embedded" for side in SUBLAYERS]
     for place in places:
-        names.append(f"{place}.output")
+        names += [f"{place}.output", f"{place}.stream"]
         if not place.endswith("feedforward"):
             names += [f"{place}.{what}" for what in ("q", "k", "v", "scores", "weights")]
     assert sorted(trace) == sorted(names)
@@ -57,6 +61,15 @@ def test_everything_is_there_by_name_and_fits_together() -> None:
         sublayer = model.stacks[side].blocks[int(index)].sublayers[name]
         heads = weights @ trace[f"{place}.v"].repeat_interleave(2, dim=1)
         torch.testing.assert_close(trace[f"{place}.output"], sublayer.output(heads.transpose(1, 2).flatten(2)))
+    # the residual is post-norm: what runs on is the norm of what came in and what was said
+    for side, sublayers in SUBLAYERS.items():
+        stream = trace[f"{side}.embedded"]
+        for place in [f"{side}.{i}.{sub}" for i in range(2) for sub in sublayers]:
+            norm = model.get_submodule(
+                f"stacks.{side}.blocks.{place.split('.')[1]}.residuals.{place.split('.')[2]}.norm"
+            )
+            stream = norm(stream + trace[f"{place}.output"])
+            torch.testing.assert_close(trace[f"{place}.stream"], stream)
     assert (trace["encoder.0.self.weights"][1, :, :, 2:] == 0).all(), "padding gets no weight"
     assert (trace["decoder.1.self.weights"].triu(1) == 0).all(), "the future gets no weight"
 
@@ -83,3 +96,24 @@ def test_a_traced_step_is_traced_with_its_state() -> None:
         model.decode(ids[:, t : t + 1], state=state, report=Report(trace=step))
         expected = whole["decoder.1.self.weights"][:, :, t : t + 1, : t + 1]
         torch.testing.assert_close(step["decoder.1.self.weights"], expected, rtol=0, atol=1e-12)
+
+
+class Pair(torch.nn.Module):
+    """A residual that carries two streams."""
+
+    def wrap(self, s: tuple[Tensor, Tensor], sublayer: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        said = sublayer(s[0])
+        return s[0] + said, s[1] - said
+
+
+def test_a_residual_with_two_streams_shows_both() -> None:
+    model = Transformer(small(encoder=1, decoder=0)).eval()
+    block = model.stacks["encoder"].blocks[0]
+    block.residuals = torch.nn.ModuleDict({name: Pair() for name in block.residuals})
+    report = Report(trace={})
+    x = torch.randn(1, 4, 16)
+    block((x, x), Context(places_from(4, None, x.device), report, where="encoder.0"), FULL, None, None)
+    assert report.trace is not None
+    said = report.trace["encoder.0.self.output"]
+    torch.testing.assert_close(report.trace["encoder.0.self.stream"], x + said)
+    torch.testing.assert_close(report.trace["encoder.0.self.stream2"], x - said)

@@ -1,0 +1,111 @@
+"""Word alignments: error on the toy corpus, whose links are known, and ten pairs of Multi30k to look at.
+
+    python benchmarks/alignment.py --work DIR
+    python benchmarks/alignment.py --work DIR --multi30k DIR [--model DIR]
+
+The first trains two translators on the toy corpus, as `make demo` does but for a fixed number of steps, one with a
+guided head and one without, and prints the alignment error rate 1 - 2|A ∩ G| / (|A| + |G|) on its test pairs. The
+second aligns pairs of test_2016_flickr with a statistical aligner that learned from train.en and train.de, or with a
+model. Data: train.{en,de} and test_2016_flickr.{en,de}, one sentence a line, packed or not.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway.data.files import read_pairs
+from headway.data.toy import write_toy
+from headway.text.align import learn_aligner
+from headway.text.words import words
+
+Links = set[tuple[int, int]]
+SHOWN = range(0, 1000, 100)
+
+
+def train(toy: Path, out: Path, alignment: str, steps: int) -> float:
+    """Seconds that it took."""
+    files = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
+    flags = [part for name, file in files.items() for part in (f"--{name}", str(toy / file))]
+    settings = [f"train.alignment={alignment}", f"train.steps={steps}"]
+    sets = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "headway", "-q", "train", *flags, "--preset", "tiny", *sets, "--out", str(out)]
+    began = time.monotonic()
+    subprocess.run(command, check=True)
+    return time.monotonic() - began
+
+
+def rates(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, float]:
+    """Error rate, precision, recall, in per cent."""
+    right = sum(len(one & other) for one, other in zip(found, gold))
+    given, wanted = sum(map(len, found)), sum(map(len, gold))
+    return 100 - 200 * right / (given + wanted), 100 * right / given, 100 * right / wanted
+
+
+def on_toy(work: Path, steps: int) -> None:
+    from headway.metrics import score
+    from headway.translator import load_translator
+
+    toy = work / "toy"
+    write_toy(toy)
+    test = list(read_pairs(toy / "test.en", toy / "test.qtx"))
+    lines = (toy / "test.align").read_text().split("\n")[:-1]
+    gold = [{(int(i), int(j)) for i, j in (link.split("-") for link in line.split())} for line in lines]
+    print("| aligned by | AER | precision | recall | BLEU | training |")
+    print("|---|---|---|---|---|---|")
+    began = time.monotonic()
+    aligner = learn_aligner(read_pairs(toy / "train.en", toy / "train.qtx"))
+    took = time.monotonic() - began
+    found = [{(i, j) for i, j in links.tolist()} for links in aligner.align(test)]
+    numbers = " | ".join(f"{rate:.2f} %" for rate in rates(found, gold))
+    print(f"| statistical aligner | {numbers} | | {took:.1f} s |", flush=True)
+    for name, alignment in (("guided head", "guided"), ("attention left to itself", "none")):
+        took = train(toy, work / alignment, alignment, steps)
+        translator = load_translator([work / alignment])
+        numbers = " | ".join(f"{rate:.2f} %" for rate in rates([set(links) for links in translator.align(test)], gold))
+        bleu = score(translator([source for source, _ in test]), [target for _, target in test]).bleu
+        print(f"| {name} | {numbers} | {bleu:.2f} | {took:.0f} s |", flush=True)
+
+
+def on_multi30k(data: Path, model: Path | None) -> None:
+    """Ten pairs, a link a word: read each as source-target."""
+    pairs = list(read_pairs(*(find(data, f"test_2016_flickr.{side}") for side in ("en", "de"))))
+    shown = [pairs[number] for number in SHOWN]
+    if model:
+        from headway.translator import load_translator
+
+        links = load_translator([model]).align(shown)
+    else:
+        began = time.monotonic()
+        aligner = learn_aligner(read_pairs(*(find(data, f"train.{side}") for side in ("en", "de"))))
+        print(f"learned in {time.monotonic() - began:.1f} s")
+        links = [[(i, j) for i, j in own.tolist()] for own in aligner.align(shown)]
+    for (source, target), own in zip(shown, links):
+        read, said = words(source), words(target)
+        print(f"{source}\n{target}\n    {' '.join(f'{read[i]}-{said[j]}' for i, j in own)}")
+
+
+def find(folder: Path, name: str) -> Path:
+    return next(
+        folder / f"{name}{ending}" for ending in ("", ".xz", ".gz", ".zst") if (folder / f"{name}{ending}").exists()
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--multi30k", type=Path)
+    parser.add_argument("--model", type=Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    if options.multi30k:
+        on_multi30k(options.multi30k, options.model)
+    else:
+        on_toy(options.work, options.steps)
+
+
+if __name__ == "__main__":
+    main()

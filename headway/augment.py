@@ -1,0 +1,151 @@
+"""Back-translation: text in one language becomes pairs, by a model that translates the other way."""
+
+import json
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from headway.data.growing import Counts
+from headway.data.parallel import OBJECTS, unpacked
+from headway.decode.settings import Search
+from headway.errors import HeadwayError
+from headway.text import copied, repeated
+from headway.translation import Translation
+from headway.translator import Translator
+
+Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "score"]
+
+# Why a line gives no pair, and how that is told.
+REASONS: dict[Reason, str] = {
+    "blank": "blank lines",
+    "long": "lines with too many tokens",
+    "empty": "empty translations",
+    "cut": "translations without an end",
+    "loop": "translations that went round in a loop",
+    "copy": "copies of the line",
+    "ratio": "of a very different length",
+    "score": "of a low score",
+}
+SLACK = 10  # tokens by which short lines may differ in length, whatever the ratio
+SEPARATORS = str.maketrans("\t\r\n", "   ")
+
+
+class Pair(NamedTuple):
+    source: str  # by machine, with the tag
+    target: str  # as it was given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standards:
+    """Which pairs are worth learning from. Lengths are in tokens: words mean little in Chinese."""
+
+    longest: int
+    least_score: float = -math.inf  # the mean log-probability of a token
+    most_ratio: float = 3.0
+
+    def fault(self, line: Sequence[int], made: Translation) -> Reason | None:
+        """What is wrong with a translation of the tokens in `line`, made without mending."""
+        found = made.guesses[0]
+        if not found.text.strip():
+            return "empty"
+        if made.warnings:  # nothing is too long, so the only one is that an output never came to its end
+            return "cut"
+        if repeated(found.tokens) and not repeated(line):
+            return "loop"
+        if copied(made.source, found.text):
+            return "copy"
+        short, long = sorted((len(line), len(found.tokens)))
+        if long > self.most_ratio * short and long > short + SLACK:
+            return "ratio"
+        if sum(found.token_logps) < self.least_score * len(found.token_logps):
+            return "score"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackTranslation:
+    """How lines become pairs."""
+
+    translator: Translator
+    search: Search
+    standards: Standards
+    tag: str = ""
+    to: str = ""
+    split: bool = True
+
+    def pairs(self, lines: Sequence[str], first: int = 0) -> list[Pair | Reason]:
+        """For each line a pair, or why there is none. `first`: the number of the first line, for the draws."""
+        texts = [line.strip() for line in lines]
+        ids = self.translator.tokenizers.source.encode_batch(texts)
+        unfit = [self._unfit(text, tokens) for text, tokens in zip(texts, ids)]
+        asked = ["" if reason else text for text, reason in zip(texts, unfit)]
+        made = self.translator.translate(
+            asked, self.search, to=self.to, split=self.split, first=first, mend=False
+        )  # fmt: skip
+        return [
+            reason or self.standards.fault(tokens, translation) or Pair(self._tagged(translation.text), text)
+            for reason, tokens, translation, text in zip(unfit, ids, made, texts)
+        ]
+
+    def _unfit(self, text: str, ids: Sequence[int]) -> Reason | None:
+        if not text:
+            return "blank"
+        return "long" if len(ids) > self.standards.longest else None
+
+    def _tagged(self, text: str) -> str:
+        return f"{self.tag} {text.strip()}" if self.tag else text.strip()
+
+
+def no_counts() -> Counts:
+    """Before the first line: lines read and their checksum, pairs made, and how many lines gave none, by reason."""
+    return {"lines": 0, "checksum": 0, "pairs": 0, **dict.fromkeys(REASONS, 0)}
+
+
+def augment(
+    lines: Iterator[str], way: BackTranslation, counts: Counts, at_once: int
+) -> Iterator[tuple[list[Pair], Counts]]:
+    """The pairs of `at_once` lines after the other, and what the counts are with them.
+
+    Lines that `counts` knows of are passed over; they must be the same as before.
+    """
+    counts = dict(counts)
+    if not _passed_over(lines, counts):
+        raise HeadwayError(
+            f"the first {counts['lines']:,} lines of the text are not those that this was begun with. Give the same "
+            "--text, or start anew with --overwrite."
+        )
+    while group := list(islice(lines, at_once)):
+        found = way.pairs(group, counts["lines"])
+        pairs = [one for one in found if isinstance(one, Pair)]
+        counts["lines"] += len(group)
+        counts["checksum"] = _checksum(group, counts["checksum"])
+        counts["pairs"] += len(pairs)
+        for one in found:
+            if not isinstance(one, Pair):
+                counts[one] += 1
+        yield pairs, dict(counts)
+
+
+def _passed_over(lines: Iterator[str], counts: Counts) -> bool:
+    checksum, left = 0, counts["lines"]
+    while left:
+        group = list(islice(lines, min(left, 10_000)))
+        if not group:
+            return False
+        checksum, left = _checksum(group, checksum), left - len(group)
+    return checksum == counts["checksum"]
+
+
+def _checksum(lines: Sequence[str], before: int) -> int:
+    return zlib.crc32("".join(f"{line}\n" for line in lines).encode("utf-8"), before)
+
+
+def written(pairs: Sequence[Pair], path: str) -> str:
+    """Rows of a JSONL file or, by any other name, of a TSV file: there a tab or a line break would be a border."""
+    if Path(unpacked(path)).suffix.lower() in OBJECTS:
+        return "".join(json.dumps(pair._asdict(), ensure_ascii=False) + "\n" for pair in pairs)
+    return "".join("\t".join(side.translate(SEPARATORS) for side in pair) + "\n" for pair in pairs)

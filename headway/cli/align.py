@@ -1,0 +1,111 @@
+"""`headway align`: which word says which, in pairs that are there already."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli.root import Verb, option
+from headway.cli.score import read, refuse
+from headway.cli.terminal import log
+from headway.cli.train import Columns
+from headway.cli.translate import opened, warn_if_rough
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
+
+AT_ONCE = 1024  # pairs in memory
+FEW = 1000  # pairs from which little can be learned
+
+Pairs = Iterator[tuple[str, str]]
+
+
+@click.command(
+    "align",
+    cls=Verb,
+    examples=[
+        ("headway align --source train.en --target train.de > train.align", "by counting in the text itself"),
+        ("headway align --model my-model --source test.en --target test.de", "by a model's attention"),
+        ('headway align --model my-model "A dog runs." "Ein Hund rennt."', "one pair"),
+    ],
+)
+@click.argument("text", nargs=-1, metavar="[SOURCE TARGET]")
+@option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    metavar="DIR",
+    group="Model",
+    help="Model directory; several vote. Default: a statistical aligner, learned from these pairs.",
+)
+@option(
+    "--to",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Model",
+    help="Target language, where the model has several.",
+)
+@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input.")
+@option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line.")
+@option("--pairs", metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl.")
+@option("--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs.")
+@option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+def align(
+    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, source: str | None, target: str | None,
+    pairs: str | None, columns: tuple[str, str] | None, output: str | None,
+) -> None:  # fmt: skip
+    """Say which word says which in given pairs.
+
+    One line a pair, in order: i-j i-j, source word i with target word j. Words are what stands between spaces, counted
+    from 0. Each side is one sentence; a pair with a blank side gets a blank line."""
+    refuse(text, source, target, pairs, output)
+    if text and not models:
+        told = "one pair is too little to learn from: give --model, or files."
+        raise click.UsageError(told, click.get_current_context())
+    if models:
+        from headway.translator import load_translator
+
+        translator = load_translator(models, device)
+        translator.tag(to)  # a wrong language is said before anything is read
+        known = translator.config
+        languages = (known.source_languages or ("",))[0], to or (known.target_languages or ("",))[0]
+        given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
+        found = by_model(translator, given, to)
+    else:
+        from headway.data.texts import regular
+
+        source, target, pairs = (path and regular(path) for path in (source, target, pairs))  # read more than once
+        found = by_counting(lambda: read(source, target, pairs, ("", ""), columns))
+    with opened(output) as sink:
+        for line in found:
+            sink.write(f"{line}\n")
+
+
+def by_counting(given: Callable[[], Pairs]) -> Iterator[str]:
+    from headway.text.align import learn_aligner
+    from headway.text.words import moses
+
+    count = sum(1 for _ in islice(given(), FEW))
+    if count < FEW:
+        log(f"learned from {count:,} pairs only: the links are rough. Give more pairs, or a --model", "warning")
+    aligner, pairs = learn_aligner(given()), given()
+    while group := list(islice(pairs, AT_ONCE)):
+        yield from map(moses, aligner.align(group))
+
+
+def by_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
+    from headway.alignment import align_pairs
+    from headway.text.words import moses
+
+    warn_if_rough(translator)
+    number = 0
+    while group := list(islice(pairs, AT_ONCE)):
+        for found in align_pairs(translator, group, to):
+            number += 1
+            for warning in found.warnings:
+                log(f"line {number}: {warning}", "warning")
+            yield moses(found.links)

@@ -1,0 +1,353 @@
+"""The whole check on a corpus with one fault of every kind, and what is written without them."""
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from headway.data.check import KINDS, Report, Settings, check
+from headway.data.check.clean import refuse_output, write_clean
+from headway.data.check.examples import Example, find_examples
+from headway.data.check.given import Given, languages_in
+from headway.data.check.kinds import BITS, NAMES
+from headway.data.check.report import Place, as_object
+from headway.data.check.run import find_duplicates
+from headway.data.parallel import ParallelFiles, read_parallel
+from headway.errors import ConfigError, HeadwayError
+from headway.text.language import is_other_language
+
+Row = tuple[str, str]
+Put = Callable[..., ParallelFiles]
+
+LANGUAGES = Settings(source_language="en", target_language="de")
+
+
+def damaged(rows: list[Row]) -> tuple[list[Row], dict[str, list[int]]]:
+    """A copy with faults, and where they are."""
+    rows = list(rows)
+    places: dict[str, list[int]] = {}
+
+    def spoil(kind: str, number: int, source: str, target: str) -> None:
+        rows[number] = (source, target)
+        places.setdefault(kind, []).append(number)
+
+    spoil("encoding", 100, rows[100][0], "Größe".encode().decode("latin-1") + " " + rows[100][1])
+    spoil("control", 120, rows[120][0], rows[120][1] + "\0")
+    spoil("control", 121, rows[121][0] + "\u2028More.", rows[121][1])
+    spoil("empty", 140, "", rows[140][1])
+    spoil("empty", 141, rows[141][0], "...")
+    spoil("copy", 160, rows[160][0], rows[160][0].upper())
+    for number in (180, 181, 182):
+        spoil("swapped", number, *rows[number][::-1])
+    spoil("script", 200, rows[200][0], "Ο παλιός δάσκαλος διαβάζει το γράμμα στον κήπο.")
+    spoil("language", 220, rows[220][0], "Le vieux professeur lit une longue lettre dans le jardin.")
+    spoil("language", 221, rows[221][0], "The painter reads two newspapers before the storm, although it rains.")
+    spoil("long", 240, *(" ".join([side] * 40) for side in rows[240]))
+    spoil("ratio", 260, rows[260][0], "Ja.")
+    for number in (300, 420, 540):
+        spoil("misaligned", number, rows[number][0], rows[number + 5][1])
+    targets = [target for _, target in rows[700:730]]
+    for number, target in zip(range(700, 730), targets[-1:] + targets[:-1]):
+        spoil("misaligned", number, rows[number][0], target)
+    spoil("duplicate", 1000, *rows[10])
+    spoil("duplicate", 1200, *rows[10])
+    return rows, places
+
+
+@pytest.fixture(scope="module")
+def found(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[str, list[int]]]:
+    """A check of the damaged corpus in two tables, beside texts that hold some of it."""
+    folder = tmp_path_factory.mktemp("check")
+    spoilt, places = damaged(rows)
+    parts = {
+        "one": spoilt[:640],
+        "two": spoilt[640:],
+        "valid": [rows[5]],
+        "test": [("No.", "Nein."), (rows[9][0], "Ja.")],
+    }
+    files = {}
+    for name, part in parts.items():
+        path = folder / f"{name}.en-de.tsv"
+        path.write_bytes("".join(f"{source}\t{target}\n" for source, target in part).encode())
+        files[name] = ParallelFiles(str(path), "", "en", "de")
+    report = check([files["one"], files["two"]], LANGUAGES, valid=[files["valid"]], test=[files["test"]])
+    return report, {**places, "valid": [5], "test": [9]}
+
+
+def test_every_fault_is_found_and_nothing_else(found: tuple[Report, dict[str, list[int]]]) -> None:
+    report, places = found
+    assert report.pairs == 1500
+    assert set(places) == {*NAMES} - {"broken"}
+    for kind, numbers in places.items():
+        missed = set(numbers) - set(report.numbers(kind).tolist())
+        if kind == "misaligned":  # some look right by chance, and some have lengths that do not fit
+            missed -= set(report.numbers("ratio").tolist())
+            assert len(missed) <= 1, missed
+        else:
+            assert not missed, kind
+    spoilt = {number for numbers in places.values() for number in numbers}
+    false = sorted(set(np.flatnonzero(report.faults).tolist()) - spoilt)
+    assert len(false) <= 2, false
+    assert not report.notes
+
+
+def test_the_run_is_named_with_its_offset(found: tuple[Report, dict[str, list[int]]]) -> None:
+    (run,) = found[0].runs
+    assert run.corpus == 1
+    assert abs(run.first - 61) <= 1 and abs(run.last - 90) <= 1
+    assert run.offset == 1  # the target is one line late
+
+
+def test_places_and_duplicates_over_two_corpora(found: tuple[Report, dict[str, list[int]]]) -> None:
+    report = found[0]
+    assert [report.place(number) for number in (0, 639, 640, 1499)] == [
+        Place(0, 1), Place(0, 640), Place(1, 1), Place(1, 860),
+    ]  # fmt: skip
+    assert report.original(1000) == report.original(1200) == 10
+    assert report.name(Place(1, 361)) == f"line 361 of {report.corpora[1].source}"
+    assert report.lines_of("duplicate") == {str(report.corpora[1]): [361, 561]}
+
+
+def test_what_goes_adds_up(found: tuple[Report, dict[str, list[int]]]) -> None:
+    report = found[0]
+    for keep in ((), ("copy", "misaligned"), tuple(kind.name for kind in KINDS)):
+        gone = dict(report.removed(keep))
+        assert sum(gone.values()) == report.pairs - report.clean(keep).sum()
+        assert not {kind.name for kind in gone} & set(keep)
+    assert report.clean(["control"])[121] and not report.clean()[121]
+
+
+def test_examples_say_what_is_wrong(found: tuple[Report, dict[str, list[int]]], rows: list[Row]) -> None:
+    report = found[0]
+    examples = find_examples(report, 1)
+    assert set(examples) == {finding.kind.name for finding in report.findings()}
+    details = {kind: example.detail for kind, (example,) in examples.items()}
+    assert details == {
+        "encoding": "target: Ã¶ at character 3",
+        "control": "target: U+0000 at character " + str(len(rows[120][1]) + 1),
+        "empty": "source: no letter or digit",
+        "copy": "",
+        "swapped": "",
+        "script": "target: Greek",
+        "language": "target: fr",
+        "long": details["long"],
+        "ratio": f"{len(rows[260][0])} and 3 characters",
+        "misaligned": "",
+        "duplicate": f"as line 11 of {report.corpora[0].source}",
+        "valid": "",
+        "test": "",
+    }
+    assert details["long"].startswith("source: ") and "words, target: " in details["long"]
+    assert examples["valid"] == [Example(Place(0, 6), *rows[5], "")]
+    assert find_examples(report, 0)["copy"] == []
+    assert len(find_examples(report, 9)["duplicate"]) == 2
+
+
+def test_everything_for_programs(found: tuple[Report, dict[str, list[int]]]) -> None:
+    report = found[0]
+    value = as_object(report, find_examples(report, 1), ["copy"], "out.tsv")
+    assert value["pairs"] == 1500 and value["lines"] == [640, 860]
+    assert value["languages"] == {"source": "en", "target": "de"}
+    assert value["remains"] == report.clean(["copy"]).sum()
+    kinds = {finding["name"]: finding for finding in value["findings"]}
+    assert kinds["copy"]["left_out"] == 0 and kinds["empty"]["left_out"] == 2
+    assert kinds["duplicate"]["lines"] == report.lines_of("duplicate")
+    assert kinds["duplicate"]["examples"][0]["line"] == 361
+    assert kinds["swapped"]["share"] == kinds["swapped"]["pairs"] / 1500
+    assert value["runs"][0]["offset"] == 1
+
+
+@pytest.mark.parametrize(("ending", "unpack"), [("", bytes), (".gz", gzip.decompress), (".xz", lzma.decompress), (".zst", zstandard.decompress)])  # fmt: skip
+def test_a_clean_corpus_can_be_read_again(
+    found: tuple[Report, dict[str, list[int]]], tmp_path: Path, ending: str, unpack: Callable[[bytes], bytes]
+) -> None:
+    report = found[0]
+    out = tmp_path / f"clean.tsv{ending}"
+    assert write_clean(report, out) == report.clean().sum()
+    everything = [pair for files in report.corpora for pair in read_parallel(files)]
+    expected = [pair for pair, clean in zip(everything, report.clean()) if clean]
+    assert list(read_parallel(ParallelFiles(str(out)))) == expected
+    if ending != ".zst":
+        assert unpack(out.read_bytes()) == "".join(f"{s}\t{t}\n" for s, t in expected).encode()
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    again = check([ParallelFiles(str(out))], LANGUAGES) if not ending else None
+    assert again is None or again.pairs - again.clean().sum() <= 5
+
+
+def test_tabs_inside_a_side_become_spaces_and_a_kept_fault_stays(put: Put, rows: list[Row], tmp_path: Path) -> None:
+    files = put([("a\tb", "c\td"), *rows[:300], ("x", "\x01 y")])
+    report = check([files], LANGUAGES)
+    out = tmp_path / "out.tsv"
+    write_clean(report, out, NAMES)
+    lines = out.read_bytes().split(b"\n")
+    assert lines[0] == b"a b\tc d" and lines[-2] == b"x\t\x01 y"
+    assert len(lines) == 303
+
+
+def test_an_interrupted_writing_leaves_what_was_there(
+    put: Put, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = check([put(rows[:100])], LANGUAGES)
+    out = tmp_path / "out.tsv"
+    out.write_text("before")
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.data.check.clean.decoded", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_clean(report, out)
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.en", "out.tsv"]
+
+
+def test_processes_find_the_same(put: Put, rows: list[Row]) -> None:
+    files = put(damaged(rows)[0])
+    one = check([files], LANGUAGES)
+    two = check([files], Settings(source_language="en", target_language="de", workers=2))
+    assert one.faults.tolist() == two.faults.tolist()
+    assert one.runs == two.runs
+
+
+def test_languages_are_told_by_the_text_where_nobody_says_them(put: Put, rows: list[Row]) -> None:
+    spoilt, _ = damaged(rows)
+    told = check([put(spoilt)])
+    assert told.languages == ("en", "de")
+    assert told.faults.tolist() == check([put(spoilt)], LANGUAGES).faults.tolist()
+
+
+def test_a_language_that_nobody_knows_is_compared_with_the_other_side(put: Put, rows: list[Row]) -> None:
+    rows = [(source, target.translate(str.maketrans("aeiourstn", "ouaeitsrm"))) for source, target in rows[:600]]
+    rows[50] = rows[50][::-1]
+    rows[60] = (rows[60][0], rows[61][0])
+    rows[70] = (rows[70][0], "Старый учитель читает письмо в саду.")
+    report = check([put(rows)], Settings(source_language="en", target_language="qtx"))
+    assert report.notes == ["the language of the target (qtx) is none that can be identified, so it was not checked"]
+    assert report.numbers("swapped").tolist() == [50]
+    assert 60 in report.numbers("language")
+    assert report.numbers("script").tolist() == [70]
+
+
+def test_a_wrong_language_for_the_whole_corpus(put: Put, rows: list[Row]) -> None:
+    report = check([put(rows[:300])], Settings(source_language="en", target_language="fr"))
+    assert "most of the target does not read as fr: are the languages right?" in report.notes
+    assert len(report.numbers("language")) > 290
+
+
+def test_a_small_corpus_is_checked_as_far_as_it_goes(put: Put) -> None:
+    report = check([put([("1", "1"), ("Yes.", "Ja."), ("Yes.", "Ja.")])])
+    assert report.notes == [
+        "the language of the source is not clear, so it was not checked: name it with --from",
+        "the language of the target is not clear, so it was not checked: name it with --to",
+        "too few pairs to learn which words belong together: that was not checked",
+    ]
+    assert [(f.kind.name, f.pairs) for f in report.findings()] == [("duplicate", 1)]
+
+
+def test_the_first_of_equal_pairs_stays() -> None:
+    hashes = np.array([5, 3, 5, 9, 3, 5], np.uint64)
+    found = find_duplicates(hashes)
+    assert found.numbers.tolist() == [2, 4, 5]
+    assert found.originals.tolist() == [0, 1, 0]
+
+
+def test_what_overlaps(put: Put, rows: list[Row]) -> None:
+    held = put([("Yes, of course.", "Ja, natürlich."), rows[0], ("Unlike.", rows[1][1])], "valid")
+    train = [
+        ("yes of course", "ja natürlich"),  # both sides, up to case and punctuation
+        ("Yes, of course.", "Gewiss."),  # a short source alone is chance
+        (rows[0][0], "Anders."),  # a long one is not
+        ("Otherwise.", rows[1][1].lower()),
+        *rows[100:400],
+    ]
+    report = check([put(train)], LANGUAGES, valid=[held])
+    assert report.numbers("valid").tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"max_ratio": 0.5}, "--max-ratio is 0.5: it must lie between 1 and 1e+06."),
+        ({"max_ratio": float("nan")}, "--max-ratio is nan: it must lie between 1 and 1e+06."),
+        ({"max_words": 0}, "--max-words is 0: it must lie between 1 and 1e+09."),
+        ({"doubt": 2.0}, "--doubt is 2.0: it must lie between 0 and 1."),
+        ({"keep": ("copied",)}, f'--keep: "copied" cannot be kept. Did you mean "copy"? These can: {", ".join(n for n in NAMES if n != "broken")}.'),
+    ],
+)  # fmt: skip
+def test_wrong_settings(setting: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(**setting)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_files_without_a_line(put: Put) -> None:
+    files = put([])
+    with pytest.raises(HeadwayError) as caught:
+        check([files])
+    assert str(caught.value) == f"{files.source} and {files.target}: there is no line in it."
+
+
+def test_where_a_clean_corpus_cannot_go(put: Put, rows: list[Row], tmp_path: Path) -> None:
+    files = put(rows[:3], table=True)
+    for out, message in [
+        (
+            tmp_path / "x.txt",
+            "a table is written, so the name must end in .tsv or .tab, with or without .gz, .xz, .zst.",
+        ),
+        (tmp_path / "no" / "x.tsv", f"the folder {tmp_path / 'no'} does not exist."),
+        (Path(files.source), "this file is being checked, and is never written over. Name another."),
+        (tmp_path / "folder.tsv", "this is a folder. Name a file."),
+    ]:
+        (tmp_path / "folder.tsv").mkdir(exist_ok=True)
+        with pytest.raises(ConfigError) as caught:
+            refuse_output(out, [files])
+        assert str(caught.value) == f"--clean {out}: {message}"
+    link = tmp_path / "link.tsv"
+    link.symlink_to(files.source)
+    with pytest.raises(ConfigError, match="is never written over"):
+        refuse_output(link, [files])
+    refuse_output(tmp_path / "x.tsv.gz", [files])
+
+
+def test_files_as_they_are_given() -> None:
+    given = Given(["a.en", "b.en"], ["a.de", "b.de"], ["c.en-de.tsv"])
+    corpora = given.corpora(("2", "1"), ("", ""))
+    assert corpora[1] == ParallelFiles("b.en", "b.de", "en", "de")
+    assert corpora[2] == ParallelFiles("c.en-de.tsv", "", "en", "de", ("2", "1"))
+    assert languages_in(corpora) == ("en", "de")
+    assert languages_in(Given(pairs=["x.tsv", "y.en-de.tsv"]).corpora(None, ("", ""))) == ("en", "de")
+    assert languages_in(Given(["a"], ["b"]).corpora(None, ("", "fr"))) == ("", "fr")
+    for wrong, message in [
+        (
+            Given(["a"], [], prefix="valid-"),
+            "--valid-source was given 1 times and --valid-target 0 times: they go in pairs.",
+        ),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            wrong.corpora(None, ("", ""))
+        assert str(caught.value) == message
+    with pytest.raises(ConfigError, match="give --source and --target, or --pairs: what should be checked"):
+        languages_in([])
+    two = Given(["a.en", "b.en"], ["a.de", "b.fr"]).corpora(None, ("", ""))
+    with pytest.raises(ConfigError) as caught:
+        languages_in(two)
+    assert str(caught.value) == (
+        "the files' names tell more than one target language: de, fr. Check one pair of languages at a time, or say "
+        "which it is with --to."
+    )
+
+
+def test_every_kind_has_a_bit_of_its_own() -> None:
+    assert len({BITS[name] for name in NAMES}) == len(KINDS) <= 16
+
+
+def test_names_are_no_foreign_language(put: Put, rows: list[Row]) -> None:
+    names = "Zbigniew Krzysztof Kuźmiuk, Grażyna Staniszewska"
+    spoilt = [(f"By {names}.", f"Von {names}."), ("We read.", "Musimy znaleźć rozwiązanie."), *rows[:600]]
+    report = check([put(spoilt)], LANGUAGES)
+    assert report.numbers("language").tolist() == [1]
+    assert is_other_language(spoilt[0][0], "en")  # by itself it would be one

@@ -1,0 +1,111 @@
+"""Pictures of masks, positions and curves: what is drawn is what the functions say."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.figure
+import numpy as np
+import pytest
+import torch
+
+from headway.errors import ConfigError, HeadwayError
+from headway.inspect.attention import Attended
+from headway.inspect.pictures import draw_attention, draw_curves, draw_mask, draw_positions, draw_table
+from headway.inspect.positions import position_table
+from headway.nn.masks import dense_mask, make_mask
+from headway.nn.positions import alibi_slopes, sinusoids
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved, to look into."""
+    found: list[Any] = []
+    save = matplotlib.figure.Figure.savefig
+    monkeypatch.setattr(
+        matplotlib.figure.Figure, "savefig", lambda self, *a, **k: (found.append(self), save(self, *a, **k))[1]
+    )
+    return found
+
+
+@pytest.mark.parametrize("length", [12, 60])
+def test_a_mask(figures: list[Any], tmp_path: Path, length: int) -> None:
+    mask = make_mask("causal & local(4)")
+    draw_mask(mask, length, tmp_path / "mask.png")
+    (axis,) = figures[0].axes
+    drawn = axis.images[0] if axis.images else axis.collections[0]
+    np.testing.assert_array_equal(np.asarray(drawn.get_array()).reshape(length, length), dense_mask(mask, length))
+    assert axis.get_title() == "(causal & local(4))"
+    if not axis.images:  # as in a matrix, the first query is on top
+        assert axis.get_ylim() == (length, 0)
+    assert (tmp_path / "mask.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table(figures: list[Any], tmp_path: Path) -> None:
+    table = position_table("sinusoidal", 30, 16)
+    draw_table(table, tmp_path / "waves.svg")
+    axis = figures[0].axes[0]
+    np.testing.assert_allclose(axis.images[0].get_array(), sinusoids(torch.arange(30), 16), atol=1e-6)
+    assert (axis.get_xlabel(), axis.get_ylabel(), axis.get_title()) == (
+        "channel",
+        "position",
+        "sinusoidal: what is added",
+    )
+    assert axis.images[0].get_clim() == (-1, 1)
+    assert "<svg" in (tmp_path / "waves.svg").read_text()
+    draw_positions(np.zeros((4, 3)), tmp_path / "zeros.png")
+    assert figures[1].axes[0].images[0].get_clim() == (-1, 1)
+
+
+def test_curves(figures: list[Any], tmp_path: Path) -> None:
+    curves = {"one $": [1.0, 0.1, 0.01], "two": [1.0, 0.9]}
+    draw_curves(curves, tmp_path / "c.png", title="t", across="layer", up="distance", log=True)
+    (axis,) = figures[0].axes
+    assert [line.get_ydata().tolist() for line in axis.lines] == list(curves.values())
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [r"one \$", "two"]
+    assert (axis.get_yscale(), axis.get_xlabel(), axis.get_ylabel()) == ("log", "layer", "distance")
+
+
+def test_a_long_text_is_drawn_small_and_numbered(figures: list[Any], tmp_path: Path) -> None:
+    long = [f" w{n}" for n in range(320)]
+    draw_attention(Attended(np.zeros((1, 320, 320)), long, long, "encoder", 1, "a b " * 99), tmp_path / "long.png")
+    assert max(figures[0].get_size_inches()) < 80
+    assert not any("w1" in label.get_text() for label in figures[0].axes[0].get_xticklabels())
+    draw_attention(Attended(np.zeros((1, 3, 3)), long[:3], long[:3], "encoder", 1, "a"), tmp_path / "short.png", 1)
+    assert [label.get_text() for label in figures[1].axes[0].get_xticklabels()] == ["w0", "w1", "w2"]
+
+
+# ---- what is drawn of a position
+
+
+def test_scores_of_alibi() -> None:
+    table = position_table("alibi", 10, 16, heads=4, head=3)
+    places = np.arange(10)
+    expected = 1 - alibi_slopes(4)[2] * np.abs(places[:, None] - places[None])
+    np.testing.assert_allclose(table.values, expected, atol=1e-6)
+    assert (table.rows, table.columns) == ("query", "key")
+    assert table.title == "alibi: scores of equal vectors, head 3 of 4"
+
+
+def test_scores_of_rope() -> None:
+    table = position_table("rope", 10, 16, heads=2)
+    places, rates = np.arange(10), 10000.0 ** (-np.arange(0, 8, 2) / 8)
+    expected = np.cos((places[:, None] - places[None])[..., None] * rates).mean(-1)
+    np.testing.assert_allclose(table.values, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("none", '"none" marks no order: there is nothing to draw'),
+        ("learned", '"learned" is learned: before a training there is nothing to draw'),
+        ("sinus", '"sinus" is not a kind of position'),
+    ],
+)
+def test_what_cannot_be_drawn(written: str, message: str) -> None:
+    with pytest.raises(HeadwayError, match=message):
+        position_table(written)
+
+
+def test_a_head_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="there is no head 9: choose 1 to 8"):
+        position_table("alibi", head=9)

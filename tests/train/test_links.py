@@ -1,0 +1,61 @@
+"""Links of a corpus: worked out once, kept, and found again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.data.texts import Parallel, in_memory
+from headway.data.toy import toy_corpus
+from headway.text.align import learn_aligner
+from headway.train import links
+from headway.train.links import links_of, sampled
+
+PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+
+
+def corpus(pairs: list[tuple[str, str]], to: str = "qtx") -> Parallel:
+    return in_memory([a for a, _ in pairs], [b for _, b in pairs], "en", to)
+
+
+def test_each_pair_has_the_links_of_the_aligner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "GROUP", 50)
+    pairs = [*PAIRS, ("", "nothing"), PAIRS[0]]
+    (rows,) = links_of([corpus(pairs)])
+    expected = learn_aligner(pairs).align(pairs)
+    assert len(rows) == len(pairs) == 122
+    for row, own in enumerate(expected):
+        assert np.array_equal(rows[row].reshape(-1, 2), own)
+    assert len(rows[120]) == 0
+
+
+def test_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = links_of([corpus(PAIRS)])
+    monkeypatch.setattr(links, "learn_aligner", lambda pairs: pytest.fail("learned again"))
+    again = links_of([corpus(PAIRS)])
+    assert np.array_equal(first[0].flat, again[0].flat)
+
+
+def test_corpora_of_the_same_languages_are_learned_from_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[int] = []
+
+    def learn(pairs: object) -> object:
+        known = list(pairs)  # type: ignore[call-overload]
+        learned.append(len(known))
+        return learn_aligner(known)
+
+    monkeypatch.setattr(links, "learn_aligner", learn)
+    corpora = [corpus(PAIRS[:40]), corpus(PAIRS[40:]), corpus(PAIRS[:30], to="other")]
+    assert [len(rows) for rows in links_of(corpora)] == [40, 80, 30]
+    assert learned == [120, 30]
+
+
+def test_a_large_text_is_sampled_from_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "PAIRS_AT_MOST", 50)
+    taken = list(sampled([corpus(PAIRS)]))
+    assert taken == PAIRS[::3]
