@@ -141,10 +141,13 @@ def fingerprint(paths: list[Path]) -> dict[Path, tuple[int, int]]:
 def models(
     translator_dir: Path, lm_dir: Path, masked_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Path]:
-    """Three that work, more often than the one that does not."""
-    damaged = Path(shutil.copytree(translator_dir, tmp_path_factory.mktemp("damaged") / "model"))
+    """Three that work, more often than the one that does not. Copies: who knows what becomes of them."""
+    folder = tmp_path_factory.mktemp("driven")
+    copies = [shutil.copytree(model, folder / str(n)) for n, model in enumerate((translator_dir, lm_dir, masked_dir))]
+    translator, causal, masked = map(Path, copies)
+    damaged = Path(shutil.copytree(translator_dir, folder / "damaged"))
     (damaged / "model.safetensors").write_bytes(b"damaged")
-    return [translator_dir] * 5 + [lm_dir] * 3 + [masked_dir, damaged]
+    return [translator] * 5 + [causal] * 3 + [masked, damaged]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +175,7 @@ def drive(seconds: float, seed: int, run: Callable[[list[str], bytes], Ended], p
         spent[verb] += (time.monotonic() - begun) / SHARES.get(verb, 1.0)
         ends[f"{verb} {ended.code}"] += 1
         wrong = fault(words, given, ended)
-        if fingerprint(inputs) != before:
+        if not before.items() <= fingerprint(inputs).items():
             wrong = "an input was changed"
         if wrong:
             pytest.fail(
