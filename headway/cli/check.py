@@ -119,7 +119,8 @@ def check(
         click.echo(json.dumps(as_object(report, examples, settings.keep, str(clean or "")), ensure_ascii=False))
     else:
         names = " and ".join(report.languages) if all(report.languages) else "of unknown languages"
-        log(f"{', '.join(map(str, corpora))}: {report.pairs:,} pairs, {names}")
+        what = str(corpora[0]) if len(corpora) == 1 else f"{len(corpora)} corpora"
+        log(f"{what}: {report.pairs:,} pairs, {names}")
         as_table(report, settings.keep)
         as_text(report, examples, clean, int((~report.clean(settings.keep)).sum()))
         for note in report.notes:

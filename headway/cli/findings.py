@@ -37,6 +37,10 @@ class Live:
             sys.stderr.flush()
 
 
+def percent(share: float) -> str:
+    return f"{share:>7.2%}" if share >= 0.00005 else " <0.01%"
+
+
 def as_table(report: "Report", keep: Sequence[str]) -> None:
     """How much was found. Numbers are grouped and aligned for people, and plain for programs."""
     left_out = {kind.name: count for kind, count in report.removed(keep)}
@@ -45,7 +49,7 @@ def as_table(report: "Report", keep: Sequence[str]) -> None:
     rows.append(("pairs that remain", good, good / report.pairs, report.pairs - good))
     watched = is_watched(sys.stdout)
     count = "{:>12,}".format if watched else "{}".format
-    share = "{:>7.2%}".format if watched else "{:.6f}".format
+    share = percent if watched else "{:.6f}".format
     cells = [(title, count(pairs), share(part), count(gone)) for title, pairs, part, gone in rows]
     table(("finding", "pairs", "share", "to leave out"), cells)
 
@@ -83,9 +87,7 @@ def lines_about_runs(report: "Report", runs: "Sequence[MovedRun]", most: int = 5
         if run.offset:
             count = f"{abs(run.offset)} line{'s' * (abs(run.offset) > 1)}"
             moved = f"  the target is {count} {'late' if run.offset > 0 else 'early'}"
-        place = f"{run.first:,}-{run.last:,}"
-        name = f" of {report.corpora[run.corpus].source}" if len(report.corpora) > 1 else ""
-        lines.append(f"    lines {place}{name}{moved}")
+        lines.append(f"    lines {run.first:,}-{run.last:,}{report.of_file(run.corpus)}{moved}")
     return [*lines, "    …"] if len(runs) > most else lines
 
 

@@ -93,6 +93,19 @@ def test_sampling(capsys: Capture, translator_dir: Path, text: Path) -> None:
     assert one == again != two
 
 
+def test_the_pairs_train_the_other_direction(
+    capsys: Capture, translator_dir: Path, text: Path, toy: Path, tiny: list[str], tmp_path: Path
+) -> None:
+    """As in docs/back-translation.md: text becomes pairs, and these stand beside the real ones."""
+    made = tmp_path / "mono.qtx-en.tsv.gz"
+    augmented(capsys, translator_dir, "--text", text, "--out", made)
+    real = ["--source", str(toy / "valid.qtx"), "--target", str(toy / "valid.en")]
+    words = ["train", *real, "--pairs", str(made), "--weight", "2", "--weight", "1", *tiny, "--steps", "2"]
+    assert main([*words, "--out", str(tmp_path / "model")]) == 0, capsys.readouterr().err
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert (config["source_languages"], config["target_languages"]) == (["qtx"], ["en"])
+
+
 # ---- nothing is lost
 
 

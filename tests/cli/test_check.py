@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.findings import fitted, lines_about_runs
+from headway.cli.findings import fitted, lines_about_runs, percent
 from headway.cli.root import main
 from headway.data.check.kinds import NAMES
 from headway.data.check.report import Duplicates, MovedRun, Report
@@ -166,6 +166,17 @@ def test_hostile_text_does_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatc
     assert fitted("日本" * 50) == "日本" * 19 + "日…"
 
 
+def test_shares_in_words() -> None:
+    assert [percent(share) for share in (1, 0.5, 0.0001, 0.00001)] == ["100.00%", " 50.00%", "  0.01%", " <0.01%"]
+
+
+def test_several_corpora_are_counted_and_files_named(capsys: Capture, corpus: Path) -> None:
+    both = [*files(corpus), "--pairs", corpus / "a.en-qtx.tsv"]
+    out, err = checked(capsys, *both, "--examples", "1")
+    assert err.startswith("2 corpora: 1,400 pairs, en and qtx\n")
+    assert "  line 41 of a.en (as line 11 of a.en)" in out.splitlines()
+
+
 def test_runs_in_words() -> None:
     import numpy as np
 
@@ -207,6 +218,13 @@ def test_under_a_terminal_the_table_is_drawn_and_progress_is_wiped_away(corpus: 
     shown = [line.rpartition("\x1b[2K")[2] for line in text.replace("\r\n", "\n").split("\n")]
     assert not any("checking" in line for line in shown)
     assert any(line.startswith("next: ") for line in shown)
+
+
+def test_no_torch_is_needed(corpus: Path) -> None:
+    code = "import sys; from headway.cli import main; sys.exit(main(sys.argv[1:]) or 'torch' in sys.modules)"
+    command = [sys.executable, "-c", code, "check", *map(str, files(corpus, "fine"))]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(command, env=environment, capture_output=True, timeout=60).returncode == 0
 
 
 def test_a_random_file_ends_well(capsys: Capture, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,10 @@ class Report:
 
     def name(self, place: Place) -> str:
         """line 17; and of which file, where there are several."""
-        return f"line {place.line:,}" + (f" of {self.corpora[place.corpus].source}" if len(self.corpora) > 1 else "")
+        return f"line {place.line:,}{self.of_file(place.corpus)}"
+
+    def of_file(self, corpus: int) -> str:
+        return f" of {Path(self.corpora[corpus].source).name}" if len(self.corpora) > 1 else ""
 
     def lines_of(self, kind: str) -> dict[str, list[int]]:
         """Every line with a fault, by the corpus."""

@@ -108,7 +108,7 @@ def test_places_and_duplicates_over_two_corpora(found: tuple[Report, dict[str, l
         Place(0, 1), Place(0, 640), Place(1, 1), Place(1, 860),
     ]  # fmt: skip
     assert report.original(1000) == report.original(1200) == 10
-    assert report.name(Place(1, 361)) == f"line 361 of {report.corpora[1].source}"
+    assert report.name(Place(1, 361)) == "line 361 of two.en-de.tsv"
     assert report.lines_of("duplicate") == {str(report.corpora[1]): [361, 561]}
 
 
@@ -137,7 +137,7 @@ def test_examples_say_what_is_wrong(found: tuple[Report, dict[str, list[int]]], 
         "long": details["long"],
         "ratio": f"{len(rows[260][0])} and 3 characters",
         "misaligned": "",
-        "duplicate": f"as line 11 of {report.corpora[0].source}",
+        "duplicate": "as line 11 of one.en-de.tsv",
         "valid": "",
         "test": "",
     }
