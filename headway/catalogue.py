@@ -28,6 +28,9 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mask", "full", "headway.nn.masks:Full", "everyone sees everyone", "O(n²)"),
     Entry("mask", "causal", "headway.nn.masks:Causal", "only the past and the present", "O(n²)", "Vaswani 2017"),
     Entry("mask", "local", "headway.nn.masks:Local", "only neighbours: fewer than `window` places away", "O(n·window)", "Child 2019"),
+    Entry("mask", "strided", "headway.nn.sparse_masks:Strided", "every s-th place, counted from oneself", "O(n²/s)", "Child 2019"),
+    Entry("mask", "fixed", "headway.nn.sparse_masks:Fixed", "one's own stretch, and the last places of every other", "O(n√n)", "Child 2019"),
+    Entry("mask", "bigbird", "headway.nn.sparse_masks:BigBird", "neighbouring, first, last and random blocks", "O(n)", "Zaheer 2020"),
     Entry("mask", "all", "headway.nn.masks:All", "what every one of `parts` allows; written a & b"),
     Entry("mask", "any", "headway.nn.masks:Any_", "what at least one of `parts` allows; written a | b"),
     # who listens to whom
@@ -40,6 +43,8 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "swiglu", "headway.nn.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
     # how a sub-layer joins the stream
     Entry("residual", "post", "headway.nn.residual:Post", "norm(x + f(x))", "", "Vaswani 2017"),
+    Entry("residual", "deepnorm", "headway.nn.deep_residual:DeepNorm", "norm(α·x + f(x)), α and the first weights by depth", "", "Wang 2022"),
+    Entry("residual", "resi_dual", "headway.nn.deep_residual:ResiDual", "post, and a second stream without norms; their sum at the end", "", "Xie 2023"),
     Entry("residual", "pre", "headway.nn.residual:Pre", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
     Entry("norm", "layernorm", "headway.nn.norms:LayerNorm", "centred and scaled, with gain and bias", "", "Ba 2016"),
     Entry("norm", "rmsnorm", "headway.nn.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019"),

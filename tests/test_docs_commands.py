@@ -3,6 +3,7 @@
 What they print is not looked at here; that they end well is."""
 
 import io
+import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for suffix, side in (("en", "source"), ("de", "target"), ("fr", "target")):
             lines = "".join(getattr(pair, side) + "\n" for pair in part)
             (folder / f"{name}.{suffix}").write_text(lines, encoding="utf-8")
+    for name in ("law.en", "law.de"):
+        (folder / name).write_text((folder / name.replace("law", "b")).read_text(encoding="utf-8"), encoding="utf-8")
+    table = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+    (folder / "mine.en-de.tsv").write_text(table, encoding="utf-8")
+    (folder / "europarl.en-de.tsv.xz").write_bytes(lzma.compress(table.encode()))
     everything = "".join(pair.source + "\n" for pair in pairs)
     for name in ("corpus.txt", "test.txt", "text.en"):
         (folder / name).write_text(everything, encoding="utf-8")

@@ -12,6 +12,7 @@ from headway.nn.context import Context
 from headway.nn.masks import Mask
 from headway.nn.places import Memory, Places
 from headway.nn.positions import Position
+from headway.nn.ring import Ring
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import KV, Fixed, Keys, State
 from headway.parts import Part, number
@@ -22,6 +23,8 @@ class Attention(nn.Module):
 
     groups = heads is multi-head attention, groups = 1 multi-query, between them grouped-query.
     """
+
+    adds = ("value", "output")  # the layers whose weights a residual for depth starts smaller
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
@@ -113,9 +116,11 @@ class Attention(nn.Module):
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
 
-    def new_state(self, batch: int, device: torch.device, *, listens: bool = False) -> State:
-        """`listens`: to a source that stays as it is, instead of to itself."""
-        return Fixed(batch, device) if listens else KV(batch, device)
+    def new_state(self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None) -> State:
+        """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks."""
+        if listens:
+            return Fixed(batch, device)
+        return KV(batch, device) if reach is None else Ring(batch, device, reach)
 
     def _keys_and_values(
         self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | None

@@ -22,6 +22,7 @@ class Block(nn.Module):
             parts["cross"] = ("mixer", cross)
         parts["feedforward"] = ("feedforward", feedforward)
         self.sublayers = nn.ModuleDict({name: make(slot, part, scope) for name, (slot, part) in parts.items()})
+        self.gain: float = residual.gain(scope)  # of the weights that add to the stream, when they start
         self.residuals = nn.ModuleDict({name: residual.build(scope, "sublayer") for name in parts})
 
     def forward(
@@ -38,8 +39,9 @@ class Block(nn.Module):
                 _record_stream(s, inside)
         return s
 
-    def new_states(self, batch: int, device: torch.device) -> dict[str, State]:
-        states: dict[str, State] = {"self": self.sublayers["self"].new_state(batch, device)}  # type: ignore[operator]
+    def new_states(self, batch: int, device: torch.device, mask: Mask) -> dict[str, State]:
+        own = self.sublayers["self"].new_state(batch, device, reach=mask.reach)  # type: ignore[operator]
+        states: dict[str, State] = {"self": own}
         if "cross" in self.sublayers:
             states["cross"] = self.sublayers["cross"].new_state(batch, device, listens=True)  # type: ignore[operator]
         return states

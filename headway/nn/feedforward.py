@@ -22,6 +22,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """activation(xW₁ + b₁)W₂ + b₂, the same at every place"""
 
+    adds = ("inner", "outer")  # the layers whose weights a residual for depth starts smaller
+
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "relu"
@@ -55,6 +57,8 @@ class FeedForward(nn.Module):
 
 class SwiGLU(nn.Module):
     """(silu(xW) ⊙ xV)W₂"""
+
+    adds = ("inner", "outer")
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):

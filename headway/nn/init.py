@@ -4,7 +4,7 @@
 |--------------------|----------------------------|
 | word embedding     | normal, deviation 1/√d     |
 | learned positions, segments | normal, deviation 0.02 |
-| linear weight      | uniform Xavier             |
+| linear weight      | uniform Xavier; times the residual's gain where it adds to the stream |
 | untied output      | normal, deviation 1/√d     |
 | every bias         | 0                          |
 | every norm's gain  | 1                          |
@@ -13,6 +13,7 @@
 import torch
 from torch import nn
 
+from headway.nn.block import Block
 from headway.nn.heads import Logits
 from headway.nn.linear import Dense
 from headway.nn.positions import Learned
@@ -31,3 +32,8 @@ def initialise(model: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
+    for block in model.modules():
+        if isinstance(block, Block) and block.gain != 1:
+            for sublayer in block.sublayers.values():
+                for name in getattr(sublayer, "adds", ()):
+                    getattr(sublayer, name).weight.mul_(block.gain)

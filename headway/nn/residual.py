@@ -2,7 +2,8 @@
 
 A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and
 finish(s) -> x after the last. s is a tensor, or whatever the wiring needs to carry (ResiDual: a pair).
-One instance with role "sublayer" wraps each sub-layer; one with role "stack" stands at both ends.
+One instance with role "sublayer" wraps each sub-layer; one with role "stack" stands at both ends. Its config's gain(scope)
+says how large the weights start that add to the stream: those that a sub-layer names in `adds`.
 """
 
 from collections.abc import Callable
@@ -37,6 +38,9 @@ class Post(nn.Module):
         def parameters(self, scope: Scope, role: Role) -> int:
             return scope.norm_parameters() if role == "sublayer" else 0
 
+        def gain(self, scope: Scope) -> float:
+            return 1.0
+
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
@@ -65,6 +69,9 @@ class Pre(nn.Module):
 
         def parameters(self, scope: Scope, role: Role) -> int:
             return scope.norm_parameters()
+
+        def gain(self, scope: Scope) -> float:
+            return 1.0
 
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()

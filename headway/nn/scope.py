@@ -19,6 +19,7 @@ class Scope:
     linear: Any  # the Part that make_linear builds
     side: Literal["encoder", "decoder"] = "encoder"
     layers: int = 1
+    other_layers: int = 0  # of the other side; 0: there is none
 
     def linear_parameters(self, inputs: int, outputs: int, bias: bool = True) -> int:
         return int(self.linear.parameters(inputs, outputs, bias))

@@ -106,7 +106,7 @@ class Stack(nn.Module):
         return result
 
     def new_states(self, batch: int, device: torch.device) -> list[dict[str, State]]:
-        return [block.new_states(batch, device) for block in self.blocks]  # type: ignore[operator]
+        return [block.new_states(batch, device, mask) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
 
 
 def _inside(name: str, act: Any) -> Any:

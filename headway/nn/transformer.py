@@ -46,6 +46,7 @@ class Transformer(nn.Module):
                 linear=self.linear,
                 side=side,
                 layers=getattr(self, side).layers,
+                other_layers=(self.decoder if side == "encoder" else self.encoder).layers,
             )
 
         def resolved(self) -> "Transformer.Config":

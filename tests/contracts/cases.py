@@ -22,6 +22,9 @@ EXAMPLES = {
 CAUSAL_MASKS = {
     "full": "causal & full",
     "local": "causal & local(3)",
+    "strided": "causal & strided(3)",
+    "fixed": "causal & fixed(4, 1)",
+    "bigbird": "causal & bigbird(2, random=1, longest=32)",
     "all": "causal & local(4) & local(2)",
     "any": "causal & (local(2) | local(4))",
 }

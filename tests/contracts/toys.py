@@ -112,7 +112,7 @@ class Ring(Attention):
             if mask.reach is None or mask.reach > self.window:
                 raise ConfigError(f'a ring of {self.window} cannot serve "{mask.name}".', "mask")
 
-    def new_state(self, batch: int, device: torch.device, *, listens: bool = False) -> State:
+    def new_state(self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None) -> State:
         c: Any = self.config
         return (
             super().new_state(batch, device, listens=True)
@@ -197,7 +197,7 @@ class Decay(nn.Module):
         result: Tensor = self.read(torch.stack(totals, 1))
         return result
 
-    def new_state(self, batch: int, device: torch.device) -> State:
+    def new_state(self, batch: int, device: torch.device, *, reach: int | None = None) -> State:
         return DecayState(batch, device)
 
 
@@ -213,6 +213,9 @@ class Twin(nn.Module):
 
         def parameters(self, scope: Scope, role: str) -> int:
             return scope.norm_parameters()
+
+        def gain(self, scope: Scope) -> float:
+            return 1.0
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()

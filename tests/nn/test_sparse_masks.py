@@ -1,0 +1,110 @@
+"""Sparse masks against the matrices of their authors' code, and against their own definitions."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from headway.errors import ConfigError
+from headway.nn.masks import Mask, dense_mask, make_mask
+from headway.nn.sparse_masks import bigbird, fixed, random_plan
+
+GOLDEN = Path(os.environ.get("HEADWAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+
+
+def golden(name: str) -> tuple[dict[str, Tensor], dict[str, object]]:
+    path = GOLDEN / f"{name}.safetensors"
+    if not path.exists():
+        pytest.skip(f"the golden numbers are not here: {path}")
+    with safe_open(path, "pt") as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, json.loads(file.metadata()["config"])  # noqa: SIM118
+
+
+def of_head(mask: Mask, length: int, head: int, block: int = 1) -> Tensor:
+    q, k = (torch.arange(length) // block).view(-1, 1), (torch.arange(length) // block).view(1, -1)
+    return mask(torch.tensor(0), torch.tensor(head), q, k).expand(length, length)
+
+
+def test_local_and_strided_are_openais() -> None:
+    tensors, _ = golden("sparse_masks")
+    n = int(tensors["in.n"])
+    tested = 0
+    for name, wanted in tensors.items():
+        if found := re.fullmatch(r"out\.(local|strided)_(\d+)", name):
+            assert torch.equal(dense_mask(make_mask(f"causal & {found[1]}({found[2]})"), n), wanted.bool()), name
+            tested += 1
+    assert tested == 10
+
+
+def test_fixed_is_openais() -> None:
+    """Their blocks of B places are our places, seen from further away; inside a block they stay causal."""
+    tensors, _ = golden("sparse_masks")
+    n = int(tensors["in.n"])
+    causal = torch.ones(n, n).tril().bool()
+    tested = 0
+    for name, wanted in tensors.items():
+        if found := re.fullmatch(r"out\.fixed_ctx(\d+)_heads(\d+)_verts(\d+)_size(\d+)_block(\d+)", name):
+            context, _, groups, size, block = map(int, found.groups())
+            mask = fixed(context // block, size, groups)
+            for head, expected in enumerate(wanted.bool()):
+                assert torch.equal(of_head(mask, n, head, block) & causal, expected), (name, head)
+            tested += 1
+    assert tested > 2
+
+
+def test_bigbird_is_hugging_faces() -> None:
+    """With the same plan of random blocks, the attention of a whole layer."""
+    tensors, config = golden("bigbird")
+    heads, block = int(config["heads"]), int(config["block"])  # type: ignore[call-overload]
+    drawn = tensors["in.rand_blocks"].long()  # (H, N - 2, R)
+    plan = torch.nn.functional.pad(drawn, (0, 0, 1, 1))  # the first and the last block see all
+    x = tensors["in.x"]
+    q, k, v = (
+        torch.nn.functional.linear(
+            x, tensors[f"w.attention.self.{name}.weight"], tensors[f"w.attention.self.{name}.bias"]
+        ).unflatten(-1, (heads, -1)).transpose(1, 2)
+        for name in ("query", "key", "value")
+    )  # fmt: skip
+    masks = torch.stack([of_head(bigbird(block, plan), x.shape[1], head) for head in range(heads)])  # (H, T, S)
+    from headway.nn.attend import attend
+
+    heard = attend(q, k, v, mask=masks[None], kernel="math").transpose(1, 2).flatten(2)
+    wanted = tensors["out.attn_random"]
+    if wanted.shape == heard.shape and not torch.allclose(heard, wanted, atol=1e-9):  # with the output projection
+        dense, norm = "w.attention.output.dense", "w.attention.output.LayerNorm"
+        added = x + torch.nn.functional.linear(heard, tensors[f"{dense}.weight"], tensors[f"{dense}.bias"])
+        heard = torch.nn.functional.layer_norm(
+            added, x.shape[-1:], tensors[f"{norm}.weight"], tensors[f"{norm}.bias"], 1e-12
+        )
+    torch.testing.assert_close(heard, wanted, rtol=0, atol=1e-11)
+
+
+def test_a_random_plan_names_what_is_not_seen_anyway() -> None:
+    plan = random_plan(blocks=12, random=3, heads=4, seed=5)
+    assert torch.equal(plan, random_plan(12, 3, 4, 5))
+    assert not torch.equal(plan, random_plan(12, 3, 4, 6))
+    for head in range(4):
+        for one in range(12):
+            chosen = plan[head, one].tolist()
+            assert len(set(chosen)) == 3
+            assert all(1 <= other <= 10 and abs(other - one) > 1 for other in chosen)
+
+
+def test_bigbird_sees_blocks_of_the_same_number_everywhere() -> None:
+    mask = make_mask("bigbird(4, random=2, longest=64)")
+    seen = dense_mask(mask, 64)
+    assert seen[:4].all() and seen[:, :4].all() and seen[-4:].all() and seen[:, -4:].all()
+    middle = seen[20:44].sum(1)
+    assert middle.min() == middle.max() == 4 * (1 + 1 + 3 + 2)
+    assert mask.reach is None and not mask.hides_future
+    assert make_mask("causal & bigbird(4)").hides_future
+
+
+def test_fixed_places_must_fit() -> None:
+    with pytest.raises(ConfigError, match=r"4 groups of 8 places do not fit into a stretch of 16. Lower them"):
+        make_mask("fixed(16, 8, 4)")
