@@ -5,9 +5,9 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,32 +77,52 @@ def _here(groups: Iterable[list[Texts]], sides: Sequence[Side], dropout: float =
         yield [encode_rows(side.tokenizer, lines, dropout, side.lead, side.tail) for side, lines in zip(sides, columns)]
 
 
-def _by_processes(groups: Iterable[list[Texts]], sides: Sequence[Side]) -> Iterator[list[Rows]]:
-    portable = [(side.tokenizer.to_json(), side.lead, side.tail) for side in sides]
-    context, workers = multiprocessing.get_context("spawn"), cores()
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(portable,)) as pool:
-        waiting: deque[Future[list[Rows]]] = deque()
-        try:
-            for group in groups:
-                waiting.append(pool.submit(_encode, group))
-                while len(waiting) > 3 * workers:  # reading ahead further would fill the memory
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
+@contextmanager
+def workers_kept() -> Iterator[None]:
+    """Processes that were started to encode stay for what else is encoded in this block: starting them takes a
+    second or two, and they know more words every time."""
+    _kept.append({})
+    try:
+        yield
+    finally:
+        for pool in _kept.pop().values():
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_work: list[Callable[[Sequence[str]], Rows]] = []
+_kept: list[dict[str, ProcessPoolExecutor]] = []  # by their tokenizers
 
 
-def _begin(sides: Sequence[tuple[dict[str, Any], Sequence[int], Sequence[int]]]) -> None:
+def _by_processes(groups: Iterable[list[Texts]], sides: Sequence[Side]) -> Iterator[list[Rows]]:
+    with workers_kept() if not _kept else nullcontext():
+        pool = _workers([side.tokenizer for side in sides])
+        frames = [(side.lead, side.tail) for side in sides]
+        waiting: deque[Future[list[Rows]]] = deque()
+        for group in groups:
+            waiting.append(pool.submit(_encode, group, frames))
+            while len(waiting) > 3 * cores():  # reading ahead further would fill the memory
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _workers(tokenizers: Sequence[Tokenizer]) -> ProcessPoolExecutor:
+    key = " ".join(tokenizer.fingerprint() for tokenizer in tokenizers)
+    if key not in _kept[-1]:
+        portable = [tokenizer.to_json() for tokenizer in tokenizers]
+        context = multiprocessing.get_context("spawn")
+        _kept[-1][key] = ProcessPoolExecutor(cores(), context, initializer=_begin, initargs=(portable,))
+    return _kept[-1][key]
+
+
+_work: list[Tokenizer] = []  # of a process that encodes
+
+
+def _begin(tokenizers: Sequence[dict[str, Any]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for this process, and ends it
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each process has a core of its own
-    for data, lead, tail in sides:
-        tokenizer = Tokenizer(data)
-        _work.append(lambda lines, t=tokenizer, a=lead, z=tail: encode_rows(t, lines, 0.0, a, z))  # type: ignore[misc]
+    _work.extend(Tokenizer(data) for data in tokenizers)
 
 
-def _encode(group: list[Texts]) -> list[Rows]:
-    return [encode(lines) for encode, lines in zip(_work, zip(*group))]
+def _encode(group: list[Texts], frames: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Rows]:
+    sides = zip(_work, frames, zip(*group))
+    return [encode_rows(tokenizer, lines, 0.0, lead, tail) for tokenizer, (lead, tail), lines in sides]

@@ -49,7 +49,9 @@ def random_plan(blocks: int, random: int, heads: int, seed: int) -> Tensor:
         for one in range(blocks):
             far = [other for other in range(1, blocks - 1) if abs(other - one) > 1]
             order = torch.randperm(len(far), generator=draw, device="cpu")[:random].tolist()
-            plan[head, one, : len(order)] = torch.tensor([far[place] for place in order], dtype=torch.long, device="cpu")
+            plan[head, one, : len(order)] = torch.tensor(
+                [far[place] for place in order], dtype=torch.long, device="cpu"
+            )
     return plan
 
 

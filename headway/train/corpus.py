@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.config import Config
 from headway.data.cache import cached, fingerprint
-from headway.data.encoding import Side, encode_to
+from headway.data.encoding import Side, encode_to, workers_kept
 from headway.data.epochs import EpochEncoder
 from headway.data.rows import Rows, open_rows, stretches
 from headway.data.texts import Parallel
@@ -89,9 +89,10 @@ class ParallelText:
         self.longest, self.shortest = longest, 1 + bool(tags)  # a source with its end, and with its tag if it has one
         self.respelled = respelled
         self.corpora = []
-        for number, p in enumerate(pairs):
-            source, target = encoded(p, sides_of(p, tokenizers, tags))
-            self.corpora.append(Encoded(source, target, p.weight, links[number] if links else None))
+        with workers_kept():
+            for number, p in enumerate(pairs):
+                source, target = encoded(p, sides_of(p, tokenizers, tags))
+                self.corpora.append(Encoded(source, target, p.weight, links[number] if links else None))
         self.size = self.empty = self.long = 0
         for corpus in self.corpora:
             for start, stop in stretches(len(corpus.source)):
