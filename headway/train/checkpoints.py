@@ -38,6 +38,8 @@ class Checkpoint(NamedTuple):
             state = json.loads(path.read_text(encoding="utf-8"))
             for name, kind in NUMBERS.items():
                 state[name] = kind(state[name])
+                if not 0 <= state[name] < 2**53:
+                    raise ValueError
             state["best"] = {int(step): float(score) for step, score in state["best"].items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise HeadwayError(

@@ -116,7 +116,16 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "state",
-    ["", "[]", "{}", '{"step": "x"}', '{"step": 1, "epoch": 1, "batch": 0, "seconds": 1, "stale": 0, "best": []}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"step": "x"}',
+        '{"step": 1, "epoch": 1, "batch": 0, "seconds": 1, "stale": 0, "best": []}',
+        '{"step": 1, "epoch": 1, "batch": 0, "seconds": NaN, "stale": 0, "best": {}}',
+        '{"step": 1' + 400 * "0" + ', "epoch": 1, "batch": 0, "seconds": 1, "stale": 0, "best": {}}',
+        '{"step": 1, "epoch": -1, "batch": 0, "seconds": 1, "stale": 0, "best": {}}',
+    ],
 )
 def test_when_all_are_damaged_it_says_so(tmp_path: Path, state: str) -> None:
     train(tmp_path)
