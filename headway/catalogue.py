@@ -24,6 +24,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("position", "learned", "headway.nn.positions:Learned", "a learned vector for each position added to x", "O(n)", "Gehring 2017"),
     Entry("position", "rope", "headway.nn.positions:Rope", "queries and keys turned by their position", "O(n)", "Su 2021"),
     Entry("position", "alibi", "headway.nn.positions:Alibi", "scores lowered in proportion to distance", "O(n²)", "Press 2022"),
+    Entry("position", "t5", "headway.nn.relative:T5Bias", "bends scores by a learned number for each distance", "O(n²) a layer", "Raffel 2020"),
     # who may look at whom
     Entry("mask", "full", "headway.nn.masks:Full", "everyone sees everyone", "O(n²)"),
     Entry("mask", "causal", "headway.nn.masks:Causal", "only the past and the present", "O(n²)", "Vaswani 2017"),

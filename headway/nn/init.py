@@ -3,7 +3,7 @@
 | what               | how                        |
 |--------------------|----------------------------|
 | word embedding     | normal, deviation 1/√d     |
-| learned positions, segments | normal, deviation 0.02 |
+| learned positions and distances, segments | normal, deviation 0.02 |
 | linear weight      | uniform Xavier; times the residual's gain where it adds to the stream |
 | untied output      | normal, deviation 1/√d     |
 | every bias         | 0                          |
@@ -17,6 +17,7 @@ from headway.nn.block import Block
 from headway.nn.heads import Logits
 from headway.nn.linear import Dense
 from headway.nn.positions import Learned
+from headway.nn.relative import T5Bias
 
 
 @torch.no_grad()
@@ -28,6 +29,8 @@ def initialise(model: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
             deviation = 0.02 if id(module) in small else module.embedding_dim**-0.5
             module.weight.normal_(0.0, deviation)
+        elif isinstance(module, T5Bias):
+            module.table.normal_(0.0, 0.02)
         elif isinstance(module, Dense):
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:

@@ -23,6 +23,10 @@ class Position(nn.Module):
     class Config(Part):
         acts: ClassVar[Literal["nowhere", "adds", "turns", "bends"]] = "nowhere"  # a mixer may refuse what it ignores
 
+        def resolved(self, scope: Scope, heads: set[int]) -> "Position.Config":
+            """Derived values filled in. `heads`: how many the mixers of this side have."""
+            return self
+
         def cost(self, scope: Scope) -> Cost:
             return Cost()
 

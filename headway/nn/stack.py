@@ -43,6 +43,8 @@ class Stack(nn.Module):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
                     filled[name] = tuple(_inside(name, lambda p=p: p.resolved(scope)) for p in parts)
+            heads = {mixer.heads for mixer in filled["mixer"] if hasattr(mixer, "heads")}
+            filled["position"] = tuple(_inside("position", lambda p=p: p.resolved(scope, heads)) for p in self.position)
             for name in ("position", "mask", "mixer", "cross", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:

@@ -1,0 +1,76 @@
+"""Positions that are learned as scores of distance: how much to look at whoever stands so far away."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import ConfigError
+from headway.nn.positions import Position
+from headway.nn.scope import Cost, Scope
+from headway.nn.scores import Score
+from headway.parts import number
+
+
+def distance_bucket(offset: Tensor, buckets: int, distance: int, both_ways: bool) -> Tensor:
+    """The bucket of key position - query position. Half of the buckets hold one small distance each; the others grow
+    with the logarithm up to `distance`, and the last holds all that is further. `both_ways`: one half for each side."""
+    bucket = torch.zeros_like(offset)
+    if both_ways:
+        buckets //= 2
+        bucket = (offset > 0).long() * buckets
+        back = offset.abs()
+    else:
+        back = (-offset).clamp(min=0)
+    exact = buckets // 2
+    share = (back.clamp(min=1).float() / exact).log() / math.log(distance / exact)
+    far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return bucket + torch.where(back < exact, back, far)
+
+
+class T5Bias(Position):
+    """score + b[bucket(k - q), head]: one table for all layers"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Position.Config):
+        acts = "bends"
+        kind: str = "t5"
+        buckets: int = number(32, low=4)
+        distance: int = number(128, low=2)  # from which on all is equally far
+        heads: int | None = number(None, low=1)  # = the mixer's
+
+        def resolved(self, scope: Scope, heads: set[int]) -> "T5Bias.Config":
+            if self.buckets % 4:
+                raise ConfigError(f"{self.buckets} buckets cannot be halved twice. Give a multiple of 4.", "buckets")
+            if self.distance <= self.buckets // 2:
+                raise ConfigError(
+                    f"{self.buckets} buckets reach further than a distance of {self.distance}. Raise it above "
+                    f"{self.buckets // 2}.",
+                    "distance",
+                )
+            if len(heads) > 1:
+                raise ConfigError(
+                    f"one table serves all layers, and they have {' and '.join(map(str, sorted(heads)))} heads. Give "
+                    "them the same number.",
+                    "heads",
+                )
+            if not heads:
+                raise ConfigError("t5 bends the scores of heads, and no mixer here has any. Choose another position.")
+            return replace(self, heads=max(heads))
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost(parameters=self.buckets * (self.heads or 0))
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.config, self.both_ways = config, scope.side == "encoder"
+        self.table = nn.Parameter(torch.zeros(config.buckets, config.heads or 1))
+
+    def score(self, heads: int, device: torch.device) -> Score | None:
+        c, table, both_ways = self.config, self.table, self.both_ways
+
+        def bend(s: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return s + table[distance_bucket(k - q, c.buckets, c.distance, both_ways), h].to(s.dtype)
+
+        return Score("t5", bend)
