@@ -44,9 +44,9 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "swiglu", "headway.nn.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
     # how a sub-layer joins the stream
     Entry("residual", "post", "headway.nn.residual:Post", "norm(x + f(x))", "", "Vaswani 2017"),
+    Entry("residual", "pre", "headway.nn.residual:Pre", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
     Entry("residual", "deepnorm", "headway.nn.deep_residual:DeepNorm", "norm(α·x + f(x)), α and the first weights by depth", "", "Wang 2022"),
     Entry("residual", "resi_dual", "headway.nn.deep_residual:ResiDual", "post, and a second stream without norms; their sum at the end", "", "Xie 2023"),
-    Entry("residual", "pre", "headway.nn.residual:Pre", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
     Entry("norm", "layernorm", "headway.nn.norms:LayerNorm", "centred and scaled, with gain and bias", "", "Ba 2016"),
     Entry("norm", "rmsnorm", "headway.nn.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019"),
     Entry("norm", "none", "headway.nn.norms:NoNorm", "nothing"),
