@@ -2,13 +2,13 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def prefetch(items: Iterable[T], depth: int = 8) -> Iterator[T]:
+def prefetch(items: Iterable[T], depth: int = 8) -> Generator[T, None, None]:
     """The same items, made ahead of time by a thread. What goes wrong there is raised here."""
     waiting: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(depth)
     stopped = threading.Event()
@@ -30,7 +30,8 @@ def prefetch(items: Iterable[T], depth: int = 8) -> Iterator[T]:
         except BaseException as error:
             offer("error", error)
 
-    threading.Thread(target=work, daemon=True).start()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
     try:
         while True:
             kind, value = waiting.get()
@@ -42,3 +43,4 @@ def prefetch(items: Iterable[T], depth: int = 8) -> Iterator[T]:
                 return
     finally:
         stopped.set()
+        thread.join(2.0)  # a thread that is still inside of PyTorch when Python ends takes the program down with it

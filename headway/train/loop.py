@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class Trainer:
             self.settings.batch_tokens if device.type == "cuda" else 8192
         )
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Generator[Step, None, None]:
         """Batches from where the run stands, epoch after epoch, without end. An empty one: an epoch is over."""
         return prefetch(self._steps(self.at.epoch, self.at.batch))
 

@@ -134,29 +134,30 @@ class Training:
     def _take_steps(self, history: History, signals: Signals) -> None:
         trainer, settings, at = self.trainer, self.settings, self.trainer.at
         tally = Tally(self.device)
-        for pieces in trainer.steps() if not self._over() else ():
-            if pieces:
-                with signals.held():
-                    spent = trainer.spent(self.began)
-                    self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
-                    trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
-                    loss = trainer.step(pieces, self.beat.labelled)
-                    tally.add(loss, trainer.health.finite, sum(piece.tokens for piece in pieces))
-                signals.act_on(self.beat.signal)
-            else:
-                trainer.end_epoch()
-            over = self._over()
-            if tally.steps and (at.step % settings.log_every == 0 or over):
-                tally = self._report(tally, history)
-            elif pieces and self.watcher.due():
-                self.watcher.step(self._moment(tally))
-            if at.step % settings.validate_every == 0 and at.step not in at.best:
-                paused = time.monotonic()
-                self._validate(history)
-                tally.pause(time.monotonic() - paused)
+        with contextlib.closing(trainer.steps()) as steps:
+            for pieces in steps if not self._over() else ():
+                if pieces:
+                    with signals.held():
+                        spent = trainer.spent(self.began)
+                        self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
+                        trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
+                        loss = trainer.step(pieces, self.beat.labelled)
+                        tally.add(loss, trainer.health.finite, sum(piece.tokens for piece in pieces))
+                    signals.act_on(self.beat.signal)
+                else:
+                    trainer.end_epoch()
                 over = self._over()
-            if over:
-                break
+                if tally.steps and (at.step % settings.log_every == 0 or over):
+                    tally = self._report(tally, history)
+                elif pieces and self.watcher.due():
+                    self.watcher.step(self._moment(tally))
+                if at.step % settings.validate_every == 0 and at.step not in at.best:
+                    paused = time.monotonic()
+                    self._validate(history)
+                    tally.pause(time.monotonic() - paused)
+                    over = self._over()
+                if over:
+                    break
         if at.step not in at.best:
             self._validate(history)
 
