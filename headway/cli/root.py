@@ -42,6 +42,7 @@ VERBS = {
     "trace": ("headway.cli.trace:trace", "Save everything that is computed for one sentence."),
     "attend": ("headway.cli.attend:attend", "Show where each head looks, in the terminal or as a picture."),
     "draw": ("headway.cli.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),
+    "variants": ("headway.cli.variants:variants", "Say what can be chosen for each part of a model and its training."),
     "toy": ("headway.cli.toy:toy", "Write a small made-up corpus to try things on."),
     "doctor": ("headway.cli.doctor:doctor", "Say whether everything is here that is needed, and what to type if not."),
     "completion": ("headway.cli.completion:completion", "Print the completion script for a shell."),

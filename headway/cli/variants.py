@@ -1,0 +1,110 @@
+"""`headway variants`: everything that a slot of the config can hold."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli.root import Verb, option
+
+if TYPE_CHECKING:
+    from headway.catalogue import Entry
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@click.command(
+    "variants",
+    cls=Verb,
+    examples=[
+        ("headway variants", "all of them, by slot"),
+        ("headway variants --slot mask", "of one slot"),
+        ("headway variants rope", "one of them: its settings, and its page"),
+    ],
+)
+@click.argument("kind", required=False)
+@option("--slot", metavar="NAME", group="What", help="Only this slot: position, mask, mixer, residual …")
+def variants(kind: str | None, slot: str | None) -> None:
+    """Say what can be chosen for each part of a model and its training.
+
+    With a name, its settings with their defaults, and the page about it where the documentation is at hand."""
+    from headway.catalogue import CATALOGUE, slots
+    from headway.errors import ConfigError, did_you_mean
+
+    if slot is not None and slot not in slots():
+        raise ConfigError(f'there is no slot "{slot}".{did_you_mean(slot, slots())} Known: {", ".join(slots())}.')
+    found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
+    if not found:
+        names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
+        raise ConfigError(f'nothing is called "{kind}".{did_you_mean(str(kind), names)} See: headway variants')
+    if kind is None:
+        listed(found)
+        return
+    for entry in found:
+        click.echo(described(entry))
+    page = DOCS / "variants.md"
+    for path in dict.fromkeys(pages(found, page.read_text(encoding="utf-8")) if page.exists() else []):
+        shown(DOCS / path)
+
+
+def listed(entries: "list[Entry]") -> None:
+    """One line each, under the name of its slot; a table of tabs where nobody watches."""
+    from headway.cli.terminal import is_watched, table
+
+    if not is_watched(sys.stdout):
+        table(
+            ["slot", "kind", "what", "cost", "reference"],
+            [(e.slot, e.kind, e.line, e.cost, e.reference) for e in entries],
+        )
+        return
+    width = max(len(entry.kind) for entry in entries)
+    for number, entry in enumerate(entries):
+        if not number or entries[number - 1].slot != entry.slot:
+            click.secho(f"{'' if not number else chr(10)}{entry.slot}", bold=True)
+        told = ", ".join(part for part in (entry.cost, entry.reference) if part)
+        line, more = f"  {entry.kind:{width}}  {entry.line}", f"  [{told}]" if told else ""
+        click.echo(line + more if len(line + more) <= 80 else f"{line}\n{'':{width + 2}}{more}")
+
+
+def described(entry: "Entry") -> str:
+    """A kind with its settings, as one writes them."""
+    import dataclasses
+
+    from headway.parts import config_class
+
+    fields = [spec for spec in dataclasses.fields(config_class(entry.slot, entry.kind)) if spec.name != "kind"]
+    settings = [f"  {spec.name} = {_default(spec)}" for spec in fields]
+    told = [part for part in (entry.cost and f"cost {entry.cost}", entry.reference) if part]
+    head = f"{entry.slot} {entry.kind}: {entry.line}" + (f" ({'; '.join(told)})" if told else "")
+    return "\n".join([head, *settings])
+
+
+def _default(spec: "object") -> str:
+    import dataclasses
+
+    assert isinstance(spec, dataclasses.Field)
+    if spec.default is dataclasses.MISSING:
+        return "to be given"
+    return "derived" if spec.default is None else repr(spec.default)
+
+
+def pages(entries: "list[Entry]", index: str) -> list[str]:
+    """The pages of these slots, as docs/variants.md names them."""
+    import re
+
+    found = dict(re.findall(r"^## (\w+) \(\[page\]\((.+?)\)\)$", index, re.MULTILINE))
+    return [found[entry.slot] for entry in entries if entry.slot in found]
+
+
+def shown(page: Path) -> None:
+    """Rendered where somebody watches, else as it is written."""
+    from headway.cli.terminal import console, is_watched
+
+    text = page.read_text(encoding="utf-8")
+    if not is_watched(sys.stdout):
+        click.echo(f"\n{text}", nl=False)
+        return
+    from rich.markdown import Markdown
+
+    console(sys.stdout).print(Markdown(text))
