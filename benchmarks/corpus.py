@@ -43,7 +43,11 @@ def main() -> None:
 
 def run(part: str, pairs: str, work: Path) -> dict[str, Any]:
     command = [sys.executable, __file__, "--pairs", pairs, "--work", str(work), "--part", part]
-    environment = {**os.environ, "HEADWAY_CACHE": str(work / ("one" if part == "encode_one" else "cache")), "TOKENIZERS_PARALLELISM": "true"}
+    environment = {
+        **os.environ,
+        "HEADWAY_CACHE": str(work / ("one" if part == "encode_one" else "cache")),
+        "TOKENIZERS_PARALLELISM": "true",
+    }
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     print(part, done.stdout.strip(), file=sys.stderr)
     return dict(json.loads(done.stdout))
