@@ -10,11 +10,11 @@ SLACK = 16  # tokens beyond the window that are still known, so that a few can b
 
 
 class Ring:
-    """The last `window + SLACK` positions: position p lies in slot p mod size, so nothing ever moves."""
+    """The last `window + slack` positions: position p lies in slot p mod size, so nothing ever moves."""
 
-    def __init__(self, batch: int, device: torch.device, window: int) -> None:
-        self.window, self.size = window, window + SLACK
-        self.name = f"ring({window})"
+    def __init__(self, batch: int, device: torch.device, window: int, slack: int = SLACK) -> None:
+        self.window, self.size = window, window + slack
+        self.name = f"ring({self.size})"
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.positions = torch.full((batch, self.size), -1, device=device)  # of what lies in each slot; -1: nothing
         self.buffers: tuple[Tensor, ...] = ()  # (B, G, size, D) each
@@ -69,7 +69,7 @@ class Ring:
         self.buffers = tuple(x[rows] for x in self.buffers)
 
     def snapshot(self) -> "Ring":
-        saved = Ring(0, self.lengths.device, self.window)
+        saved = Ring(0, self.lengths.device, self.window, self.size - self.window)
         saved.restore(self)
         return saved
 

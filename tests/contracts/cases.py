@@ -74,7 +74,7 @@ def _all() -> list[Case]:
         *(Case(mixers[0], residual=kind) for kind in catalogue.kinds("residual")),
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
-        Case("decay + attention(4, 2)", "learned", "causal", "twin"),
+        Case("decay + attention(4, 2)", "learned", "causal", "resi_dual"),
     ]
 
 

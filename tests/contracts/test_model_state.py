@@ -12,7 +12,7 @@ from headway.nn.transformer import Transformer, valid_places
 CASES = [
     Case("attention(4)"),
     Case("attention(4, 2)", "rope", "causal & local(3)", "pre"),
-    Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "twin"),
+    Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "resi_dual"),
     Case("decay + ring(4)", "learned"),
 ]
 SOURCES = torch.tensor([7, 3, 5])

@@ -1,5 +1,5 @@
-"""Three strangers that the contracts must carry, though Headway ships none of them: a ring buffer, a recurrence and a
-residual of two streams. They reach the model as any kind does, by lines in the catalogue."""
+"""Two strangers that the contracts must carry, though Headway ships neither: a ring that forgets almost at once, and a
+recurrence. They reach the model as any kind does, by lines in the catalogue."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from headway import catalogue
 from headway.errors import ConfigError
+from headway.nn import ring
 from headway.nn.attention import Attention
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.places import Memory, Places
+from headway.nn.places import Memory
 from headway.nn.positions import Position
-from headway.nn.scope import Cost, Scope, make_linear, make_norm
+from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import State, check_remembered
 from headway.parts import Part, number
 
 TOYS = (
     catalogue.Entry("mixer", "ring", f"{__name__}:Ring", "attention that remembers a window"),
     catalogue.Entry("mixer", "decay", f"{__name__}:Decay", "a decaying running sum"),
-    catalogue.Entry("residual", "twin", f"{__name__}:Twin", "two streams, as ResiDual"),
 )
 
 
@@ -37,69 +37,8 @@ def in_catalogue() -> Iterator[None]:
         catalogue.CATALOGUE = before
 
 
-class RingState:
-    """The keys and values of the last `size` positions: position p lies in slot p mod size."""
-
-    def __init__(self, batch: int, device: torch.device, window: int, size: int) -> None:
-        self.window, self.size, self.name = window, size, f"ring({size})"
-        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
-        self.positions = torch.full((batch, size), -1, device=device)  # of what lies in each slot; -1: nothing
-        self.buffers: tuple[Tensor, ...] = ()  # (B, G, size, D) each
-
-    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]:
-        batch, _, length, _ = k.shape
-        old = self.buffers or tuple(x.new_zeros(*x.shape[:2], self.size, x.shape[3]) for x in (k, v))
-        new = places.positions.expand(batch, length)
-        valid = torch.ones_like(new, dtype=torch.bool) if places.valid is None else places.valid
-        heard = Places(torch.cat([self.positions, new], 1), torch.cat([self.positions >= 0, valid], 1), places.end)
-        keys, values = (torch.cat([x, y], 2) for x, y in zip(old, (k, v)))
-        self.lengths = self.lengths + valid.sum(1)
-        rows, columns = (valid & (new >= self.lengths[:, None] - self.size)).nonzero(as_tuple=True)
-        slots = new[rows, columns] % self.size
-        self.positions = self.positions.index_put((rows, slots), new[rows, columns])
-        kept = []
-        for x, y in zip(old, (k, v)):
-            fresh = x.clone()  # never in place
-            fresh[rows, :, slots] = y[rows, :, columns]
-            kept.append(fresh)
-        self.buffers = tuple(kept)
-        return keys, values, heard
-
-    @property
-    def shortest(self) -> Tensor:
-        """What follows n tokens looks back at the last window - 1 of them: those must still be here."""
-        held = self.positions.masked_fill(self.positions < 0, torch.iinfo(torch.long).max)
-        first = torch.where(self.lengths > 0, held.amin(1), 0)
-        return torch.where(first == 0, 0, torch.minimum(first + self.window - 1, self.lengths))
-
-    def truncate(self, lengths: Tensor) -> None:
-        check_remembered(self, lengths)
-        self.lengths = torch.minimum(self.lengths, lengths)
-        self.positions = self.positions.masked_fill(self.positions >= self.lengths[:, None], -1)
-
-    def select(self, rows: Tensor) -> None:
-        self.lengths, self.positions = self.lengths[rows], self.positions[rows]
-        self.buffers = tuple(x[rows] for x in self.buffers)
-
-    def snapshot(self) -> "RingState":
-        saved = RingState(0, self.lengths.device, self.window, self.size)
-        saved.restore(self)
-        return saved
-
-    def restore(self, saved: "RingState") -> None:
-        """Nothing is ever written in place, so nothing needs copying."""
-        self.lengths, self.positions, self.buffers = saved.lengths, saved.positions, saved.buffers
-
-    def detach(self) -> None:
-        self.buffers = tuple(x.detach() for x in self.buffers)
-
-    @property
-    def bytes(self) -> int:
-        return sum(x.nbytes for x in self.buffers)
-
-
 class Ring(Attention):
-    """Local attention with a state of fixed size."""
+    """Local attention whose ring has little or no slack, so that short tests see it forget."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Attention.Config):
@@ -114,11 +53,9 @@ class Ring(Attention):
 
     def new_state(self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None) -> State:
         c: Any = self.config
-        return (
-            super().new_state(batch, device, listens=True)
-            if listens
-            else RingState(batch, device, c.window, c.window + c.slack)
-        )
+        if listens:
+            return super().new_state(batch, device, listens=True)
+        return ring.Ring(batch, device, c.window, c.slack)
 
 
 class DecayState:
@@ -199,36 +136,3 @@ class Decay(nn.Module):
 
     def new_state(self, batch: int, device: torch.device, *, reach: int | None = None) -> State:
         return DecayState(batch, device)
-
-
-class Twin(nn.Module):
-    """A post-normed stream and a plain one beside it, joined at the end: Xie 2023."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
-        kind: str = "twin"
-
-        def build(self, scope: Scope, role: str) -> "Twin":
-            return Twin(scope)
-
-        def parameters(self, scope: Scope, role: str) -> int:
-            return scope.norm_parameters()
-
-        def gain(self, scope: Scope) -> float:
-            return 1.0
-
-    def __init__(self, scope: Scope) -> None:
-        super().__init__()
-        self.norm = make_norm(scope)
-
-    def start(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x
-
-    def wrap(self, s: tuple[Tensor, Tensor], sublayer: Any) -> tuple[Tensor, Tensor]:
-        post, dual = s
-        added = sublayer(post)
-        return self.norm(post + added), dual + added
-
-    def finish(self, s: tuple[Tensor, Tensor]) -> Tensor:
-        result: Tensor = s[0] + self.norm(s[1])
-        return result
