@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
 from headway.cli.score import read, refuse
-from headway.cli.terminal import log
-from headway.cli.train import Columns
-from headway.cli.translate import opened, warn_if_rough
+from headway.cli.terminal import log, opened
+from headway.cli.translate import warn_if_rough
 
 if TYPE_CHECKING:
     from headway.translator import Translator
@@ -40,20 +40,9 @@ Pairs = Iterator[tuple[str, str]]
     group="Model",
     help="Model directory; several vote. Default: a statistical aligner, learned from these pairs.",
 )
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Target language, where the model has several.",
-)
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
-@option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input.")
-@option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line.")
-@option("--pairs", metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl.")
-@option("--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs.")
-@option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+@options.target_language
+@options.device
+@options.given_pairs
 def align(
     text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, source: str | None, target: str | None,
     pairs: str | None, columns: tuple[str, str] | None, output: str | None,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
-from headway.cli.terminal import colour_depth, console, is_watched, log
-from headway.cli.translate import opened
+from headway.cli.terminal import colour_depth, console, is_watched, log, opened
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
 )
 @click.argument("text", required=False)
 @option("--model", "-m", metavar="DIR", group="Model", help="Model directory: a translator or a language model.")
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Target language, where the model has several.",
-)
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.target_language
+@options.device
 @option("--trace", "traced", metavar="DIR", group="Model", help="What headway trace has saved, instead of a model.")
 @option(
     "--kind",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli import options
 from headway.cli.progress import clock, columns
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log, shows_progress
-from headway.cli.translate import opened
+from headway.cli.terminal import log, opened, shows_progress
 
 if TYPE_CHECKING:
     from headway.config import Config
@@ -54,7 +54,7 @@ TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
     group="Model",
     help="Language to translate to, where the model has several.",
 )
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.device
 @option(
     "--text",
     "texts",
@@ -100,17 +100,7 @@ TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
     help="Lines of more tokens. Default: the longest that the model has learned.",
 )
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: 1, which is greedy.")
-@option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching.")
-@option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe.")
-@option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest.")
-@option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share.")
-@option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output.")
-@option(
-    "--batch-tokens",
-    type=click.IntRange(min=1),
-    group="Search",
-    help="Tokens translated at once. Default: by the device.",
-)
+@options.drawing
 def augment(
     models: tuple[str, ...], to: str, device: str, texts: tuple[str, ...], no_split: bool, out: str | None, tag: str,
     resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from headway.cli import options
 from headway.cli.findings import Live, as_table, as_text, next_command
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log
-from headway.cli.train import Columns
 
 
 @click.command(
@@ -30,7 +30,7 @@ from headway.cli.train import Columns
 @option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Text; more than once for more corpora.")
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
 @option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both sides in one file, .tsv or .jsonl.")
-@option("--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs.")
+@options.columns
 @option(
     "--from",
     "source_language",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway.cli.root import Verb, option
-from headway.cli.terminal import wants_colour
-from headway.cli.translate import opened
+from headway.cli.terminal import opened, wants_colour
 
 if TYPE_CHECKING:
     from headway.doctor import Finding

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, table
 
@@ -28,18 +29,9 @@ if TYPE_CHECKING:
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
     ],
 )
-@option(
-    "--model",
-    "-m",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="DIR",
-    group="Model",
-    help="Model directory; several make an ensemble.",
-)
+@options.models
 @option("--compare", multiple=True, metavar="DIR", group="Model", help="Another model to compare with.")
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.device
 @option("--source", "-s", metavar="FILE", group="Text", help="Text to translate.")
 @option("--target", "-t", metavar="FILE", group="Text", help="Its right translation, line by line.")
 @option(

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
 
 
@@ -18,7 +19,7 @@ from headway.cli.root import Verb, option
 )
 @click.argument("prompt", default="")
 @option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.device
 @option("--length", type=click.IntRange(min=1), default=200, group="Search", help="New tokens at most.")
 @option("--temperature", type=float, group="Search", help="Below 1 plays safe, above 1 dares.")
 @option("--top-k", type=int, group="Search", help="Draw from the k likeliest only.")

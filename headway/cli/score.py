@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log
-from headway.cli.train import Columns
-from headway.cli.translate import opened
+from headway.cli.terminal import log, opened
 
 if TYPE_CHECKING:
     from headway.translator import Scored, Translator
@@ -31,30 +30,10 @@ AT_ONCE = 1024  # pairs in memory
     ],
 )
 @click.argument("text", nargs=-1, metavar="[SOURCE TARGET]")
-@option(
-    "--model",
-    "-m",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="DIR",
-    group="Model",
-    help="Model directory; several make an ensemble.",
-)
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Target language, where the model has several.",
-)
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
-@option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input.")
-@option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line.")
-@option("--pairs", metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl.")
-@option("--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs.")
-@option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+@options.models
+@options.target_language
+@options.device
+@options.given_pairs
 @option("--normalised", is_flag=True, group="Result", help="Divide by the model's length penalty.")
 @option("--per-token", is_flag=True, group="Result", help="Divide by the number of tokens.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a pair.")

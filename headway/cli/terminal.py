@@ -2,12 +2,14 @@
 
 Results go to stdout, everything else to stderr; a stream that is not a terminal never gets \\r or ESC."""
 
+import io
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -107,6 +109,19 @@ def log(message: str, level: Level = "info", **fields: Any) -> None:
     # A message may quote what the user gave, and a terminal's encoding need not have it.
     encoding = sys.stderr.encoding or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def opened(output: str | None) -> Iterator[TextIO]:
+    """A file, or standard output: UTF-8 like the input, whatever the locale says."""
+    if output:
+        with open(output, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding = sys.stdout.encoding if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace", newline="\n")
+    yield sys.stdout
 
 
 def can_print(text: str, stream: TextIO) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log
 
@@ -24,15 +25,8 @@ from headway.cli.terminal import log
 )
 @click.argument("text")
 @option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Target language, where the model has several.",
-)
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.target_language
+@options.device
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
 @option(
     "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."

@@ -1,6 +1,5 @@
 """`headway train`: from text to a model."""
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -8,34 +7,9 @@ from typing import Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, settings
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Duration(click.ParamType[float]):
-    """20m, 90s, 1.5h, 2d, or plain seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
-        if not found or not float(found[1]):
-            self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
-        return float(found[1]) * UNITS[found[2] or "s"]
-
-
-class Columns(click.ParamType[tuple[str, str]]):
-    """Two names with a comma between them."""
-
-    name = "columns"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        one, comma, other = str(value).partition(",")
-        if not (one and comma and other):
-            self.fail(f"{value!r} does not name two columns. Write 1,2 or source,target.", param, ctx)
-        return one.strip(), other.strip()
 
 
 @click.command(
@@ -89,7 +63,7 @@ class Columns(click.ParamType[tuple[str, str]]):
 @option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same to validate on.")
 @option(
     "--columns",
-    type=Columns(),
+    type=options.Columns(),
     metavar="A,B",
     group="Text",
     help="Which columns (or keys) of --pairs are source and target. Default: 1,2, or the languages.",
@@ -144,7 +118,7 @@ class Columns(click.ParamType[tuple[str, str]]):
 @option("--tensorboard", is_flag=True, group="Result", help="Also write curves for TensorBoard to DIR/tensorboard.")
 @option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Updates of the weights.")
 @option("--epochs", type=click.IntRange(min=1), group="Budget (the first reached)", help="Passes over the text.")
-@option("--for", "seconds", type=Duration(), group="Budget (the first reached)", help="Time: 90s, 20m, 1.5h.")
+@option("--for", "seconds", type=options.Duration(), group="Budget (the first reached)", help="Time: 90s, 20m, 1.5h.")
 @option(
     "--preset",
     default="auto",

@@ -1,19 +1,18 @@
 """`headway translate`: a line in, a line out."""
 
-import io
 import json
 import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli import options
 from headway.cli.root import Verb, option
-from headway.cli.terminal import is_watched, log
+from headway.cli.terminal import is_watched, log, opened
 
 if TYPE_CHECKING:
     from headway.translator import Guess, Translation, Translator
@@ -33,27 +32,11 @@ AT_ONCE = 512  # lines taken together where they wait
     ],
 )
 @click.argument("text", nargs=-1)
-@option(
-    "--model",
-    "-m",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="DIR",
-    group="Model",
-    help="Model directory; several make an ensemble.",
-)
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Target language, where the model has several.",
-)
-@option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+@options.models
+@options.target_language
+@options.device
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
-@option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+@options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
 @option(
@@ -69,17 +52,7 @@ AT_ONCE = 512  # lines taken together where they wait
 @option("--max-ratio", type=float, group="Search", help="The same as a multiple of the input, + 50.")
 @option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
 @option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
-@option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching.")
-@option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe.")
-@option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest.")
-@option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share.")
-@option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output.")
-@option(
-    "--batch-tokens",
-    type=click.IntRange(min=1),
-    group="Search",
-    help="Tokens translated at once. Default: by the device.",
-)
+@options.drawing
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
 @option("--align", is_flag=True, group="Result", help="Source word - target word, from 0: text ||| i-j i-j.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
@@ -122,19 +95,6 @@ def translate(
                 sink.write(shown(translator, result, number, search["n_best"], scores, as_json))
                 number += 1
             sink.flush()
-
-
-@contextmanager
-def opened(output: str | None) -> Iterator[TextIO]:
-    """A file, or standard output: UTF-8 like the input, whatever the locale says."""
-    if output:
-        with open(output, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        return
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding = sys.stdout.encoding if sys.stdout.isatty() else "utf-8"
-        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace", newline="\n")
-    yield sys.stdout
 
 
 def shown(

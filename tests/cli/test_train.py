@@ -232,7 +232,7 @@ def test_out_is_needed(capsys: Capture, toy: Path) -> None:
 
 
 def test_durations() -> None:
-    from headway.cli.train import Duration
+    from headway.cli.options import Duration
 
     convert = Duration().convert
     assert [convert(text, None, None) for text in ("90", "90s", "20m", "1.5h", "2d")] == [90, 90, 1200, 5400, 172_800]

@@ -1,0 +1,86 @@
+"""Options that several verbs have, written once, and the kinds of values that they take."""
+
+import re
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import click
+
+from headway.cli.help import FunctionT, option
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[float]):
+    """20m, 90s, 1.5h, 2d, or plain seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
+        if not found or not float(found[1]):
+            self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
+        return float(found[1]) * UNITS[found[2] or "s"]
+
+
+class Columns(click.ParamType[tuple[str, str]]):
+    """Two names with a comma between them."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        one, comma, other = str(value).partition(",")
+        if not (one and comma and other):
+            self.fail(f"{value!r} does not name two columns. Write 1,2 or source,target.", param, ctx)
+        return one.strip(), other.strip()
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[FunctionT], FunctionT]:
+    """Several options as one decorator, in the order in which the help shows them."""
+    return lambda function: reduce(lambda inner, add: add(inner), reversed(options), function)
+
+
+models = option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="DIR",
+    group="Model",
+    help="Model directory; several make an ensemble.",
+)
+target_language = option(
+    "--to",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Model",
+    help="Target language, where the model has several.",
+)
+device = option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+columns = option(
+    "--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs."
+)
+output = option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+given_pairs = together(
+    option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input."),
+    option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line."),
+    option("--pairs", metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl."),
+    columns,
+    output,
+)
+drawing = together(
+    option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching."),
+    option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe."),
+    option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest."),
+    option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share."),
+    option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output."),
+    option(
+        "--batch-tokens",
+        type=click.IntRange(min=1),
+        group="Search",
+        help="Tokens translated at once. Default: by the device.",
+    ),
+)
