@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.config import Config, leaves
 from headway.errors import HeadwayError
@@ -15,47 +15,44 @@ FREE = (
     "train.decode_lines", "train.keep_last", "train.keep_best", "train.average", "train.log_every", "train.compile",
     "train.micro_batch_tokens",
 )  # fmt: skip
-# Where a dropout may change though the tensors stay as they are.
-SOFT = "dropout"
+# What makes other batches of the same epoch, so that it cannot be gone on with in its middle.
+MOVING = ("text", "train.batch_tokens", "train.longest", "train.seed", "train.compile")
 
 
-def changes(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
-    """Dotted path, old value, new value."""
+class Change(NamedTuple):
+    path: str  # dotted; "text" is the training text
+    told: str
+
+
+def changes(before: Config, now: Config) -> Iterator[Change]:
     old, new = (dict(leaves(_numbered(config.to_dict()))) for config in (before, now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
-            yield path, old.get(path), new.get(path)
+            yield Change(path, f"{path} was {old.get(path)} and is {new.get(path)} now")
 
 
-def refuse_changes(out: Path, config: Config, text: str, state: dict[str, Any], allowed: bool) -> list[str]:
-    """What differs from the run in `out`, in words; refused where it cannot be, or was not asked for."""
-    told = []
-    for path, old, new in changes(Config.load(out / "config.json"), config):
-        difference = f"{path} was {old} and is {new} now"
-        if _within(path, FIXED) and not path.endswith(SOFT):
+def refuse_changes(out: Path, config: Config, text: str, state: dict[str, Any], allowed: bool) -> list[Change]:
+    """What differs from the run in `out`; refused where it cannot be, or was not asked for."""
+    found = []
+    for change in changes(Config.load(out / "config.json"), config):
+        if _within(change.path, FIXED) and not change.path.endswith("dropout"):  # no tensor has its size
             raise HeadwayError(
-                f"{out} holds a run with other settings: {difference}. Give the same settings, or choose another --out."
+                f"{out} holds a run with other settings: {change.told}. Give the same settings, or choose another --out."
             )
-        if not _within(path, FREE) and not allowed:
+        if not _within(change.path, FREE) and not allowed:
             raise HeadwayError(
-                f"{out} holds a run with other settings: {difference}. Give the same settings, choose another --out, or "
+                f"{out} holds a run with other settings: {change.told}. Give the same settings, choose another --out, or "
                 "go on with the new ones: --allow-changes"
             )
-        told.append(difference)
+        found.append(change)
     if state.get("text") != text:
         if not allowed:
             raise HeadwayError(
                 f"the training text is not the one that the run in {out} was begun with. Give the same files with the "
                 "same weights, choose another --out, or go on with the new text: --allow-changes"
             )
-        told.append("the training text has changed")
-    return told
-
-
-def moves_batches(told: list[str]) -> bool:
-    """Whether the batches of an epoch are other ones now, so that it cannot be gone on with in its middle."""
-    moving = ("the training text", "train.batch_tokens", "train.longest", "train.seed", "train.compile")
-    return any(difference.startswith(moving) for difference in told)
+        found.append(Change("text", "the training text has changed"))
+    return found
 
 
 def _numbered(value: Any) -> Any:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.model_dir import WEIGHTS, fill, read_tensors, write_tensors
-from headway.nn.transformer import Transformer
+from headway.model_dir import WEIGHTS, read_tensors, write_tensors
 
 STATE, TRAINING = "state.json", "training.safetensors"
 NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
@@ -168,10 +167,6 @@ def prune(out: Path, last: int, best: set[int]) -> None:
     for ending in ("partial", "deleted"):
         for left in (out / "checkpoints").glob(f".step-*.{ending}"):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def fill_from(model: Transformer, weights: dict[str, Tensor], saved: Saved) -> None:
-    fill(model, weights, saved.folder / WEIGHTS)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from headway.config import Config
 from headway.data.ahead import prefetch
 from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit, token_batches
 from headway.errors import ConfigError, HeadwayError
+from headway.model_dir import WEIGHTS, fill
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
 from headway.train.corpus import Corpus
@@ -201,9 +202,9 @@ class Trainer:
     def restore(self, saved: checkpoints.Saved) -> None:
         self.at = Position(**saved.position)
         raw = {name.removeprefix("raw."): value for name, value in saved.training.items() if name.startswith("raw.")}
-        checkpoints.fill_from(self.model, raw or saved.weights, saved)
+        fill(self.model, raw or saved.weights, saved.folder / WEIGHTS)
         if self.ema is not None:
-            checkpoints.fill_from(self.ema, saved.weights, saved)
+            fill(self.ema, saved.weights, saved.folder / WEIGHTS)
         checkpoints.restore_optimisers(self.optimisers, saved.training)
         states = {kind: saved.random(kind, self.team.rank, self.team.size) for kind in ("cpu", "cuda")}
         if states["cpu"] is not None:

@@ -18,7 +18,7 @@ from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.changes import moves_batches, refuse_changes
+from headway.train.changes import MOVING, refuse_changes
 from headway.train.corpus import marks_for
 from headway.train.history import History, Silence
 from headway.train.lock import only_one
@@ -109,9 +109,10 @@ class Training:
         notes: list[str] = []
         saved = checkpoints.newest(self.out, notes)
         if saved is not None:
-            notes += refuse_changes(self.out, self.config, self.texts.identity, saved.state, self.allow_changes)
+            changed = refuse_changes(self.out, self.config, self.texts.identity, saved.state, self.allow_changes)
+            notes += [change.told for change in changed]
             self.trainer.restore(saved)
-            if moves_batches(notes):
+            if any(change.path in MOVING for change in changed):
                 self.trainer.end_epoch()
             notes.append(f"going on from step {self.trainer.at.step} in {self.out}")
         elif (self.out / WEIGHTS).exists():

@@ -63,7 +63,7 @@ def test_another_text_is_refused_unless_asked_for(tmp_path: Path, texts: Texts) 
 
 def test_changes_are_named_by_their_paths() -> None:
     one, other = (from_table({"model": {"d_model": size}}) for size in (64, 128))
-    assert ("model.d_model", 64, 128) in list(changes(one, other))
+    assert ("model.d_model", "model.d_model was 64 and is 128 now") in list(changes(one, other))
     assert not list(changes(one, one))
 
 
