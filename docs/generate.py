@@ -7,25 +7,11 @@ from pathlib import Path
 
 import click
 
-from headway.catalogue import CATALOGUE, slots
+from headway.catalogue import CATALOGUE, Entry, slots
 from headway.cli.root import VERBS, app
+from headway.cli.variants import PAGES, page_of
 
 HERE = Path(__file__).parent
-PAGES = {
-    "position": "positions.md",
-    "mask": "masks.md",
-    "mixer": "attention.md",
-    "feedforward": "feedforward.md",
-    "residual": "residuals.md",
-    "norm": "residuals.md",
-    "linear": "feedforward.md",
-    "head": "heads.md",
-    "objective": "training.md",
-    "alignment": "alignments.md",
-    "optimiser": "training.md",
-    "schedule": "training.md",
-    "tokenizer": "tokenizers.md",
-}
 
 
 def cli_page() -> str:
@@ -54,9 +40,15 @@ def variants_page() -> str:
     for slot in slots():
         rows = [entry for entry in CATALOGUE if entry.slot == slot]
         table = ["| kind | what | cost | reference |", "|---|---|---|---|"]
-        table += [f"| `{e.kind}` | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows]
+        table += [f"| {_named(e)} | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows]
         parts += [f"## {slot} ([page]({PAGES[slot]}))", "\n".join(table)]
     return "\n\n".join(parts) + "\n"
+
+
+def _named(entry: Entry) -> str:
+    """With a link where it has a page of its own."""
+    page = page_of(entry)
+    return f"`{entry.kind}`" if page == PAGES[entry.slot] else f"[`{entry.kind}`]({page})"
 
 
 def main() -> None:

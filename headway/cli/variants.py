@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from headway.catalogue import Entry
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {
+    "position": "positions.md",
+    "mask": "masks.md",
+    "mixer": "attention.md",
+    "feedforward": "feedforward.md",
+    "residual": "residuals.md",
+    "norm": "residuals.md",
+    "linear": "feedforward.md",
+    "head": "heads.md",
+    "objective": "training.md",
+    "alignment": "alignments.md",
+    "optimiser": "training.md",
+    "schedule": "training.md",
+    "tokenizer": "tokenizers.md",
+}
 
 
 @click.command(
@@ -43,9 +58,9 @@ def variants(kind: str | None, slot: str | None) -> None:
         return
     for entry in found:
         click.echo(described(entry))
-    page = DOCS / "variants.md"
-    for path in dict.fromkeys(pages(found, page.read_text(encoding="utf-8")) if page.exists() else []):
-        shown(DOCS / path)
+    for page in dict.fromkeys(map(page_of, found)):
+        if (DOCS / page).exists():
+            shown(DOCS / page)
 
 
 def listed(entries: "list[Entry]") -> None:
@@ -89,12 +104,10 @@ def _default(spec: "object") -> str:
     return "derived" if spec.default is None else repr(spec.default)
 
 
-def pages(entries: "list[Entry]", index: str) -> list[str]:
-    """The pages of these slots, as docs/variants.md names them."""
-    import re
-
-    found = dict(re.findall(r"^## (\w+) \(\[page\]\((.+?)\)\)$", index, re.MULTILINE))
-    return [found[entry.slot] for entry in entries if entry.slot in found]
+def page_of(entry: "Entry") -> str:
+    """Its own page, where somebody wrote docs/<kind>.md, or that of its slot."""
+    own = f"{entry.kind}.md"
+    return own if (DOCS / own).exists() else PAGES[entry.slot]
 
 
 def shown(page: Path) -> None:
