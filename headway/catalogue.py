@@ -25,6 +25,8 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("position", "rope", "headway.nn.positions:Rope", "queries and keys turned by their position", "O(n)", "Su 2021"),
     Entry("position", "alibi", "headway.nn.positions:Alibi", "scores lowered in proportion to distance", "O(n²)", "Press 2022"),
     Entry("position", "t5", "headway.nn.relative:T5Bias", "bends scores by a learned number for each distance", "O(n²) a layer", "Raffel 2020"),
+    Entry("position", "shaw", "headway.nn.shaw:Shaw", "a learned vector for each distance, beside keys and values", "O(n²) a layer", "Shaw 2018"),
+    Entry("position", "xl", "headway.nn.xl:TransformerXL", "what a query says to a distance, beside what it says to a key", "O(n²) a layer", "Dai 2019"),
     # who may look at whom
     Entry("mask", "full", "headway.nn.masks:Full", "everyone sees everyone", "O(n²)"),
     Entry("mask", "causal", "headway.nn.masks:Causal", "only the past and the present", "O(n²)", "Vaswani 2017"),
@@ -32,6 +34,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mask", "strided", "headway.nn.sparse_masks:Strided", "every s-th place, counted from oneself", "O(n²/s)", "Child 2019"),
     Entry("mask", "fixed", "headway.nn.sparse_masks:Fixed", "one's own stretch, and the last places of every other", "O(n√n)", "Child 2019"),
     Entry("mask", "bigbird", "headway.nn.sparse_masks:BigBird", "neighbouring, first, last and random blocks", "O(n)", "Zaheer 2020"),
+    Entry("mask", "segments", "headway.nn.sparse_masks:Segments", "one's own segment, and `memory` places before it", "O(n·(length + memory))", "Dai 2019"),
     Entry("mask", "all", "headway.nn.masks:All", "what every one of `parts` allows; written a & b"),
     Entry("mask", "any", "headway.nn.masks:Any_", "what at least one of `parts` allows; written a | b"),
     # who listens to whom

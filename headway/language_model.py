@@ -12,7 +12,7 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded
 from headway.nn.positions import Learned
 from headway.train.corpus import marks_of
-from headway.train.running import WholeText, text_ids
+from headway.train.running import held_out, text_ids
 from headway.train.validation import mean_loss
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LanguageModel:
         ids = text_ids(text, self.tokenizer)
         if not text.strip() or len(ids) < 3:
             raise HeadwayError("this text is too short to measure: it needs a few words.")
-        corpus = WholeText(ids, self.config.train.longest)
+        corpus = held_out(ids, self.config.train.longest, self.config.train.objective.carry)
         measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
         return Perplexity(measured.loss, measured.tokens, len(text) * measured.tokens / corpus.size)
 

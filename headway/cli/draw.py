@@ -36,7 +36,8 @@ def draw(
     """Draw a mask or a position, in the terminal or as a picture.
 
     VALUE is written as in a config. A mask is marked where looking is allowed. A position that is added to the input
-    is drawn by position and channel; one that acts on scores by query and key, as the score of two equal vectors."""
+    is drawn by position and channel; one that acts on scores by query and key, as the score of two equal vectors; one that learns a table of distances
+    by which of its columns a pair meets."""
     files = pictures(png, svg)
     from headway.inspect import characters
     from headway.inspect.pictures import draw_mask, draw_table

@@ -64,12 +64,14 @@ def draw_mask(mask: Mask, length: int, path: str | Path) -> None:
 
 
 def draw_table(table: Table, path: str | Path) -> None:
-    """Numbers around 0 (red below, blue above), such as a positional encoding."""
+    """Numbers around 0 (red below, blue above), such as a positional encoding; or whole numbers, as colours in order."""
     square = table.rows == "query"
     figure, axis = _plot().subplots(figsize=(5.2, 4.4) if square else (7, 4), layout="constrained")
     bound = float(np.abs(table.values).max()) or 1.0
     shape = "equal" if square else "auto"
-    drawn = axis.imshow(table.values, cmap="RdBu", aspect=shape, vmin=-bound, vmax=bound, interpolation="nearest")
+    counted = np.issubdtype(table.values.dtype, np.integer)
+    colours, low = ("viridis", 0.0) if counted else ("RdBu", -bound)
+    drawn = axis.imshow(table.values, cmap=colours, aspect=shape, vmin=low, vmax=bound, interpolation="nearest")
     axis.set(xlabel=table.columns, ylabel=table.rows)
     axis.set_title(_drawn(table.title), fontsize=10)
     figure.colorbar(drawn, ax=axis, pad=0.02)

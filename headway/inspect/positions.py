@@ -1,6 +1,7 @@
 """What a position does, as a table of numbers that can be drawn."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +10,10 @@ from torch import nn
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.attention import Attention
 from headway.nn.context import Context, Report
+from headway.nn.masks import FULL
 from headway.nn.places import places_from
 from headway.nn.scope import Scope, make
+from headway.nn.scores import Bend, Looking
 from headway.parts import make_part
 
 
@@ -26,26 +29,32 @@ class Table:
 def position_table(written: str, length: int = 50, d_model: int = 64, heads: int = 8, head: int = 1) -> Table:
     """Of a position that is added to x: what is added, by position and channel. Of one that turns queries and keys or
     bends scores: the score of a query and a key that are the same everywhere (all ones, so 1 without positions), by
-    their two positions."""
-    part = make_part("position", written)
+    their two positions. Of one that learns a table of distances: the column of it that a pair meets."""
     plain, dense = make_part("norm", "layernorm"), make_part("linear", "dense")
     scope = Scope(d_model=d_model, dropout=0.0, norm=plain, linear=dense)
+    mixer = Attention.Config(heads=heads, scale=heads / d_model).resolved(scope)
+    part: Any = make_part("position", written)
+    part = part.resolved(scope, [mixer])
     position = make("position", part, scope)
     acts = getattr(part, "acts", "nowhere")
     if acts == "nowhere":
         raise HeadwayError(f'"{written}" marks no order: there is nothing to draw.')
+    places = places_from(length, None, torch.device("cpu"))
+    score = position.score(Looking(torch.zeros(1, heads, length, d_model // heads), places, places, FULL, 1.0, 0))
+    if score is not None and score.column is not None:
+        columns = Bend(score, places, places, heads).columns(1)[0, 0].numpy()
+        return Table(columns, f"{written}: which of its columns a pair meets", "query", "key")
     if any(True for _ in position.parameters()):
         raise HeadwayError(
             f'"{written}" is learned: before a training there is nothing to draw. Draw what has been learned with '
             "headway.inspect.pictures.draw_table."
         )
-    places = places_from(length, None, torch.device("cpu"))
     if acts == "adds":
         added = position.add(torch.zeros(1, length, d_model), places)[0].numpy()
         return Table(added, f"{written}: what is added", "position", "channel")
     if not 1 <= head <= heads:
         raise ConfigError(f"there is no head {head}: choose 1 to {heads}.")
-    attention = Attention(Attention.Config(heads=heads, scale=heads / d_model), scope)
+    attention = Attention(mixer, scope)
     for name, parameter in attention.named_parameters():
         nn.init.constant_(parameter, 1.0 if name in ("query.bias", "key.bias") else 0.0)
     report = Report(trace={})

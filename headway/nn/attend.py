@@ -42,7 +42,9 @@ def naive(
     shown = scores.masked_fill(~allowed & ~empty, -torch.inf)
     weights = shown.softmax(-1).masked_fill(empty, 0.0)
     lse = shown.logsumexp(-1).masked_fill(empty.squeeze(-1) if empty.dim() else empty, -torch.inf)
-    return Attended(F.dropout(weights, dropout) @ v, scores, weights, lse)
+    kept = F.dropout(weights, dropout)
+    heard = kept @ v if bend is None else kept @ v + bend.heard(kept)
+    return Attended(heard, scores, weights, lse)
 
 
 def sdpa(
@@ -100,6 +102,8 @@ def attend(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not also and kernel == "auto":
         kernel = choose_kernel(q, k, v, mask, score, dropout)
+    if not also and kernel != "math" and score is not None and score.hears:
+        raise ValueError(f"kernel={kernel!r} shows no weights, and {score.score.name} listens to them: use 'math'")
     if not also and kernel == "flex":
         if isinstance(mask, Tensor):
             raise ValueError("kernel='flex' needs a mask as a rule (a Pattern), not as a dense tensor")
@@ -132,7 +136,7 @@ def choose_kernel(
     q: Tensor, k: Tensor, v: Tensor, mask: Pattern | Tensor | None, score: Bend | None, dropout: float
 ) -> Kernel:
     """Fused where it can be; blocks where they skip enough to pay for themselves."""
-    if score is not None and not score.adds:
+    if score is not None and (score.hears or not score.adds):
         return "math"
     long = q.shape[2] >= 1024 and k.shape[2] >= 1024
     sparse = isinstance(mask, Pattern) and (mask.mask.reach or k.shape[2]) * 4 <= k.shape[2]

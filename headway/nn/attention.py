@@ -1,7 +1,7 @@
 """Multi-head attention around attend: project, split into heads, attend, join, project."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.places import Memory, Places
+from headway.nn.places import Heard, Memory
 from headway.nn.positions import Position
-from headway.nn.ring import Ring
+from headway.nn.ring import Inputs, Ring
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import KV, Fixed, Keys, State
 from headway.parts import Part, number
@@ -72,6 +72,16 @@ class Attention(nn.Module):
                 raise ConfigError(
                     f"{position.kind} turns pairs of channels, and a head has {self.d_k}: make d_k even.", "position"
                 )
+            if position.hears and self.kernel in ("sdpa", "flex"):
+                raise ConfigError(
+                    f'{position.kind} needs the weights of attention, and "{self.kernel}" does not show them. Leave the '
+                    'kernel at "auto", or set "math".',
+                    "position",
+                )
+
+        def bounded(self, mask: Mask) -> bool:
+            """Whether its state stays small however long the text is."""
+            return mask.reach is not None
 
         def cost(self, scope: Scope) -> Cost:
             c = self.resolved(scope)
@@ -97,49 +107,55 @@ class Attention(nn.Module):
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
     def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | Fixed | None = None
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | Fixed | Inputs | None = None
     ) -> Tensor:
-        c = self.config
-        q = ctx.turn(self._split(self.query(x), c.heads), ctx.queries)  # (B, H, T, D)
-        k, v, places, owner = self._keys_and_values(x, ctx, source, state)
-        pattern = ctx.pattern(places, c.heads, owner)
-        bend = ctx.bend(places, c.heads, x.device)
-        dropout = c.dropout if self.training and c.dropout else 0.0
-        if ctx.traced or ctx.watches("weights"):
-            attended = attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, also="everything")
-            for name, value in (("q", q), ("k", k), ("v", v), ("scores", attended.scores)):
-                ctx.record(name, value)
-            ctx.record("weights", attended.weights)
-            heads = attended.output
-        else:
-            heads = attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, kernel=c.kernel)
+        asked = split(self.query(x), self.config.heads)  # (B, H, T, D)
+        heads = look(asked, self._heard(x, ctx, source, state), ctx, self.config, self.training)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
 
-    def new_state(self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None) -> State:
-        """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks."""
+    def new_state(
+        self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
+    ) -> State:
+        """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks.
+        `learns`: the weights will change before it is read again."""
         if listens:
             return Fixed(batch, device)
-        return KV(batch, device) if reach is None else Ring(batch, device, reach)
+        if reach is None:
+            return KV(batch, device)
+        return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)
 
-    def _keys_and_values(
-        self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | None
-    ) -> tuple[Tensor, Tensor, Places, str]:
-        """Keys, values, where they stand, and a name that layers with the same places share."""
+    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | Inputs | None) -> Heard:
         if isinstance(state, Fixed):
             if state.kept is not None:
-                return *state.kept, "source"
+                return Heard(*state.kept, "source")
             if source is None:
                 raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
-        values, places = (x, ctx.queries) if source is None else source
-        k = ctx.turn(self._split(self.key(values), self.config.groups or 1), places)
-        v = self._split(self.value(values), self.config.groups or 1)
+        (values, places), owner = ((x, ctx.queries), "self") if source is None else (source, "source")
+        if isinstance(state, Inputs):
+            (values, places), owner = state.recall(values, places), state.name
+        groups = self.config.groups or 1
+        k, v = ctx.turn(split(self.key(values), groups), places), split(self.value(values), groups)
         if isinstance(state, Fixed):
             state.fill(k, v, places)
-        elif state is not None:
-            return *state.append(k, v, places), state.name
-        return k, v, places, "self" if source is None else "source"
+        elif state is not None and not isinstance(state, Inputs):
+            return Heard(*state.append(k, v, places), state.name)
+        return Heard(k, v, places, owner)
 
-    @staticmethod
-    def _split(x: Tensor, heads: int) -> Tensor:
-        return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
+
+def split(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
+
+
+def look(asked: Tensor, heard: Heard, ctx: Context, c: Any, training: bool) -> Tensor:
+    """What queries (B, H, T, D), not turned yet, hear: (B, H, T, E). c: the settings of attention."""
+    q, k, v = ctx.ask(asked), heard.k, heard.v
+    pattern = ctx.pattern(heard.places, c.heads, heard.owner)
+    bend = ctx.bend(asked, heard.places, c.scale)
+    dropout = c.dropout if training else 0.0
+    if not (ctx.traced or ctx.watches("weights")):
+        return attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, kernel=c.kernel)
+    attended = attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, also="everything")
+    for name, value in (("q", q), ("k", k), ("v", v), ("scores", attended.scores), ("weights", attended.weights)):
+        ctx.record(name, value)
+    return attended.output

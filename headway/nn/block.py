@@ -1,5 +1,6 @@
 """One layer: an ordered list of sub-layers, each inside the residual."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,7 +8,6 @@ from torch import Tensor, nn
 
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.positions import Position
 from headway.nn.residual import Residual
 from headway.nn.scope import Scope, make
 from headway.nn.state import State
@@ -25,22 +25,20 @@ class Block(nn.Module):
         self.gain: float = residual.gain(scope)  # of the weights that add to the stream, when they start
         self.residuals = nn.ModuleDict({name: residual.build(scope, "sublayer") for name in parts})
 
-    def forward(
-        self, s: Any, ctx: Context, mask: Mask, position: Position | None, states: dict[str, State] | None
-    ) -> Any:
-        """s is what the residual carries. The mask and the position are those of the self sub-layer."""
+    def forward(self, s: Any, ctx: Context, states: dict[str, State] | None) -> Any:
+        """s is what the residual carries. The mask and the position in ctx are those of the self sub-layer."""
         for name, sublayer in self.sublayers.items():
             residual: Residual = self.residuals[name]  # type: ignore[assignment]
             state = None if states is None else states.get(name)
             where = f"{ctx.where}.{name}"
-            inside = ctx.inside(where, mask, position) if name == "self" else ctx.inside(where)
+            inside = replace(ctx, where=where) if name == "self" else ctx.inside(where)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, st=state: _run(run, x, c, st))  # type: ignore[misc]
             if ctx.traced:
                 _record_stream(s, inside)
         return s
 
-    def new_states(self, batch: int, device: torch.device, mask: Mask) -> dict[str, State]:
-        own = self.sublayers["self"].new_state(batch, device, reach=mask.reach)  # type: ignore[operator]
+    def new_states(self, batch: int, device: torch.device, mask: Mask, learns: bool) -> dict[str, State]:
+        own = self.sublayers["self"].new_state(batch, device, reach=mask.reach, learns=learns)  # type: ignore[operator]
         states: dict[str, State] = {"self": own}
         if "cross" in self.sublayers:
             states["cross"] = self.sublayers["cross"].new_state(batch, device, listens=True)  # type: ignore[operator]

@@ -9,7 +9,7 @@ from torch import Tensor
 from headway.nn.masks import FULL, Mask, Pattern
 from headway.nn.places import Memory, Places
 from headway.nn.positions import Position
-from headway.nn.scores import Bend
+from headway.nn.scores import Bend, Looking
 
 Trace = dict[str, Tensor]
 
@@ -30,13 +30,14 @@ class Context:
     report: Report = field(default_factory=Report)
     mask: Mask = FULL  # of the sub-layer that is running
     position: Position | None = None  # likewise
+    layer: int = 0  # which of those that share the position
     memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
     where: str = ""  # "decoder.3.self": names what is written into the trace
     once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
-    def inside(self, where: str, mask: Mask = FULL, position: Position | None = None) -> "Context":
+    def inside(self, where: str, mask: Mask = FULL, position: Position | None = None, layer: int = 0) -> "Context":
         """The same pass, as one sub-layer sees it."""
-        return replace(self, where=where, mask=mask, position=position)
+        return replace(self, where=where, mask=mask, position=position, layer=layer)
 
     def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Computed by the first layer that asks, read by the others."""
@@ -51,9 +52,15 @@ class Context:
         assert isinstance(pattern, Pattern)
         return pattern
 
-    def bend(self, keys: Places, heads: int, device: Any) -> Bend | None:
-        score = None if self.position is None else self.position.score(heads, device)
-        return None if score is None else Bend(score, self.queries, keys, heads)
+    def bend(self, q: Tensor, keys: Places, scale: float) -> Bend | None:
+        """What the position does to the scores of these queries, as they are before `ask`."""
+        if self.position is None:
+            return None
+        score = self.position.score(Looking(q, self.queries, keys, self.mask, scale, self.layer))
+        return None if score is None else Bend(score, self.queries, keys, q.shape[1])
+
+    def ask(self, q: Tensor) -> Tensor:
+        return q if self.position is None else self.position.ask(q, self.queries, self.layer)
 
     def turn(self, x: Tensor, places: Places) -> Tensor:
         return x if self.position is None else self.position.turn(x, places)

@@ -16,8 +16,7 @@ from torch import nn
 from headway.nn.block import Block
 from headway.nn.heads import Logits
 from headway.nn.linear import Dense
-from headway.nn.positions import Learned
-from headway.nn.relative import T5Bias
+from headway.nn.positions import Learned, Position
 
 
 @torch.no_grad()
@@ -29,8 +28,9 @@ def initialise(model: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
             deviation = 0.02 if id(module) in small else module.embedding_dim**-0.5
             module.weight.normal_(0.0, deviation)
-        elif isinstance(module, T5Bias):
-            module.table.normal_(0.0, 0.02)
+        elif isinstance(module, Position):
+            for table in module.parameters(recurse=False):
+                table.normal_(0.0, 0.02)
         elif isinstance(module, Dense):
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:

@@ -26,6 +26,15 @@ class Memory(NamedTuple):
     places: Places
 
 
+class Heard(NamedTuple):
+    """Keys and values of attention."""
+
+    k: Tensor  # (B, G, S, D)
+    v: Tensor  # (B, G, S, E)
+    places: Places
+    owner: str  # names the places: layers that hear the same ones share the mask laid over them
+
+
 def places_from(length: int, valid: Tensor | None, device: torch.device) -> Places:
     """Tokens 0, 1, 2 … of each row, some of them padding."""
     return Places(torch.arange(length, device=device)[None], valid, length)

@@ -1,8 +1,9 @@
 """What marks order. A position adds to x, turns queries and keys, or bends scores; each kind does one of the three."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,21 +11,23 @@ from torch import Tensor, nn
 from headway.errors import HeadwayError
 from headway.nn.places import Places
 from headway.nn.scope import Cost, Scope
-from headway.nn.scores import Score
+from headway.nn.scores import Looking, Score
 from headway.parts import Part, number
 
 Layout = Literal["interleaved", "halves"]
 
 
 class Position(nn.Module):
-    """The contract, and what does nothing. Belongs to the stack, so that learned tables are shared by its layers."""
+    """The contract, and what does nothing. Belongs to the stack, so that learned tables can be shared by its layers:
+    scope.layers says how many of them there are, and what each has for itself lies here by their number."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         acts: ClassVar[Literal["nowhere", "adds", "turns", "bends"]] = "nowhere"  # a mixer may refuse what it ignores
+        hears: ClassVar[bool] = False  # it needs the weights, which only the explicit kernel shows
 
-        def resolved(self, scope: Scope, heads: set[int]) -> "Position.Config":
-            """Derived values filled in. `heads`: how many the mixers of this side have."""
+        def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "Position.Config":
+            """Derived values filled in. `mixers`: of the layers that share this position."""
             return self
 
         def cost(self, scope: Scope) -> Cost:
@@ -36,7 +39,11 @@ class Position(nn.Module):
     def turn(self, x: Tensor, places: Places) -> Tensor:  # queries or keys (B, H, T, D)
         return x
 
-    def score(self, heads: int, device: torch.device) -> Score | None:
+    def ask(self, q: Tensor, places: Places, layer: int) -> Tensor:
+        """Queries, where they are changed in another way than keys."""
+        return self.turn(q, places)
+
+    def score(self, looking: Looking) -> Score | None:
         return None
 
 
@@ -150,6 +157,6 @@ class Alibi(Position):
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
 
-    def score(self, heads: int, device: torch.device) -> Score | None:
-        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64, device=device)
+    def score(self, looking: Looking) -> Score | None:
+        slopes = torch.tensor(alibi_slopes(looking.q.shape[1]), dtype=torch.float64, device=looking.q.device)
         return Score("alibi", lambda s, b, h, q, k: s - slopes[h].to(s.dtype) * (q - k).abs().to(s.dtype))

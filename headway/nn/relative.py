@@ -1,7 +1,9 @@
 """Positions that are learned as scores of distance: how much to look at whoever stands so far away."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +11,19 @@ from torch import Tensor, nn
 from headway.errors import ConfigError
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope
-from headway.nn.scores import Score
+from headway.nn.scores import Looking, Score
 from headway.parts import number
+
+
+def same(name: str, kind: str, mixers: Sequence[Any]) -> int:
+    """What all layers have: one table serves them."""
+    found = sorted({value for mixer in mixers if (value := getattr(mixer, name, None)) is not None})
+    if not found:
+        raise ConfigError(f"{kind} bends the scores of heads, and no mixer here has any. Choose another position.")
+    if len(found) > 1:
+        given = " and ".join(map(str, found))
+        raise ConfigError(f"{kind} serves all layers alike, and they have {name} = {given}. Give them the same.", name)
+    return int(found[0])
 
 
 def distance_bucket(offset: Tensor, buckets: int, distance: int, both_ways: bool) -> Tensor:
@@ -40,7 +53,7 @@ class T5Bias(Position):
         distance: int = number(128, low=2)  # from which on all is equally far
         heads: int | None = number(None, low=1)  # = the mixer's
 
-        def resolved(self, scope: Scope, heads: set[int]) -> "T5Bias.Config":
+        def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "T5Bias.Config":
             if self.buckets % 4:
                 raise ConfigError(f"{self.buckets} buckets cannot be halved twice. Give a multiple of 4.", "buckets")
             if self.distance <= self.buckets // 2:
@@ -49,15 +62,7 @@ class T5Bias(Position):
                     f"{self.buckets // 2}.",
                     "distance",
                 )
-            if len(heads) > 1:
-                raise ConfigError(
-                    f"one table serves all layers, and they have {' and '.join(map(str, sorted(heads)))} heads. Give "
-                    "them the same number.",
-                    "heads",
-                )
-            if not heads:
-                raise ConfigError("t5 bends the scores of heads, and no mixer here has any. Choose another position.")
-            return replace(self, heads=max(heads))
+            return replace(self, heads=same("heads", self.kind, mixers))
 
         def cost(self, scope: Scope) -> Cost:
             return Cost(parameters=self.buckets * (self.heads or 0))
@@ -67,10 +72,10 @@ class T5Bias(Position):
         self.config, self.both_ways = config, scope.side == "encoder"
         self.table = nn.Parameter(torch.zeros(config.buckets, config.heads or 1))
 
-    def score(self, heads: int, device: torch.device) -> Score | None:
+    def score(self, looking: Looking) -> Score | None:
         c, table, both_ways = self.config, self.table, self.both_ways
 
-        def bend(s: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return s + table[distance_bucket(k - q, c.buckets, c.distance, both_ways), h].to(s.dtype)
+        def bucket(q: Tensor, k: Tensor) -> Tensor:
+            return distance_bucket(k - q, c.buckets, c.distance, both_ways)
 
-        return Score("t5", bend)
+        return Score("t5", lambda s, b, h, q, k: s + table[bucket(q, k), h].to(s.dtype), column=bucket)

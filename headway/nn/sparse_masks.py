@@ -15,6 +15,17 @@ def strided(stride: int) -> Mask:
     return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0)
 
 
+def segments(length: int, memory: int) -> Mask:
+    """One's own segment, and `memory` places before it: what a layer sees that reads a text in segments and remembers
+    the last of what it read."""
+
+    def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        start = q // length * length
+        return (k >= start - memory) & (k < start + length)
+
+    return Mask(f"segments({length}, {memory})", allows, reach=length + memory)
+
+
 def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:
     """One's own stretch, and the last `summary` places of every other. With several groups, head h takes the columns
     of group h mod groups, counted from the end of a stretch."""
@@ -53,6 +64,17 @@ def random_plan(blocks: int, random: int, heads: int, seed: int) -> Tensor:
                 [far[place] for place in order], dtype=torch.long, device="cpu"
             )
     return plan
+
+
+class Segments:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "segments"
+        length: int = number(256, low=1)
+        memory: int = number(256, low=0)
+
+        def mask(self) -> Mask:
+            return segments(self.length, self.memory)
 
 
 class Strided:

@@ -1,5 +1,6 @@
 """A stack of layers: an encoder, or a decoder."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,15 +44,22 @@ class Stack(nn.Module):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
                     filled[name] = tuple(_inside(name, lambda p=p: p.resolved(scope)) for p in parts)
-            heads = {mixer.heads for mixer in filled["mixer"] if hasattr(mixer, "heads")}
-            filled["position"] = tuple(_inside("position", lambda p=p: p.resolved(scope, heads)) for p in self.position)
             for name in ("position", "mask", "mixer", "cross", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
                     _inside(name, lambda parts=parts: tiled(parts, self.layers))
             result = replace(self, **filled)
+            result = replace(result, position=result._positions(scope))
             result._refuse(scope)
             return result
+
+        def _positions(self, scope: Scope) -> tuple[Part, ...]:
+            """Each with what it has to know of the mixers in its layers."""
+            mixers, length = self.tiled("mixer"), len(self.position)
+            return tuple(
+                _inside("position", lambda part=part, own=mixers[first::length]: part.resolved(scope, own))
+                for first, part in enumerate(self.position)
+            )
 
         def _refuse(self, scope: Scope) -> None:
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
@@ -77,16 +85,20 @@ class Stack(nn.Module):
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
-                for part in dict.fromkeys(self.position):
-                    own += part.cost(scope)  # type: ignore[attr-defined]
+                for part, layers in Counter(self.tiled("position")).items():
+                    own += part.cost(replace(scope, layers=layers))
             return own, cross
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.name = scope.side
-        distinct = list(dict.fromkeys(config.tiled("position")))
-        self.positions = nn.ModuleList(make("position", part, scope) for part in distinct)
-        self.position_of = [distinct.index(part) for part in config.tiled("position")]
+        positions = config.tiled("position")
+        sharing = Counter(positions)
+        self.positions = nn.ModuleList(
+            make("position", part, replace(scope, layers=layers)) for part, layers in sharing.items()
+        )
+        # For each layer its position, and which of the layers that share it this is.
+        self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
         parts = zip(*map(config.tiled, ("mixer", "cross", "feedforward")))
         self.blocks = nn.ModuleList(Block(mixer, cross, ff, config.residual, scope) for mixer, cross, ff in parts)
@@ -100,15 +112,16 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, ctx: Context, states: list[dict[str, State]] | None = None) -> Tensor:
         s = self.ends.start(x)
         for index, block in enumerate(self.blocks):
-            position: Position = self.positions[self.position_of[index]]  # type: ignore[assignment]
-            ctx.where = f"{self.name}.{index}"
-            s = block(s, ctx, self.masks[index], position, None if states is None else states[index])
+            number, layer = self.position_of[index]
+            position: Position = self.positions[number]  # type: ignore[assignment]
+            inside = ctx.inside(f"{self.name}.{index}", self.masks[index], position, layer)
+            s = block(s, inside, None if states is None else states[index])
         result = self.ends.finish(s)
         assert isinstance(result, Tensor)
         return result
 
-    def new_states(self, batch: int, device: torch.device) -> list[dict[str, State]]:
-        return [block.new_states(batch, device, mask) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
+    def new_states(self, batch: int, device: torch.device, learns: bool) -> list[dict[str, State]]:
+        return [block.new_states(batch, device, mask, learns) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
 
 
 def _inside(name: str, act: Any) -> Any:

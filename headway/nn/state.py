@@ -25,6 +25,8 @@ class State(Protocol):
     def snapshot(self) -> Self: ...
     def restore(self, saved: Self) -> None: ...
     def detach(self) -> None: ...  # stop gradients at this point
+    def tensors(self) -> dict[str, Tensor]: ...  # everything, for a file
+    def load(self, tensors: dict[str, Tensor]) -> None: ...
     @property
     def bytes(self) -> int: ...
 
@@ -114,6 +116,16 @@ class KV:
     def detach(self) -> None:
         self.buffers = tuple(x.detach() for x in self.buffers)
 
+    def tensors(self) -> dict[str, Tensor]:
+        named = {f"buffer{number}": x[:, :, : self.end] for number, x in enumerate(self.buffers)}
+        return {"lengths": self.lengths, **named}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.lengths = tensors["lengths"]
+        self.buffers = tuple(tensors[name] for name in sorted(tensors) if name.startswith("buffer"))
+        sizes = set(self.lengths.tolist())
+        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+
     @property
     def bytes(self) -> int:
         return sum(x.nbytes for x in self.buffers)
@@ -168,6 +180,20 @@ class Fixed:
         if self.kept is not None:
             self.kept = (self.kept[0].detach(), self.kept[1].detach(), self.kept[2])
 
+    def tensors(self) -> dict[str, Tensor]:
+        if self.kept is None:
+            return {"lengths": self.lengths}
+        k, v, (positions, valid, end) = self.kept
+        named = {"k": k, "v": v, "positions": positions, "end": torch.tensor(end)}
+        return {"lengths": self.lengths, **named} | ({} if valid is None else {"valid": valid})
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.lengths = tensors["lengths"]
+        self.kept = None
+        if "k" in tensors:
+            places = Places(tensors["positions"], tensors.get("valid"), int(tensors["end"]))
+            self.kept = (tensors["k"], tensors["v"], places)
+
     @property
     def bytes(self) -> int:
         return 0 if self.kept is None else self.kept[0].nbytes + self.kept[1].nbytes
@@ -221,6 +247,25 @@ class ModelState:
 
     def detach(self) -> None:
         self._each(lambda state: state.detach())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Of all layers; what the encoder said is in them once they have heard it."""
+        named = {
+            f"{number}.{name}.{key}": tensor
+            for number, layer in enumerate(self.layers)
+            for name, state in layer.items()
+            for key, tensor in state.tensors().items()
+        }
+        return {"lengths": self.lengths, **named}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.lengths = tensors["lengths"]
+        sizes = set(self.lengths.tolist())
+        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        for number, layer in enumerate(self.layers):
+            for name, state in layer.items():
+                start = f"{number}.{name}."
+                state.load({key.removeprefix(start): x for key, x in tensors.items() if key.startswith(start)})
 
     @property
     def bytes(self) -> int:

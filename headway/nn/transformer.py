@@ -174,13 +174,15 @@ class Transformer(nn.Module):
         source_valid: Tensor | None = None,
         target_valid: Tensor | None = None,
         report: Report | None = None,
+        state: ModelState | None = None,
     ) -> Output:
         report = report or Report()
         memory = None if source is None else self.encode(source, source_valid, report=report)
         if target is None:
             assert memory is not None
             return Output(memory.values, report.losses)
-        return Output(self.decode(target, target_valid, memory=memory, report=report), report.losses)
+        hidden = self.decode(target, target_valid, memory=memory, state=state, report=report)
+        return Output(hidden, report.losses)
 
     def logits(self, hidden: Tensor) -> Tensor:
         scores: Tensor = self.head(hidden, self.output_embedding)
@@ -191,9 +193,10 @@ class Transformer(nn.Module):
         table: nn.Embedding = self.embeddings[self.config.sides[-1]].table  # type: ignore[assignment]
         return table.weight
 
-    def new_state(self, batch: int, memory: Memory | None = None) -> ModelState:
+    def new_state(self, batch: int, memory: Memory | None = None, *, learns: bool = False) -> ModelState:
+        """`learns`: the weights will change before it is read again."""
         stack: Stack = self.stacks["decoder"]  # type: ignore[assignment]
-        return ModelState(stack.new_states(batch, self.device), memory, batch, self.device)
+        return ModelState(stack.new_states(batch, self.device, learns), memory, batch, self.device)
 
     def _run(
         self,

@@ -68,6 +68,16 @@ class Saved:
         saved = [name for name in self.training if name.startswith(f"random.{kind}.")]
         return self.training.get(f"random.{kind}.{rank}") if len(saved) == size else None
 
+    def carried(self, rank: int, size: int) -> dict[str, Tensor]:
+        """What the rows of one of so many processes remembered, if there were as many."""
+        found: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in self.training.items():
+            kind, _, rest = name.partition(".")
+            if kind == "carried":
+                owner, _, rest = rest.partition(".")
+                found.setdefault(owner, {})[rest] = tensor
+        return found.get(str(rank), {}) if len(found) == size else {}
+
 
 def checkpoints(out: Path) -> list[Checkpoint]:
     """All complete ones, oldest first."""

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from headway.config import Config
+from headway.data.batches import GRAIN, token_batches
 from headway.data.cache import cached, fingerprint
 from headway.data.encoding import Side, encode_to, workers_kept
 from headway.data.epochs import EpochEncoder
@@ -29,6 +30,11 @@ class Portion(NamedTuple):
 
     examples: Examples
     lengths: np.ndarray  # (examples, 2), as the model will see them
+    together: Sequence[np.ndarray] | None = None  # batches, in their order, where it matters
+
+    def batches(self, budget: int, seed: Sequence[int], grain: int = GRAIN) -> Sequence[np.ndarray]:
+        """Which examples make each batch: like lengths by chance, unless it was decided."""
+        return token_batches(self.lengths, budget, seed, grain) if self.together is None else self.together
 
 
 class Corpus(Protocol):

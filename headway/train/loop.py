@@ -14,11 +14,12 @@ from torch import Tensor
 
 from headway.config import Config
 from headway.data.ahead import prefetch
-from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit, token_batches
+from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
+from headway.train.carry import Carry
 from headway.train.corpus import Corpus
 from headway.train.health import Health
 from headway.train.loss import Loss
@@ -66,6 +67,7 @@ class Trainer:
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # what stays in float32 may use the fast matrix units
         self.rate = 0.0
+        self.carry = Carry(self.model, self.settings.objective.carry, learns=True)
         self.health = Health(self.model, device)
         loss = Loss(self.model, self.settings.label_smoothing, self.settings.alignment)
         if self._compiles():
@@ -85,13 +87,14 @@ class Trainer:
         seed = self.settings.seed
         while True:
             number = 0
-            for part, (examples, lengths) in enumerate(self.corpus.epoch(epoch)):
-                for batch in token_batches(lengths, self.settings.batch_tokens, [seed, epoch, part], self.grain):
+            for part, portion in enumerate(self.corpus.epoch(epoch)):
+                for batch in portion.batches(self.settings.batch_tokens, [seed, epoch, part], self.grain):
                     if number >= skip:
                         random = np.random.default_rng([seed, epoch, number, self.team.rank])
                         mine = batch[self.team.rank :: self.team.size]
-                        pieces = micro_batches(mine if len(mine) else batch[:1], lengths, self.at_once, self.grain)
-                        step = [self._collated([examples[i] for i in piece], random) for piece in pieces]
+                        rows = mine if len(mine) else batch[:1]
+                        pieces = micro_batches(rows, portion.lengths, self.at_once, self.grain)
+                        step = [self._collated([portion.examples[i] for i in piece], random) for piece in pieces]
                         yield step if len(mine) else [_unlabelled(piece) for piece in step]
                     number += 1
             yield []
@@ -119,6 +122,7 @@ class Trainer:
         self.health.update(total, norm, self.optimisers, self.at.step)
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
+        self.carry.cut()
         self._follow()
         return total
 
@@ -140,7 +144,8 @@ class Trainer:
             apart = self.loss.no_sync() if more and self.team.size > 1 else contextlib.nullcontext()  # type: ignore[operator]
             with apart:
                 with self.precision():
-                    loss = self.loss(piece.to(self.device)) / labelled
+                    state = self.carry.state(number, len(piece.labels))
+                    loss = self.loss(piece.to(self.device), state) / labelled
                 (loss * self.team.size).backward()
             total += loss.detach()
         return total
@@ -151,7 +156,7 @@ class Trainer:
             optimiser.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         self.at_once = tokens // 2
-        if rows == 1 or self.team.size > 1:
+        if rows == 1 or self.team.size > 1 or self.carry.wanted:  # rows that go on stay in their pieces
             what = "a single example does" if rows == 1 else f"{tokens:,} tokens at once do"
             raise HeadwayError(
                 f"{what} not fit into the memory of the GPU. Set train.micro_batch_tokens={self.at_once} or "
@@ -168,6 +173,7 @@ class Trainer:
 
     def end_epoch(self) -> None:
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
+        self.carry.forget()
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         wanted = self.settings.precision
@@ -190,12 +196,14 @@ class Trainer:
         random = {"cpu": self.team.gather(torch.get_rng_state())}
         if self.device.type == "cuda":
             random["cuda"] = self.team.gather(torch.cuda.get_rng_state())
+        carried = {name: self.team.gather(tensor) for name, tensor in self.carry.tensors().items()}
         if not self.team.first:
             return
         raw = {} if self.ema is None else self.model.state_dict()
         training = {f"raw.{name}": tensor for name, tensor in raw.items()}
         training |= checkpoints.optimiser_tensors(self.optimisers)
         training |= {f"random.{kind}.{rank}": state for kind, all_ in random.items() for rank, state in enumerate(all_)}
+        training |= {f"carried.{rank}.{name}": x for name, all_ in carried.items() for rank, x in enumerate(all_)}
         state = {**vars(self.at), "seconds": seconds, **facts}
         checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 
@@ -206,6 +214,7 @@ class Trainer:
         if self.ema is not None:
             fill(self.ema, saved.weights, saved.folder / WEIGHTS)
         checkpoints.restore_optimisers(self.optimisers, saved.training)
+        self.carry.load(saved.carried(self.team.rank, self.team.size))
         states = {kind: saved.random(kind, self.team.rank, self.team.size) for kind in ("cpu", "cuda")}
         if states["cpu"] is not None:
             torch.set_rng_state(states["cpu"])
@@ -224,6 +233,7 @@ class Trainer:
     def _compiles(self) -> bool:
         """Compiling costs minutes for all the shapes of a corpus, so a short run or a small model never repays it."""
         worth = self.config.model.parameter_count() > 30e6 and self.settings.steps > 5000
+        worth = worth and not self.carry.wanted  # a state grows from step to step
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)
 

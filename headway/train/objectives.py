@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway.data.batches import rounded
 from headway.errors import ConfigError
+from headway.nn.masks import make_mask
 from headway.parts import Part, number
 from headway.text.words import word_numbers
 
@@ -88,6 +89,7 @@ def padded(
 class Translation:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
+        carry: ClassVar[bool] = False
         kind: str = "translation"
 
         def refuse(self, model: "Transformer.Config") -> None:
@@ -126,21 +128,44 @@ class Causal:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "causal"
+        carry: bool = False  # a row goes on where it stopped in the step before, and remembers
 
         def refuse(self, model: "Transformer.Config") -> None:
             if model.encoder.layers or not model.decoder.layers:
                 raise ConfigError("a language model has a decoder only. Set encoder.layers = 0.", "model")
+            if self.carry:
+                refuse_endless(model.resolved().decoder)
 
         def collate(self, examples: Sequence[Example], marks: Marks, random: np.random.Generator) -> Batch:
             inputs, valid = padded([example.target[:-1] for example in examples], marks.pad)
             labels, _ = padded([example.target[1:] for example in examples], IGNORED)
-            count = sum(len(example.target) - 1 for example in examples)
-            return Batch(None, None, inputs, valid, labels, count, count)
+            count = sum(max(len(example.target) - 1, 0) for example in examples)
+            full = self.carry and count == inputs.numel()  # a state takes in what is whole without asking where it is
+            return Batch(None, None, inputs, None if full else valid, labels, count, count)
+
+
+def refuse_endless(decoder: Any) -> None:
+    """A text that goes on from step to step has neither a first place nor an end."""
+    for part, mixer, position in zip(*map(decoder.tiled, ("mask", "mixer", "position"))):
+        if position.acts == "adds":
+            raise ConfigError(
+                f"with carry, a text goes on from step to step, and {position.kind} positions count from its start. "
+                'Choose one that knows distances only: "xl", "rope", "alibi", "t5" or "shaw".',
+                "model.decoder.position",
+            )
+        mask = make_mask(part)
+        if not mixer.bounded(mask):
+            raise ConfigError(
+                f'with carry, a layer remembers what its mask can see, and "{mask.name}" sees everything that was. Set '
+                '"causal & segments(256, 256)", or "causal & local(512)".',
+                "model.decoder.mask",
+            )
 
 
 class MaskedWords:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
+        carry: ClassVar[bool] = False
         kind: str = "masked"
         share: float = number(0.15, low=0.001, high=0.9)  # of the tokens are to be guessed
         hidden: float = number(0.8, low=0, high=1)  # of those show the mask,

@@ -21,7 +21,7 @@ from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of
 from headway.train.links import links_of
-from headway.train.running import RunningText, WholeText, text_stream
+from headway.train.running import Lanes, RunningText, held_out, text_stream
 from headway.train.texts import Files, Texts, distinct
 
 GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate that improves a model without making it forget
@@ -168,7 +168,11 @@ def make_corpora(
     settings = config.train
     if texts.text and texts.valid_text:
         learned, held = (text_stream(text, tokenizers.target) for text in (texts.text, texts.valid_text))
-        return RunningText(learned, settings.longest, settings.seed), WholeText(held, settings.longest)
+        carry: bool = settings.objective.carry
+        measured = held_out(held, settings.longest, carry)
+        if carry:
+            return Lanes(learned, settings.longest, settings.batch_tokens, settings.seed), measured
+        return RunningText(learned, settings.longest, settings.seed), measured
     respelled = None
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]

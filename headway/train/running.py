@@ -11,7 +11,7 @@ from headway.data.encoding import Side, encode_rows, encode_to
 from headway.data.rows import open_rows
 from headway.data.texts import Running
 from headway.text import Tokenizer
-from headway.train.corpus import PORTION, Portion
+from headway.train.corpus import PORTION, Corpus, Portion
 from headway.train.objectives import Example
 
 PIECE = 100_000  # characters that are encoded together
@@ -73,9 +73,9 @@ class RunningText:
         """Nothing is running."""
 
     def _portion(self, starts: np.ndarray) -> Portion:
-        ends = np.minimum(starts + self.length + 1, len(self.stream))
-        lengths = np.stack([np.zeros_like(starts), ends - starts + 1], axis=1)
-        return Portion(Pieces(self.stream, starts, self.length), lengths)
+        ends = np.minimum(starts + self.length, len(self.stream) - 1)
+        lengths = np.stack([np.zeros_like(starts), ends - starts + 2], axis=1)
+        return Portion(Pieces(self.stream, starts, ends), lengths)
 
 
 class WholeText(RunningText):
@@ -88,13 +88,46 @@ class WholeText(RunningText):
         yield self._portion(np.arange(0, self.size, self.length))
 
 
+class Lanes:
+    """One long text read by several rows side by side, each of which goes on in a batch where it stopped in the batch
+    before. Every row reads its own stretch; with a seed the text begins elsewhere in each epoch."""
+
+    left_out = ""
+    FEWEST = 4  # pieces that a row reads at least, else there is nothing to remember
+
+    def __init__(self, stream: np.ndarray, length: int, budget: int, seed: int | None = None) -> None:
+        self.stream, self.length, self.seed = stream, length, seed
+        self.size = max(len(stream) - 1, 0)  # the first token is only read
+        self.rows = max(1, min(budget // length, self.size // (length * self.FEWEST)))
+
+    def epoch(self, number: int) -> Iterator[Portion]:
+        shift = 0 if self.seed is None else int(np.random.default_rng([self.seed, number]).integers(self.length))
+        shift = min(shift, max(self.size - 1, 0))
+        bounds = shift + np.arange(self.rows + 1) * (self.size - shift) // self.rows  # of the stretches
+        pieces = -(-int(np.diff(bounds).max(initial=0)) // self.length)
+        starts = bounds[:-1, None] + np.arange(pieces) * self.length  # (rows, pieces)
+        ends = np.minimum(starts + self.length, bounds[1:, None])
+        starts = np.minimum(starts, ends)
+        lengths = np.stack([np.zeros(starts.size, np.int64), (ends - starts).ravel() + 1], axis=1)
+        columns = np.arange(starts.size).reshape(starts.shape).T
+        yield Portion(Pieces(self.stream, starts.ravel(), ends.ravel()), lengths, list(columns))
+
+    def close(self) -> None:
+        """Nothing is running."""
+
+
+def held_out(stream: np.ndarray, length: int, carry: bool) -> Corpus:
+    """A whole text to measure on."""
+    return Lanes(stream, length, budget=8 * length) if carry else WholeText(stream, length)
+
+
 class Pieces:
-    def __init__(self, stream: np.ndarray, starts: np.ndarray, length: int) -> None:
-        self.stream, self.starts, self.length = stream, starts, length
+    def __init__(self, stream: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
+        self.stream, self.starts, self.ends = stream, starts, ends
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, index: int) -> Example:
-        start = self.starts[index]
-        return Example(self.stream[:0], self.stream[start : start + self.length + 1])
+        """With one token more, which is only guessed."""
+        return Example(self.stream[:0], self.stream[self.starts[index] : self.ends[index] + 1])

@@ -46,6 +46,12 @@ class Training(Node):
     def refuse(self, model: "Transformer.Config") -> None:
         """What cannot be trained with these settings."""
         self.objective.refuse(model)
+        if self.objective.carry and self.compile == "on":
+            raise ConfigError(
+                'with carry, what rows remember changes its size from step to step, and compile = "on" wants fixed sizes. '
+                'Set compile = "auto".',
+                "train.compile",
+            )
         self.alignment.refuse(model)
         for side in model.sides:
             for part in getattr(model, side).position:

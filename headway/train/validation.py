@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from headway.config import Config
-from headway.data.batches import token_batches
 from headway.data.texts import Parallel
 from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
+from headway.train.carry import Carry
 from headway.train.corpus import Corpus
 from headway.train.loss import batch_loss
 from headway.train.objectives import Marks
@@ -46,11 +46,12 @@ class Measured(NamedTuple):
 def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, budget: int = 8192) -> Measured:
     """Over the whole corpus. Masked words are hidden in the same places each time."""
     total, count = 0.0, 0
-    for part, (examples, lengths) in enumerate(corpus.epoch(0)):
-        for number, rows in enumerate(token_batches(lengths, budget, [0, part])):
+    carry = Carry(model, config.train.objective.carry, learns=False)
+    for part, portion in enumerate(corpus.epoch(0)):
+        for number, rows in enumerate(portion.batches(budget, [0, part])):
             random = np.random.default_rng([0, part, number])
-            batch = config.train.objective.collate([examples[i] for i in rows], marks, random)
-            total += float(batch_loss(model, batch.to(model.device), 0.0))
+            batch = config.train.objective.collate([portion.examples[i] for i in rows], marks, random)
+            total += float(batch_loss(model, batch.to(model.device), 0.0, state=carry.state(0, len(rows))))
             count += batch.labelled
     return Measured(total / max(count, 1), count)
 

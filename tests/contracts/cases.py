@@ -24,6 +24,7 @@ CAUSAL_MASKS = {
     "local": "causal & local(3)",
     "strided": "causal & strided(3)",
     "fixed": "causal & fixed(4, 1)",
+    "segments": "causal & segments(4, 3)",
     "bigbird": "causal & bigbird(2, random=1, longest=32)",
     "all": "causal & local(4) & local(2)",
     "any": "causal & (local(2) | local(4))",

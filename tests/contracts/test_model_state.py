@@ -93,6 +93,24 @@ def test_going_back_keeps_what_was_heard(case: Case) -> None:
         torch.testing.assert_close(whole[row], expected, **NEAR)
 
 
+@each_case
+@torch.no_grad()
+def test_what_was_heard_is_written_down_too(case: Case) -> None:
+    model, source, memory = listening(case)
+    ids = torch.randint(29, (3, 6))
+    state = model.new_state(3, memory)
+    model.decode(ids[:, :2], state=state)
+    other = model.new_state(3)
+    other.load({name: tensor.clone() for name, tensor in state.tensors().items()})
+    late = model.decode(ids[:, 2:], state=other)
+    for row in range(3):
+        torch.testing.assert_close(late[row], alone(model, source, row, ids[row])[2:], **NEAR)
+    empty = model.new_state(3, memory)
+    again = model.new_state(3, memory)
+    again.load(empty.tensors())
+    torch.testing.assert_close(model.decode(ids, state=again), model.decode(ids, state=empty), **NEAR)
+
+
 @torch.no_grad()
 def test_truncated_to_nothing_it_starts_anew() -> None:
     model, source, memory = listening(CASES[0])

@@ -150,6 +150,32 @@ def test_snapshot_and_restore_any_number_of_times(case: Case) -> None:
 
 
 @each_case
+@pytest.mark.parametrize("learns", [False, True], ids=["decoding", "learning"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["alike", "each row its own"])
+@torch.no_grad()
+def test_a_state_that_was_written_down_goes_on(case: Case, ragged: bool, learns: bool) -> None:
+    model, ids = case.model(), some_ids(3, 9)
+    state = model.new_state(3, learns=learns)
+    valid = valid_places(torch.tensor([5, 3, 1]), 5) if ragged else None
+    model.decode(ids[:, :5], valid, state=state)
+    written = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    other = model.new_state(3, learns=learns)
+    other.load(written)
+    for start in (5, 7):
+        found = model.decode(ids[:, start : start + 2], state=other)
+        torch.testing.assert_close(found, model.decode(ids[:, start : start + 2], state=state), rtol=0, atol=1e-14)
+    assert other.lengths.tolist() == state.lengths.tolist()
+
+
+@each_case
+@torch.no_grad()
+def test_a_state_that_keeps_inputs_hears_the_same(case: Case) -> None:
+    model, ids = case.model(), some_ids(2, 11)
+    state = model.new_state(2, learns=True)
+    torch.testing.assert_close(feed(model, state, ids, [3, 1, 5, 2]), model.decode(ids), rtol=0, atol=1e-12)
+
+
+@each_case
 def test_gradients_through_a_state_are_those_of_the_whole(case: Case) -> None:
     model, ids, towards = case.model(), some_ids(B, T), torch.randn(B, T, 16, dtype=torch.float64)
     names, weights = zip(*model.named_parameters())

@@ -51,7 +51,9 @@ class Ring(Attention):
             if mask.reach is None or mask.reach > self.window:
                 raise ConfigError(f'a ring of {self.window} cannot serve "{mask.name}".', "mask")
 
-    def new_state(self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None) -> State:
+    def new_state(
+        self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
+    ) -> State:
         c: Any = self.config
         if listens:
             return super().new_state(batch, device, listens=True)
@@ -86,6 +88,12 @@ class DecayState:
 
     def detach(self) -> None:
         self.total = None if self.total is None else self.total.detach()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"lengths": self.lengths} | ({} if self.total is None else {"total": self.total})
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.lengths, self.total = tensors["lengths"], tensors.get("total")
 
     @property
     def bytes(self) -> int:
@@ -134,5 +142,5 @@ class Decay(nn.Module):
         result: Tensor = self.read(torch.stack(totals, 1))
         return result
 
-    def new_state(self, batch: int, device: torch.device, *, reach: int | None = None) -> State:
+    def new_state(self, batch: int, device: torch.device, *, reach: int | None = None, learns: bool = False) -> State:
         return DecayState(batch, device)

@@ -94,6 +94,21 @@ def test_scores_of_rope() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "columns"),
+    [
+        ("shaw(2)", [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]),
+        ("xl", [[3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]]),
+        ("t5(8, 16)", [[0, 5, 6, 6], [1, 0, 5, 6], [2, 1, 0, 5], [2, 2, 1, 0]]),
+    ],
+)
+def test_a_table_of_distances_shows_its_columns(written: str, columns: list[list[int]], tmp_path: Path) -> None:
+    table = position_table(written, 4, 16, heads=2)
+    assert table.values.tolist() == columns
+    draw_table(table, tmp_path / "columns.png")
+    assert (tmp_path / "columns.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
     ("written", "message"),
     [
         ("none", '"none" marks no order: there is nothing to draw'),

@@ -11,7 +11,7 @@ from headway.nn.attend import Kernel, attend, choose_kernel, naive
 from headway.nn.masks import CAUSAL, FULL, Mask, Pattern, documents, local
 from headway.nn.places import Places, places_from
 from headway.nn.positions import Alibi, alibi_slopes
-from headway.nn.scores import Bend, Score
+from headway.nn.scores import Bend, Looking, Score
 
 CPU = torch.device("cpu")
 B = 2
@@ -54,7 +54,8 @@ def bent(score: Score | None, T: int, S: int, heads: int) -> Bend | None:
 
 
 def alibi(heads: int) -> Score | None:
-    return Alibi(Alibi.Config(), None).score(heads, CPU)
+    nowhere = places_from(0, None, CPU)
+    return Alibi(Alibi.Config(), None).score(Looking(torch.zeros(1, heads, 0, 1), nowhere, nowhere, FULL, 1.0, 0))
 
 
 def slowly(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None) -> Tensor:

@@ -1,13 +1,11 @@
 """ResiDual and DeepNorm: against two published implementations' numbers, and against the paper's formulas."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from golden import golden
 from torch import Tensor
 
 from headway.nn.deep_residual import DeepNorm, ResiDual
@@ -17,10 +15,6 @@ from headway.nn.scope import Scope
 from headway.nn.transformer import Transformer
 from headway.parts import make_part
 
-GOLDEN = (
-    Path(os.environ.get("HEADWAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden")) / "residual.safetensors"
-)
-
 
 def scope(side: Any = "encoder", layers: int = 6, other: int = 0) -> Scope:
     norm, linear = make_part("norm", "layernorm"), make_part("linear", "dense")
@@ -29,13 +23,7 @@ def scope(side: Any = "encoder", layers: int = 6, other: int = 0) -> Scope:
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_residual_equals_the_authors_numbers(scaled: bool) -> None:
-    if not GOLDEN.exists():
-        pytest.skip(f"the golden numbers are not here: {GOLDEN}")
-    import json
-
-    with safe_open(GOLDEN, "pt") as file:
-        config = json.loads(file.metadata()["config"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, config = golden("residual")
     scale = config["scale"] if scaled else 1.0
     part = ResiDual.Config(scale=scale)
 

@@ -186,8 +186,8 @@ def test_gradients_of_a_whole_block(residual: str) -> None:
     heard = torch.randn(1, 2, 4, dtype=torch.float64, requires_grad=True)
 
     def run(x: Tensor, heard: Tensor, *weights: Tensor) -> Tensor:
-        inside = Context(places_from(3, None, CPU))
+        inside = Context(places_from(3, None, CPU), mask=CAUSAL)
         inside.memories["encoder"] = Memory(heard, places_from(2, None, CPU))
-        return block(x, inside, CAUSAL, None, None)
+        return block(x, inside, None)
 
     assert torch.autograd.gradcheck(run, (x, heard, *block.parameters()))

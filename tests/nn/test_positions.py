@@ -8,10 +8,11 @@ import torch
 
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.attend import attend
+from headway.nn.masks import FULL
 from headway.nn.places import Places, places_from
 from headway.nn.positions import Alibi, Learned, Rope, Sinusoidal, alibi_slopes, rotate, sinusoids
 from headway.nn.scope import Scope
-from headway.nn.scores import Bend
+from headway.nn.scores import Bend, Looking
 from headway.nn.transformer import Transformer, valid_places
 from headway.parts import make_part
 from nn.building import small
@@ -96,9 +97,9 @@ def test_slopes(heads: int, slopes: list[float]) -> None:
 
 def test_alibi_lowers_scores_by_distance_in_full_precision() -> None:
     q, k, v = torch.randn(3, 1, 16, 5, 4, dtype=torch.float64)
-    score = Alibi(Alibi.Config(), SCOPE).score(16, CPU)
-    assert score is not None
     places = places_from(5, None, CPU)
+    score = Alibi(Alibi.Config(), SCOPE).score(Looking(q, places, places, FULL, 1.0, 0))
+    assert score is not None
     told = attend(q, k, v, score=Bend(score, places, places, 16), also="everything")
     for h in range(16):
         for i in range(5):

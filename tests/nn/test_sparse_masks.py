@@ -1,28 +1,15 @@
 """Sparse masks against the matrices of their authors' code, and against their own definitions."""
 
-import json
-import os
 import re
-from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
+from golden import golden
 from torch import Tensor
 
 from headway.errors import ConfigError
 from headway.nn.masks import Mask, dense_mask, make_mask
 from headway.nn.sparse_masks import bigbird, fixed, random_plan
-
-GOLDEN = Path(os.environ.get("HEADWAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
-
-
-def golden(name: str) -> tuple[dict[str, Tensor], dict[str, object]]:
-    path = GOLDEN / f"{name}.safetensors"
-    if not path.exists():
-        pytest.skip(f"the golden numbers are not here: {path}")
-    with safe_open(path, "pt") as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, json.loads(file.metadata()["config"])  # noqa: SIM118
 
 
 def of_head(mask: Mask, length: int, head: int, block: int = 1) -> Tensor:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from headway.nn.context import Context, Report
-from headway.nn.masks import FULL
 from headway.nn.places import places_from
 from headway.nn.transformer import Transformer, valid_places
 from nn.building import small
@@ -112,7 +111,7 @@ def test_a_residual_with_two_streams_shows_both() -> None:
     block.residuals = torch.nn.ModuleDict({name: Pair() for name in block.residuals})
     report = Report(trace={})
     x = torch.randn(1, 4, 16)
-    block((x, x), Context(places_from(4, None, x.device), report, where="encoder.0"), FULL, None, None)
+    block((x, x), Context(places_from(4, None, x.device), report, where="encoder.0"), None)
     assert report.trace is not None
     said = report.trace["encoder.0.self.output"]
     torch.testing.assert_close(report.trace["encoder.0.self.stream"], x + said)

@@ -108,7 +108,7 @@ def test_buckets_are_theirs(theirs: T5Model, both_ways: bool) -> None:
         ({"position": "t5(32, 16)"}, "decoder.position.distance: 32 buckets reach further than a distance of 16."),
         (
             {"position": "t5", "mixer": ["attention(2)", "attention(4)"]},
-            "decoder.position.heads: one table serves all layers, and they have 2 and 4 heads.",
+            "decoder.position.heads: t5 serves all layers alike, and they have heads = 2 and 4. Give them the same.",
         ),
     ],
 )

@@ -79,7 +79,9 @@ def test_what_does_not_fit_is_refused(
 
 def rows(corpus: ParallelText, epoch: int) -> list[str]:
     return sorted(
-        BYTES.decode(examples[i].target.tolist()) for examples, _ in corpus.epoch(epoch) for i in range(len(examples))
+        BYTES.decode(portion.examples[i].target.tolist())
+        for portion in corpus.epoch(epoch)
+        for i in range(len(portion.examples))
     )
 
 

@@ -23,7 +23,7 @@ def text_of(ids: np.ndarray) -> str:
 
 
 def examples_of(corpus: Corpus, epoch: int = 0) -> list[Example]:
-    return [examples[i] for examples, _ in corpus.epoch(epoch) for i in range(len(examples))]
+    return [portion.examples[i] for portion in corpus.epoch(epoch) for i in range(len(portion.examples))]
 
 
 def test_examples_are_the_pairs() -> None:

@@ -1,0 +1,74 @@
+"""Transformer-XL's positions: what a query says to a distance, beside what it says to a key. They mean the same however
+far into a text they are, so that a layer can remember what it read in the segment before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.places import Places
+from headway.nn.positions import Position, sinusoids
+from headway.nn.relative import same
+from headway.nn.scope import Cost, Scope, make_linear
+from headway.nn.scores import Looking, Score
+from headway.parts import number
+
+
+class TransformerXL(Position):
+    """score = ((q + u)·k + (q + v)·Wr[distance]) / √d, r the sinusoids of the distance q - k"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Position.Config):
+        acts = "bends"
+        kind: str = "xl"
+        base: float = number(10000.0, low=1)
+        tied: bool = True  # u and v are the same in all layers; W never is
+        heads: int | None = number(None, low=1)  # = the mixer's
+        d_k: int | None = number(None, low=1)
+
+        def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "TransformerXL.Config":
+            return replace(self, heads=same("heads", self.kind, mixers), d_k=same("d_k", self.kind, mixers))
+
+        def cost(self, scope: Scope) -> Cost:
+            width = (self.heads or 0) * (self.d_k or 0)
+            weights = scope.layers * scope.linear_parameters(scope.d_model, width, False)
+            parameters = weights + 2 * width * (1 if self.tied else scope.layers)
+            # n tokens have n distances; an encoder looks both ways and has 2n - 1.
+            ways, twice = (2, -1) if scope.side == "encoder" else (1, 0)
+            project, ask = 2 * scope.layers * scope.d_model * width, 2 * scope.layers * width
+            return Cost(
+                parameters=parameters,
+                flops_per_text=twice * project,
+                flops_per_query=ways * project + twice * ask,
+                flops_per_pair=ways * ask,
+            )
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.config, self.width = config, scope.d_model
+        size = (1 if config.tied else scope.layers, config.heads or 1, 1, config.d_k or 1)
+        self.to_keys, self.to_distances = (nn.Parameter(torch.zeros(size)) for _ in range(2))  # u, v
+        outputs = (config.heads or 1) * (config.d_k or 1)
+        self.project = nn.ModuleList(
+            make_linear(scope.d_model, outputs, scope, bias=False) for _ in range(scope.layers)
+        )
+
+    def ask(self, q: Tensor, places: Places, layer: int) -> Tensor:
+        return q + self.to_keys[layer % len(self.to_keys)].to(q.dtype)
+
+    def score(self, looking: Looking) -> Score | None:
+        q, layer, mask = looking.q, looking.layer, looking.mask
+        far = max(looking.queries.end, looking.keys.end, 1) - 1  # no distance is larger
+        far = far if mask.reach is None else min(far, mask.reach - 1)
+        ahead = 0 if mask.hides_future else far
+        distances = torch.arange(-ahead, far + 1, device=q.device)
+        waves = sinusoids(distances, self.width, self.config.base, "halves").to(q.dtype)  # (C, d)
+        directions = self.project[layer](waves).view(len(distances), q.shape[1], -1).permute(1, 2, 0)  # (H, D, C)
+        asked = q + self.to_distances[layer % len(self.to_distances)].to(q.dtype)
+        return Score(
+            "xl",
+            asks=asked @ directions.to(q.dtype) * looking.scale,  # (B, H, T, C)
+            column=lambda q, k: (q - k).clamp(-ahead, far) + ahead,
+        )

@@ -1,0 +1,187 @@
+"""Training that remembers: rows that go on from step to step, gradients that do not, runs that go on after a stop."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headway.config import Config, from_table
+from headway.errors import ConfigError, HeadwayError
+from headway.nn.transformer import Transformer
+from headway.train import checkpoints
+from headway.train.loop import Trainer
+from headway.train.objectives import Marks
+from headway.train.running import Lanes, held_out
+from headway.train.validation import mean_loss
+
+MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+
+
+def make_config(decoder: dict[str, Any] | None = None, **train: Any) -> Config:
+    stack = {"layers": 2, "position": "xl", "mask": "causal & segments(8, 8)", "mixer": "attention(2)",
+             "feedforward": "relu(16)", **(decoder or {})}  # fmt: skip
+    model = {"d_model": 8, "vocabulary": 64, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": stack}
+    settings = {"objective": "causal(true)", "batch_tokens": 32, "longest": 8, "schedule": "constant(0.01)", **train}
+    return from_table({"model": model, "train": settings})
+
+
+def stream(tokens: int = 400) -> np.ndarray:
+    return np.random.default_rng(0).integers(4, 64, tokens)
+
+
+def make_trainer(**train: Any) -> Trainer:
+    config = make_config(**train)
+    torch.manual_seed(1)
+    model = Transformer(config.model)
+    corpus = Lanes(stream(), config.train.longest, config.train.batch_tokens, seed=1)
+    return Trainer(config, model, corpus, MARKS, torch.device("cpu"))
+
+
+def take(trainer: Trainer, count: int) -> list[float]:
+    losses: list[float] = []
+    for pieces in trainer.steps():
+        if pieces:
+            losses.append(float(trainer.step(pieces, sum(piece.labelled for piece in pieces))))
+        else:
+            trainer.end_epoch()
+        if len(losses) == count:
+            break
+    return losses
+
+
+@pytest.mark.parametrize("tokens", [2, 9, 33, 100, 397, 400, 1003])
+def test_lanes_read_every_token_once_and_each_row_goes_on(tokens: int) -> None:
+    text = np.arange(tokens)
+    corpus = Lanes(text, 8, budget=32)
+    [portion] = corpus.epoch(0)
+    read = {row: [] for row in range(corpus.rows)}  # type: ignore[var-annotated]
+    for batch in portion.batches(0, []):
+        assert len(batch) == corpus.rows
+        for row, index in enumerate(batch):
+            piece = portion.examples[index].target
+            assert portion.lengths[index, 1] == len(piece) <= 9
+            if read[row] and len(piece) > 1:
+                assert piece[0] == read[row][-1]  # what was guessed last is read first
+            read[row] += piece[1:].tolist()
+    assert [token for row in read.values() for token in row] == list(range(1, tokens))
+    assert corpus.size == tokens - 1
+
+
+def test_every_epoch_begins_elsewhere_and_rows_are_no_more_than_make_sense() -> None:
+    corpus = Lanes(np.arange(1001), 8, budget=64, seed=3)
+    firsts = {int(next(corpus.epoch(number)).examples[0].target[0]) for number in range(20)}
+    assert len(firsts) > 4 and max(firsts) < 8
+    assert corpus.rows == 8
+    assert Lanes(np.arange(101), 8, budget=64).rows == 3  # four pieces each
+    assert Lanes(np.arange(9), 8, budget=64).rows == 1
+
+
+def test_a_step_reads_on_with_what_the_step_before_left() -> None:
+    trainer = make_trainer(schedule="constant(0.0)")
+    steps = trainer.steps()
+    first, second = next(steps)[0], next(steps)[0]
+    losses = [float(trainer.step([piece], piece.labelled)) for piece in (first, second)]
+    together = torch.cat([first.inputs, second.inputs], 1)  # type: ignore[list-item]
+    hidden = trainer.model.decode(together)[:, first.labels.shape[1] :]
+    logits = trainer.model.logits(hidden).flatten(0, 1)
+    smooth = trainer.settings.label_smoothing
+    whole = torch.nn.functional.cross_entropy(logits, second.labels.flatten(), label_smoothing=smooth)
+    assert losses[1] == pytest.approx(whole.item(), rel=1e-5)
+    alone = trainer.loss(second.to(trainer.device)) / second.labelled
+    assert abs(losses[1] - alone.item()) > 1e-4
+
+
+def test_pieces_of_a_step_keep_their_own_memory() -> None:
+    """Four rows at once, or two and two: the same steps."""
+    whole = take(make_trainer(), 12)
+    parts = take(make_trainer(micro_batch_tokens=16), 12)
+    assert whole == pytest.approx(parts, rel=1e-4)
+
+
+def test_a_run_that_was_stopped_remembers(tmp_path: Path) -> None:
+    whole = make_trainer()
+    losses = take(whole, 17)  # into the second epoch
+    first = make_trainer()
+    take(first, 9)
+    first.save(tmp_path, 0.0, text="")
+    saved = checkpoints.newest(tmp_path, [])
+    assert saved is not None
+    assert any(name.startswith("carried.0.0.") for name in saved.training)
+    second = make_trainer()
+    second.restore(saved)
+    assert take(second, 8) == losses[9:]
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], value), name
+
+
+def test_another_number_of_processes_begins_with_nothing_remembered(tmp_path: Path) -> None:
+    trainer = make_trainer()
+    take(trainer, 3)
+    trainer.save(tmp_path, 0.0, text="")
+    saved = checkpoints.newest(tmp_path, [])
+    assert saved is not None and saved.carried(0, 1)
+    assert saved.carried(0, 2) == {}
+
+
+def test_what_is_no_number_is_not_remembered() -> None:
+    trainer = make_trainer()
+    take(trainer, 2)
+    for state in trainer.carry.states:
+        for tensor in state.tensors().values():
+            if tensor.is_floating_point():
+                tensor[0].fill_(torch.nan)
+    trainer.carry.cut()
+    assert all(x.isfinite().all() for x in trainer.carry.tensors().values())
+    assert all(np.isfinite(take(trainer, 2)))
+
+
+def test_an_epoch_begins_with_nothing_remembered() -> None:
+    trainer = make_trainer()
+    take(trainer, 3)
+    assert trainer.carry.states
+    trainer.end_epoch()
+    assert not trainer.carry.states
+
+
+def test_measured_loss_does_not_depend_on_how_the_text_was_cut() -> None:
+    """In one piece, or read on with a memory that reaches as far as the mask."""
+    config = make_config()
+    model = Transformer(config.model).double().eval()
+    text = stream(33)
+    found = mean_loss(model, held_out(text, 8, carry=True), config, MARKS)
+    hidden = model.decode(torch.tensor(text[None, :-1]))
+    whole = torch.nn.functional.cross_entropy(model.logits(hidden)[0].float(), torch.tensor(text[1:]))
+    assert found.loss == pytest.approx(whole.item(), rel=1e-6) and found.tokens == 32
+    apart = mean_loss(model, held_out(text, 8, carry=False), make_config(objective="causal"), MARKS)
+    assert abs(apart.loss - found.loss) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("decoder", "train", "message"),
+    [
+        ({"position": "sinusoidal"}, {}, "model.decoder.position: with carry, a text goes on from step to step"),
+        (
+            {"mask": "causal"},
+            {},
+            'model.decoder.mask: with carry, a layer remembers what its mask can see, and "causal"',
+        ),
+        ({}, {"compile": "on"}, "train.compile: with carry, what rows remember changes its size"),
+    ],
+)
+def test_what_cannot_be_carried(decoder: dict[str, Any], train: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_config(decoder, **train)
+    assert str(refused.value).startswith(message)
+
+
+def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer()
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(trainer, "_added_up", full)
+    with pytest.raises(HeadwayError, match="tokens at once do not fit into the memory of the GPU. Set"):
+        take(trainer, 1)
