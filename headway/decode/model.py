@@ -24,12 +24,8 @@ class ModelStepper:
         return self.model.new_state(rows, memory)
 
     def step(self, state: ModelState, ids: Tensor, valid: Tensor | None = None) -> Tensor:
-        hidden = self.model.decode(ids, valid, state=state)  # (N, T, d)
-        if valid is None:
-            last = hidden[:, -1]
-        else:
-            last = hidden[torch.arange(len(ids), device=ids.device), valid.sum(1) - 1]
-        return self.model.logits(last).float().log_softmax(-1)  # (N, V)
+        hidden = self.model.decode(ids, valid, state=state, last=True)[:, 0]  # (N, d)
+        return self.model.logits(hidden).float().log_softmax(-1)  # (N, V)
 
 
 class Several:

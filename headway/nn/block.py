@@ -37,9 +37,14 @@ class Block(nn.Module):
                 _record_stream(s, inside)
         return s
 
+    @property
+    def remembers(self) -> bool:
+        """Whether what it reads now is needed to read what follows."""
+        return bool(getattr(self.sublayers["self"], "remembers", True))
+
     def new_states(self, batch: int, device: torch.device, mask: Mask, learns: bool) -> dict[str, State]:
         own = self.sublayers["self"].new_state(batch, device, reach=mask.reach, learns=learns)  # type: ignore[operator]
-        states: dict[str, State] = {"self": own}
+        states: dict[str, State] = {} if own is None else {"self": own}
         if "cross" in self.sublayers:
             states["cross"] = self.sublayers["cross"].new_state(batch, device, listens=True)  # type: ignore[operator]
         return states

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from headway.nn.masks import FULL, Mask, Pattern
-from headway.nn.places import Memory, Places
+from headway.nn.places import Chosen, Heard, Memory, Places
 from headway.nn.positions import Position
 from headway.nn.scores import Bend, Looking
 
@@ -32,12 +32,17 @@ class Context:
     position: Position | None = None  # likewise
     layer: int = 0  # which of those that share the position
     memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
+    published: dict[str, Heard] = field(default_factory=dict)  # likewise, of keys and values
     where: str = ""  # "decoder.3.self": names what is written into the trace
     once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def inside(self, where: str, mask: Mask = FULL, position: Position | None = None, layer: int = 0) -> "Context":
         """The same pass, as one sub-layer sees it."""
         return replace(self, where=where, mask=mask, position=position, layer=layer)
+
+    def narrowed(self, chosen: Chosen) -> "Context":
+        """The same pass, as seen by one place of each row."""
+        return replace(self, queries=chosen.places(self.queries), once={})
 
     def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Computed by the first layer that asks, read by the others."""

@@ -13,10 +13,10 @@
 import torch
 from torch import nn
 
-from headway.nn.block import Block
 from headway.nn.heads import Logits
 from headway.nn.linear import Dense
 from headway.nn.positions import Learned, Position
+from headway.nn.stack import Stack
 
 
 @torch.no_grad()
@@ -35,8 +35,9 @@ def initialise(model: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
-    for block in model.modules():
-        if isinstance(block, Block) and block.gain != 1:
-            for sublayer in block.sublayers.values():
-                for name in getattr(sublayer, "adds", ()):
-                    getattr(sublayer, name).weight.mul_(block.gain)
+    for stack in model.modules():
+        if isinstance(stack, Stack):
+            parts = [(block.gain, part) for block in stack.blocks for part in block.sublayers.values()]  # type: ignore[operator]
+            for gain, part in [*parts, (stack.blocks[0].gain, stack.shared)]:
+                for name in getattr(part, "adds", ()) if gain != 1 else ():
+                    getattr(part, name).weight.mul_(gain)

@@ -35,6 +35,24 @@ class Heard(NamedTuple):
     owner: str  # names the places: layers that hear the same ones share the mask laid over them
 
 
+class Chosen:
+    """The last real place of each row."""
+
+    def __init__(self, valid: Tensor | None) -> None:
+        self.index = None if valid is None else (valid * torch.arange(valid.shape[1], device=valid.device)).amax(1)
+
+    def of(self, x: Tensor) -> Tensor:
+        """(B, T, …) -> (B, 1, …)"""
+        if self.index is None:
+            return x[:, -1:]
+        return x[torch.arange(len(x), device=x.device), self.index][:, None]
+
+    def places(self, places: Places) -> Places:
+        valid = places.valid
+        batch = places.positions if valid is None else places.positions.expand_as(valid)
+        return Places(self.of(batch), None if valid is None else self.of(valid), places.end)
+
+
 def places_from(length: int, valid: Tensor | None, device: torch.device) -> Places:
     """Tokens 0, 1, 2 … of each row, some of them padding."""
     return Places(torch.arange(length, device=device)[None], valid, length)

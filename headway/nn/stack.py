@@ -1,6 +1,7 @@
 """A stack of layers: an encoder, or a decoder."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from headway.errors import ConfigError
 from headway.nn.block import Block
 from headway.nn.context import Context
 from headway.nn.masks import Mask, make_mask
-from headway.nn.places import Places
+from headway.nn.mixers.shared import SharedKeys
+from headway.nn.places import Chosen, Places
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
@@ -70,6 +72,27 @@ class Stack(nn.Module):
                         "mask",
                     )
                 mixer.refuse(mask, position)
+            self._refuse_unlike()
+
+        def _refuse_unlike(self) -> None:
+            """Layers that share keys must ask for the same."""
+            readers = [i for i, mixer in enumerate(self.tiled("mixer")) if getattr(mixer, "reads", "") == "shared"]
+            mixers, positions = ([self.tiled(name)[i] for i in readers] for name in ("mixer", "position"))
+            for name in ("groups", "d_k", "d_v"):
+                given = sorted({getattr(mixer, name) for mixer in mixers})
+                if len(given) > 1:
+                    raise ConfigError(
+                        f"layers that share keys and values need them alike, and they have {name} = "
+                        f"{' and '.join(map(str, given))}. Give them the same.",
+                        "mixer",
+                    )
+            if len({part if part.acts == "turns" else None for part in positions}) > 1:
+                names = " and ".join(sorted({part.kind for part in positions}))
+                raise ConfigError(
+                    f"layers that share keys need them turned alike, and their positions are {names}. Give them the "
+                    "same.",
+                    "position",
+                )
 
         def tiled(self, name: str) -> list[Any]:
             parts = getattr(self, name)
@@ -85,6 +108,8 @@ class Stack(nn.Module):
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
+                for mixer in [mixer for mixer in self.tiled("mixer") if hasattr(mixer, "shared_cost")][:1]:
+                    own += mixer.shared_cost(scope)
                 for part, layers in Counter(self.tiled("position")).items():
                     own += part.cost(replace(scope, layers=layers))
             return own, cross
@@ -101,7 +126,11 @@ class Stack(nn.Module):
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
         parts = zip(*map(config.tiled, ("mixer", "cross", "feedforward")))
+        self.readers = [i for i, mixer in enumerate(config.tiled("mixer")) if getattr(mixer, "reads", "") == "shared"]
+        self.shared = SharedKeys(config.tiled("mixer")[self.readers[0]], scope) if self.readers else None
         self.blocks = nn.ModuleList(Block(mixer, cross, ff, config.residual, scope) for mixer, cross, ff in parts)
+        # The layer from which on nobody remembers what it reads: above it, only what is asked for need be computed.
+        self.settled = max((index for index, block in enumerate(self.blocks) if block.remembers), default=-1) + 1
         self.ends = config.residual.build(scope, "stack")
 
     def add_positions(self, x: Tensor, places: Places) -> Tensor:
@@ -109,19 +138,42 @@ class Stack(nn.Module):
             x = position.add(x, places)  # type: ignore[operator]
         return x
 
-    def forward(self, x: Tensor, ctx: Context, states: list[dict[str, State]] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, ctx: Context, states: list[dict[str, State]] | None = None, last: Chosen | None = None
+    ) -> Tensor:
+        """`last`: only these places are wanted."""
         s = self.ends.start(x)
         for index, block in enumerate(self.blocks):
             number, layer = self.position_of[index]
             position: Position = self.positions[number]  # type: ignore[assignment]
+            own = {} if states is None else states[index]
+            if self.shared is not None and index == self.readers[0]:
+                inside = ctx.inside(f"{self.name}.shared", self.masks[index], position, layer)
+                self.shared(_streams(s)[0], inside, own.get("shared"))
+            if last is not None and index == self.settled:
+                ctx, s = ctx.narrowed(last), _each(s, last.of)
             inside = ctx.inside(f"{self.name}.{index}", self.masks[index], position, layer)
-            s = block(s, inside, None if states is None else states[index])
+            s = block(s, inside, None if states is None else own)
         result = self.ends.finish(s)
         assert isinstance(result, Tensor)
-        return result
+        return result if last is None or self.settled < len(self.blocks) else last.of(result)
 
     def new_states(self, batch: int, device: torch.device, learns: bool) -> list[dict[str, State]]:
-        return [block.new_states(batch, device, mask, learns) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
+        states = [block.new_states(batch, device, mask, learns) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
+        if self.shared is not None:
+            reaches = [self.masks[index].reach for index in self.readers]
+            reach = None if None in reaches else max(reach for reach in reaches if reach is not None)
+            states[self.readers[0]]["shared"] = self.shared.new_state(batch, device, reach, learns)
+        return states
+
+
+def _streams(s: Any) -> tuple[Tensor, ...]:
+    """What a residual carries: one vector a place, or several."""
+    return s if isinstance(s, tuple) else (s,)
+
+
+def _each(s: Any, act: Callable[[Tensor], Tensor]) -> Any:
+    return tuple(map(act, s)) if isinstance(s, tuple) else act(s)
 
 
 def _inside(name: str, act: Any) -> Any:

@@ -10,7 +10,7 @@ from headway.errors import ConfigError
 from headway.nn.context import Context, Report
 from headway.nn.embedding import Embedding
 from headway.nn.init import initialise
-from headway.nn.places import Memory, Places, places_after, places_from
+from headway.nn.places import Chosen, Memory, Places, places_after, places_from
 from headway.nn.scope import Cost, Scope
 from headway.nn.stack import Stack
 from headway.nn.state import ModelState
@@ -152,8 +152,10 @@ class Transformer(nn.Module):
         memory: Memory | None = None,
         state: ModelState | None = None,
         report: Report | None = None,
+        last: bool = False,
     ) -> Tensor:
-        """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has seen."""
+        """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has seen. `last`: only that of
+        each row's last real token, (B, 1, d), and nothing that serves others alone is computed."""
         if state is None:
             places = places_from(ids.shape[1], valid, ids.device)
         else:
@@ -162,7 +164,7 @@ class Transformer(nn.Module):
         ctx = Context(places, report or Report())
         if memory is not None:
             ctx.memories["encoder"] = memory
-        hidden = self._run("decoder", ids, ctx, state=state)
+        hidden = self._run("decoder", ids, ctx, state=state, last=Chosen(valid) if last else None)
         if state is not None:
             state.advance(ids.shape[1], valid)
         return hidden
@@ -206,12 +208,13 @@ class Transformer(nn.Module):
         *,
         segments: Tensor | None = None,
         state: ModelState | None = None,
+        last: Chosen | None = None,
     ) -> Tensor:
         stack = self.stacks[side]
         x = self.embeddings[side](ids, ctx.queries, stack, segments)
         ctx.where = side
         ctx.record("embedded", x)
-        hidden: Tensor = stack(x, ctx, None if state is None else state.layers)
+        hidden: Tensor = stack(x, ctx, None if state is None else state.layers, last)
         return hidden
 
 

@@ -97,7 +97,7 @@ def test_padding_never_enters_a_state(case: Case, dtype: torch.dtype, near: floa
     outputs, state = ragged(model, rows, chunks)
     assert state.lengths.tolist() == lengths
     for layer in state.layers:
-        assert layer["self"].lengths.tolist() == lengths
+        assert all(one.lengths.tolist() == lengths for one in layer.values())
     for ids, output in zip(rows[:3], outputs):
         close(output, model.decode(ids[None])[0], near)
     follow = torch.randint(29, (4, 1))

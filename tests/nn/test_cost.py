@@ -92,7 +92,7 @@ def slow(config: Transformer.Config) -> Transformer.Config:
     for side in ("encoder", "decoder"):
         for name in ("mixer", "cross"):
             for part in table[side].get(name, []):
-                if part["kind"] == "attention":
+                if "kernel" in part:
                     part["kernel"] = "math"
     return from_dict(Transformer.Config, table)
 
