@@ -36,6 +36,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mask", "any", "headway.nn.masks:Any_", "what at least one of `parts` allows; written a | b"),
     # who listens to whom
     Entry("mixer", "attention", "headway.nn.attention:Attention", "multi-head attention; grouped or single keys with `groups`", "O(n²)", "Vaswani 2017; Shazeer 2019; Ainslie 2023"),
+    Entry("mixer", "retention", "headway.nn.mixers.retention:Retention", "no softmax: the past fades, and is kept as one matrix a head", "O(n)", "Sun 2023; Sun 2024"),
     # what each place does alone
     Entry("feedforward", "relu", "headway.nn.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),

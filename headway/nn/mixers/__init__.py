@@ -1,0 +1,1 @@
+"""What can stand where attention stands, one file each."""
