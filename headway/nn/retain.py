@@ -64,20 +64,21 @@ def chunkwise(
     past = steps.double().cumsum(-1)  # (B or 1, H, N or 1, C), counted from the start of each chunk
     added = _times(k, past[..., -1:] - past).mT @ v  # (B, H, N, D, E)
     before, total = _between(added, past[..., -1].expand(-1, -1, length // chunk), total)
-    output = scores(q, k, steps) @ v + _times(q, past) @ before.to(q.dtype)  # (B, H, N, C, E)
+    output = scores(q, k, steps) @ v + _times(q, past) @ before  # (B, H, N, C, E)
     return output.flatten(2, 3), total
 
 
 def _between(added: Tensor, log_decay: Tensor, total: Tensor | None) -> Retained:
     """What each chunk added (B, H, N, D, E) and how much it let fade (B or 1, H, N), as what is left before each of
-    them and after the last. A recurrence again, over chunks instead of tokens: solved by small triangular matrices."""
+    them and after the last. A recurrence again, over chunks instead of tokens: solved by small triangular matrices,
+    in the type of what was added. Each sum is taken at once, so rounding does not pile up from chunk to chunk."""
     parts = []
     for new, logs in zip(torch.split(added, TOGETHER, 2), torch.split(log_decay, TOGETHER, 2)):
-        faded = fading(F.pad(logs, (1, 0)), kept_dtype(added))  # (B or 1, H, 1 + n, 1 + n), the old total first
-        left = (faded[..., 1:] @ new.to(faded.dtype).flatten(3)).view(*new.shape[:2], -1, *new.shape[3:])
-        left = left if total is None else left + faded[..., :1, None] * total[:, :, None]
+        faded = fading(F.pad(logs, (1, 0)), added.dtype)  # (B or 1, H, 1 + n, 1 + n), the old total first
+        left = (faded[..., 1:] @ new.flatten(3)).view(*new.shape[:2], -1, *new.shape[3:])
+        left = left if total is None else left + faded[..., :1, None] * total[:, :, None].to(left.dtype)
         parts.append(left[:, :, :-1])
-        total = left[:, :, -1].clone()  # a view would keep all of it in memory
+        total = left[:, :, -1].to(kept_dtype(left), copy=True)  # a view would keep all of it in memory
     assert total is not None
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2), total
 
