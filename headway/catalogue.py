@@ -40,6 +40,7 @@ CATALOGUE: tuple[Entry, ...] = (
     # who listens to whom
     Entry("mixer", "attention", "headway.nn.attention:Attention", "multi-head attention; grouped or single keys with `groups`", "O(n²)", "Vaswani 2017; Shazeer 2019; Ainslie 2023"),
     Entry("mixer", "shared", "headway.nn.mixers.shared:Shared", "attention to keys and values made once, for all these layers", "O(n²)", "Sun 2024"),
+    Entry("mixer", "retention", "headway.nn.mixers.retention:Retention", "no softmax: the past fades, and is kept as one matrix a head", "O(n)", "Sun 2023; Sun 2024"),
     # what each place does alone
     Entry("feedforward", "relu", "headway.nn.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),

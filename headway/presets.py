@@ -153,6 +153,31 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "retnet": {
+        "tokenizer": {"kind": "bpe", "size": 50_240},
+        "model": _decoder(
+            2048,
+            {
+                "layers": 24,
+                "mixer": "retention(8)",
+                "feedforward": "gelu(4096)",
+                "residual": "pre",
+                "position": "rope(spacing='closed')",
+            },
+            0.1,
+        ),
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 4_000_000,
+            "longest": 2048,
+            "schedule": "linear(0.0006, warmup=375)",
+            "optimiser": "adamw(0.05, beta2=0.98, eps=1e-8)",
+            "steps": 25_000,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 2.0,
+        },
+    },
 }
 PRESETS["gpt2"]["model"]["decoder"]["feedforward"] = "gelu_tanh(3072)"
 
@@ -227,6 +252,11 @@ def big(vocabulary: int | None = 37_000) -> Config:
 def gpt2(vocabulary: int | None = 50_257) -> Config:
     """GPT-2, 124 million parameters."""
     return _config("gpt2", vocabulary)
+
+
+def retnet(vocabulary: int | None = 50_257) -> Config:
+    """RetNet, 1.3 billion parameters."""
+    return _config("retnet", vocabulary)
 
 
 def bert(vocabulary: int | None = 30_522) -> Config:

@@ -33,6 +33,13 @@ def test_bert_has_its_size() -> None:
     assert presets.bert().model.parameter_count() == 109_514_298  # Hugging Face's BertForMaskedLM
 
 
+def test_retnet_has_its_size() -> None:
+    d, hidden, vocabulary = 2048, 4096, 50_257
+    retention, feedforward = 8 * d * d, 2 * d * hidden + hidden + d  # queries and keys d², the other three 2d²
+    expected = vocabulary * d + 24 * (retention + feedforward + 2 * 2 * d) + 2 * d
+    assert presets.retnet().model.parameter_count() == expected == 1_311_234_048
+
+
 def test_base_trains_and_searches_as_in_the_paper() -> None:
     config = presets.base()
     train = config.train
@@ -72,7 +79,7 @@ def test_an_unknown_preset_is_refused() -> None:
         preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
-        "tiny_lm, small_lm, gpt2, bert."
+        "tiny_lm, small_lm, gpt2, bert, retnet."
     )
 
 

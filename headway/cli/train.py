@@ -275,8 +275,13 @@ def describe(config: Any) -> str:
     parameters = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
     return (
         f"model: {parameters} parameters, {layers} layers, d_model {model.d_model}, "
-        f"{stack.mixer[0].heads} heads, {stack.residual.kind}-norm, dropout {model.dropout}, "
+        f"{_mixing(stack.mixer[0])}, {stack.residual.kind}-norm, dropout {model.dropout}, "
         f"vocabulary {model.vocabulary:,} ({config.tokenizer.kind}, {config.vocabularies})\n"
         f"training: {chosen.batch_tokens:,} tokens a step, {rate.kind} with warm-up {rate.warmup:,}, "
         f"{budget}, validation every {chosen.validate_every}; seed {chosen.seed}"
     )
+
+
+def _mixing(mixer: Any) -> str:
+    heads = f"{mixer.heads} heads" if hasattr(mixer, "heads") else ""
+    return heads if mixer.kind == "attention" else " of ".join(filter(None, [heads, mixer.kind]))

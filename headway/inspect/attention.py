@@ -58,8 +58,16 @@ def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended
     layer = layer or len(layers)
     weights = trace.tensors.get(f"{PLACES[kind].format(layer - 1)}.weights")
     if weights is None:
+        place = re.compile(PLACES[kind].format(r"([0-9]+)") + r"\.weights")
+        others = sorted(int(found[1]) + 1 for name in trace.tensors if (found := place.fullmatch(name)))
         raise HeadwayError(
-            f"layer {layer} of the {side} keeps no attention weights: its mixer does not compare every two places."
+            f"layer {layer} of the {side} has no attention weights: its mixer shares out no attention. "
+            + (
+                f"Layers that have some: {', '.join(map(str, others))}."
+                if others
+                else "No other layer of this kind has any."
+            )
+            + " What it does compute is in a trace: headway trace."
         )
     read, heard, written = trace.source.pieces, trace.target.pieces, list(trace.written.pieces)
     written += ["…"] * (len(heard) - len(written))  # of a text that does not end, nobody knows what follows

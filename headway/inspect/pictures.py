@@ -78,6 +78,21 @@ def draw_table(table: Table, path: str | Path) -> None:
     _save(figure, path)
 
 
+def draw_panels(panels: Mapping[str, np.ndarray], path: str | Path, *, across: str, up: str) -> None:
+    """Tables of numbers from 0 to 1 side by side, each under its name: dark where the number is large."""
+    figure, axes = _plot().subplots(
+        1, len(panels), figsize=(2.9 * len(panels), 3.1), squeeze=False, layout="constrained"
+    )
+    for axis, (title, values) in zip(axes.flat, panels.items()):
+        drawn = axis.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
+        axis.set_title(_drawn(title), fontsize=9)
+        axis.set_xlabel(across, fontsize=8)
+        axis.tick_params(labelsize=7)
+    axes[0, 0].set_ylabel(up, fontsize=8)
+    figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.01).ax.tick_params(labelsize=7)
+    _save(figure, path)
+
+
 def draw_positions(values: np.ndarray, path: str | Path) -> None:
     """A positional encoding (positions, channels), such as one that was learned."""
     draw_table(Table(values, "", "position", "channel"), path)

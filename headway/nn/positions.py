@@ -15,6 +15,7 @@ from headway.nn.scores import Looking, Score
 from headway.parts import Part, number
 
 Layout = Literal["interleaved", "halves"]
+Spacing = Literal["open", "closed"]
 
 
 class Position(nn.Module):
@@ -109,10 +110,14 @@ class Learned(Position):
         return x + self.table(positions)  # type: ignore[no-any-return]
 
 
-def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout) -> Tensor:
-    """Turn each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2 ("halves")."""
+def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout, spacing: Spacing = "open") -> Tensor:
+    """Turn each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2 ("halves").
+    `spacing`: "closed" turns by base^(-i/(D/2-1)) instead, so that the slowest pair turns by 1/base."""
     width = x.shape[-1]
-    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width)
+    steps = torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width
+    if spacing == "closed":
+        steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=x.device)
+    rates = base**-steps
     angles = positions[:, None, :, None].double() * rates  # (B or 1, 1, T, D / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     if layout == "halves":
@@ -129,6 +134,7 @@ class Rope(Position):
         kind: str = "rope"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # RoFormer's; Llama's
+        spacing: Literal["open", "closed"] = "open"  # of the rates: without 1/base, or with it, as RetNet's
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -137,7 +143,7 @@ class Rope(Position):
     def turn(self, x: Tensor, places: Places) -> Tensor:
         if x.shape[-1] % 2:
             raise HeadwayError(f"rope turns pairs of channels, and a head has {x.shape[-1]}: make d_k even.")
-        return rotate(x, places.positions, self.config.base, self.config.layout)
+        return rotate(x, places.positions, self.config.base, self.config.layout, self.config.spacing)
 
 
 def alibi_slopes(heads: int) -> list[float]:

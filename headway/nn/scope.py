@@ -1,5 +1,6 @@
 """What a part knows of its surroundings when it is built, and what it costs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,14 +38,17 @@ class Cost:
     flops_per_query: int = 0
     flops_per_key: int = 0
     flops_per_pair: int = 0
+    flops_by_length: tuple[Callable[[int, int], int], ...] = ()  # what grows otherwise, from queries and keys
     kept_per_token: int = 0  # numbers that decoding remembers for each token
+    kept_per_text: int = 0  # and those however long it is
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
 
     def flops(self, queries: int, keys: int) -> int:
         per_token = self.flops_per_query * queries + self.flops_per_key * keys
-        return self.flops_per_text + per_token + self.flops_per_pair * queries * keys
+        others = sum(count(queries, keys) for count in self.flops_by_length)
+        return self.flops_per_text + per_token + self.flops_per_pair * queries * keys + others
 
 
 def make(slot: str, part: Part, scope: Scope) -> Any:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from headway.errors import ConfigError
 from headway.nn.block import Block
 from headway.nn.context import Context
-from headway.nn.masks import Mask, make_mask
+from headway.nn.masks import FULL, Mask, make_mask
 from headway.nn.mixers.shared import SharedKeys
 from headway.nn.places import Chosen, Places
-from headway.nn.positions import Position
+from headway.nn.positions import NoPosition, Position
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
 from headway.parts import Node, Part, make_part, number, slot, tiled
@@ -72,6 +72,8 @@ class Stack(nn.Module):
                         "mask",
                     )
                 mixer.refuse(mask, position)
+            for cross in filter(None, self.tiled("cross")):
+                _refuse_cross(cross)
             self._refuse_unlike()
 
         def _refuse_unlike(self) -> None:
@@ -174,6 +176,19 @@ def _streams(s: Any) -> tuple[Tensor, ...]:
 
 def _each(s: Any, act: Callable[[Tensor], Tensor]) -> Any:
     return tuple(map(act, s)) if isinstance(s, tuple) else act(s)
+
+
+def _refuse_cross(part: Any) -> None:
+    """What listens to another text sees all of it, and without positions."""
+    try:
+        part.refuse(FULL, NoPosition.Config())
+        able = not getattr(part, "reads", "")
+    except ConfigError:
+        able = False
+    if not able:
+        raise ConfigError(
+            f'{part.kind} cannot listen to another text. Set cross = "attention", or leave it out.', "cross"
+        )
 
 
 def _inside(name: str, act: Any) -> Any:

@@ -18,6 +18,7 @@ from headway.parts import from_dict
 EXAMPLES = {
     "attention": ["attention(4)", "attention(4, 2)", "attention(4, 1, d_k=6, d_v=10)"],
     "shared": ["shared(4)", "shared(4, 2)", "attention(4) + shared(4, 1)"],
+    "retention": ["retention(4, chunk=4)", "retention(2, gated=true, chunk=3)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

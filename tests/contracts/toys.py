@@ -17,8 +17,9 @@ from headway.nn.context import Context
 from headway.nn.masks import Mask
 from headway.nn.places import Memory
 from headway.nn.positions import Position
+from headway.nn.recurrent import Recurrent
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.nn.state import State, check_remembered
+from headway.nn.state import State
 from headway.parts import Part, number
 
 TOYS = (
@@ -60,46 +61,6 @@ class Ring(Attention):
         return ring.Ring(batch, device, c.window, c.slack)
 
 
-class DecayState:
-    """One vector for all the past: it cannot go back, except to a snapshot."""
-
-    def __init__(self, batch: int, device: torch.device) -> None:
-        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
-        self.total: Tensor | None = None  # (B, d)
-
-    @property
-    def shortest(self) -> Tensor:
-        return self.lengths
-
-    def truncate(self, lengths: Tensor) -> None:
-        check_remembered(self, lengths)
-
-    def select(self, rows: Tensor) -> None:
-        self.lengths = self.lengths[rows]
-        self.total = None if self.total is None else self.total[rows]
-
-    def snapshot(self) -> "DecayState":
-        saved = DecayState(0, self.lengths.device)
-        saved.restore(self)
-        return saved
-
-    def restore(self, saved: "DecayState") -> None:
-        self.lengths, self.total = saved.lengths, saved.total
-
-    def detach(self) -> None:
-        self.total = None if self.total is None else self.total.detach()
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"lengths": self.lengths} | ({} if self.total is None else {"total": self.total})
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        self.lengths, self.total = tensors["lengths"], tensors.get("total")
-
-    @property
-    def bytes(self) -> int:
-        return 0 if self.total is None else self.total.nbytes
-
-
 class Decay(nn.Module):
     """sₜ = rate · sₜ₋₁ + xₜW, read as sₜV"""
 
@@ -127,20 +88,22 @@ class Decay(nn.Module):
         self.write, self.read = (make_linear(scope.d_model, scope.d_model, scope) for _ in range(2))
 
     def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: DecayState | None = None
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Recurrent | None = None
     ) -> Tensor:
         valid, written = ctx.queries.valid, self.write(x)
-        total = torch.zeros_like(x[:, 0]) if state is None or state.total is None else state.total
+        before = None if state is None else state.get("total")
+        total = torch.zeros_like(x[:, 0]) if before is None else before
         totals = []
         for t in range(x.shape[1]):
             after = self.rate * total + written[:, t]
             total = after if valid is None else torch.where(valid[:, t, None], after, total)
             totals.append(total)
         if state is not None:
-            state.total = total
-            state.lengths = state.lengths + (x.shape[1] if valid is None else valid.sum(1))
+            state.advance(ctx.queries, total=total)
         result: Tensor = self.read(torch.stack(totals, 1))
         return result
 
-    def new_state(self, batch: int, device: torch.device, *, reach: int | None = None, learns: bool = False) -> State:
-        return DecayState(batch, device)
+    def new_state(
+        self, batch: int, device: torch.device, *, reach: int | None = None, learns: bool = False
+    ) -> Recurrent:
+        return Recurrent(batch, device)

@@ -12,6 +12,7 @@ from headway.decode.settings import Marks, Search
 from headway.nn.attend import attend
 from headway.nn.masks import Pattern, make_mask
 from headway.nn.places import places_from
+from headway.nn.retain import fixed_decay, retain
 from headway.nn.transformer import Transformer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
@@ -39,6 +40,18 @@ def test_flex_equals_naive_with_gradients(rule: str) -> None:
         results.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v))))
     for fast, naive in zip(*results):
         assert (fast - naive).norm() / naive.norm() < 2e-3  # tf32 inside the kernel
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)], ids=["f32", "bf16"])
+def test_forms_of_retention_are_equal_with_gradients(dtype: torch.dtype, near: float) -> None:
+    q, k, v = (torch.randn(2, 4, 300, 32, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3))
+    decay, results = fixed_decay(4, q.device), []
+    for form in ("recurrent", "parallel", "chunkwise"):
+        output, total = retain(q, k, v, decay, form=form, chunk=64)
+        results.append((output, total, *torch.autograd.grad(output.float().square().sum(), (q, k, v))))
+    for other in results[1:]:
+        for one, expected in zip(other, results[0]):
+            assert (one - expected).float().norm() / expected.float().norm() < near
 
 
 def test_bf16_trains_without_nan() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.attention import Attended
-from headway.inspect.pictures import draw_attention, draw_curves, draw_mask, draw_positions, draw_table
+from headway.inspect.pictures import draw_attention, draw_curves, draw_mask, draw_panels, draw_positions, draw_table
 from headway.inspect.positions import position_table
 from headway.nn.masks import dense_mask, make_mask
 from headway.nn.positions import alibi_slopes, sinusoids
@@ -124,3 +124,12 @@ def test_what_cannot_be_drawn(written: str, message: str) -> None:
 def test_a_head_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="there is no head 9: choose 1 to 8"):
         position_table("alibi", head=9)
+
+
+def test_panels_stand_side_by_side(tmp_path: Path) -> None:
+    tables = {name: np.tri(4) for name in ("one", "two", "three")}
+    draw_panels(tables, tmp_path / "p.svg", across="key", up="query")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert drawn.count("<image") == 3 + 1, "and the scale"
+    draw_panels({"alone": np.tri(4)}, tmp_path / "p.png", across="key", up="query")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

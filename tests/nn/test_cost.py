@@ -88,7 +88,7 @@ def counted(config: Transformer.Config, source: int, target: int) -> int:
 
 def slow(config: Transformer.Config) -> Transformer.Config:
     """Every product in sight of the counter: attention by the naive kernel."""
-    table = config.to_dict()
+    table = config.resolved().to_dict()
     for side in ("encoder", "decoder"):
         for name in ("mixer", "cross"):
             for part in table[side].get(name, []):

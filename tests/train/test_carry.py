@@ -93,6 +93,16 @@ def test_a_step_reads_on_with_what_the_step_before_left() -> None:
     assert abs(losses[1] - alone.item()) > 1e-4
 
 
+def test_a_sum_that_fades_is_carried_too() -> None:
+    retaining = {"mixer": "retention(2, chunk=4)", "mask": "causal", "position": "rope"}
+    config = make_config(retaining)
+    torch.manual_seed(1)
+    trainer = Trainer(config, Transformer(config.model), Lanes(stream(), 8, 32, seed=1), MARKS, torch.device("cpu"))
+    assert all(np.isfinite(take(trainer, 5)))
+    (state,) = trainer.carry.states
+    assert state.lengths.tolist() == [40] * 4 and not any(x.requires_grad for x in state.tensors().values())
+
+
 def test_pieces_of_a_step_keep_their_own_memory() -> None:
     """Four rows at once, or two and two: the same steps."""
     whole = take(make_trainer(), 12)
