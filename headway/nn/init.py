@@ -15,7 +15,7 @@ from torch import nn
 
 from headway.nn.block import Block
 from headway.nn.heads import Logits
-from headway.nn.linear import Dense
+from headway.nn.linear import Linear
 from headway.nn.positions import Learned
 from headway.nn.relative import T5Bias
 
@@ -31,7 +31,7 @@ def initialise(model: nn.Module) -> None:
             module.weight.normal_(0.0, deviation)
         elif isinstance(module, T5Bias):
             module.table.normal_(0.0, 0.02)
-        elif isinstance(module, Dense):
+        elif isinstance(module, Linear) and module.weight is not None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
@@ -39,4 +39,6 @@ def initialise(model: nn.Module) -> None:
         if isinstance(block, Block) and block.gain != 1:
             for sublayer in block.sublayers.values():
                 for name in getattr(sublayer, "adds", ()):
-                    getattr(sublayer, name).weight.mul_(block.gain)
+                    weight = getattr(sublayer, name).weight
+                    if weight is not None:
+                        weight.mul_(block.gain)

@@ -14,6 +14,7 @@ CASES = [
     Case("attention(4, 2)", "rope", "causal & local(3)", "pre"),
     Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "resi_dual"),
     Case("decay + ring(4)", "learned"),
+    Case("attention(2)", linear="bitnet"),
 ]
 SOURCES = torch.tensor([7, 3, 5])
 NEAR = {"rtol": 0.0, "atol": 1e-12}
