@@ -56,6 +56,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("norm", "rmsnorm", "headway.nn.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019"),
     Entry("norm", "none", "headway.nn.norms:NoNorm", "nothing"),
     Entry("linear", "dense", "headway.nn.linear:Dense", "xWᵀ + b"),
+    Entry("linear", "bitnet", "headway.nn.bitlinear:BitLinear", "weights -1, 0 or 1, inputs of eight bits", "", "Ma 2024; Wang 2023"),
     # what the stack's output becomes
     Entry("head", "logits", "headway.nn.heads:Logits", "one score for each word of the vocabulary"),
     Entry("head", "masked", "headway.nn.heads:Masked", "the same behind a transform, as BERT's masked words", "", "Devlin 2019"),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headway.config import Config, write_atomically
 from headway.errors import HeadwayError
+from headway.nn.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 
@@ -46,7 +47,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded
                 f"says {size}. Copy the whole directory anew."
             )
     weights = read_tensors(folder / WEIGHTS)
-    held, wanted = sum(tensor.numel() for tensor in weights.values()), config.model.parameter_count()
+    held, wanted = sum(map(_weights_in, weights.values())), config.model.parameter_count()
     if held < wanted > HARMLESS:
         raise HeadwayError(
             f"{folder} does not fit together: its config.json describes a model of {wanted:,} parameters, and its "
@@ -80,6 +81,10 @@ def fill(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
     model.load_state_dict(dict(weights))
 
 
+def _weights_in(tensor: Tensor) -> int:
+    return tensor.numel() * (PER_BYTE if tensor.dtype == torch.uint8 else 1)
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
@@ -101,6 +106,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of each weight, summed in float64."""
     first = weights[0]
+    if any(tensor.dtype == torch.uint8 for tensor in first.values()):
+        raise HeadwayError(
+            "packed models cannot be averaged: the weights between two of theirs do not exist. Average those that they "
+            "were packed from, and pack the result."
+        )
     for other in weights[1:]:
         if other.keys() != first.keys() or any(other[name].shape != first[name].shape for name in first):
             raise HeadwayError("these models have different shapes, so they cannot be averaged.")

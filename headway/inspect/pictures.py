@@ -1,4 +1,4 @@
-"""Pictures: attention, masks, positional encodings, curves. PNG, SVG or PDF, by the file's name."""
+"""Pictures: attention, masks, weights, positional encodings, curves. PNG, SVG or PDF, by the file's name."""
 
 import textwrap
 import warnings
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
 from headway.inspect.positions import Table
+from headway.nn.bitlinear import ternary
 from headway.nn.masks import Mask, dense_mask
 
 
@@ -60,6 +62,25 @@ def draw_mask(mask: Mask, length: int, path: str | Path) -> None:
         axis.imshow(allowed, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
     axis.set(xlabel="key position", ylabel="query position")
     axis.set_title(textwrap.fill(_drawn(mask.name), 50), fontsize=10)
+    _save(figure, path)
+
+
+def draw_ternary(weight: Tensor, path: str | Path, corner: int = 32) -> None:
+    """A linear weight before and after BitNet's rounding: how its values are spread, and a corner of the matrix."""
+    rounded, scale = ternary(weight.detach().cpu().float())
+    values = (weight.detach().cpu().float() / scale).numpy()
+    figure, axes = _plot().subplots(1, 3, figsize=(11, 3.7), layout="constrained", width_ratios=[1.3, 1, 1])
+    tenths = int(np.ceil(np.abs(values).max() * 10)) + 1
+    edges = np.arange(-tenths, tenths + 1) / 10  # bars that end where another whole number is nearer
+    for number, colour in ((-1, "#b2182b"), (0, "#bbbbbb"), (1, "#2166ac")):
+        chosen = values[rounded.numpy() == number]
+        axes[0].hist(chosen, edges, color=colour, label=f"{number}: {chosen.size / values.size:.0%}")
+    axes[0].set(xlabel="weight / mean of |weight|", ylabel="weights")
+    axes[0].legend(fontsize=8, title="becomes", title_fontsize=8)
+    for axis, title, table in ((axes[1], "before", values), (axes[2], "after", rounded.numpy())):
+        axis.imshow(table[:corner, :corner], cmap="RdBu", vmin=-2, vmax=2, interpolation="nearest")
+        axis.set_title(title, fontsize=10)
+        axis.set(xlabel="input", ylabel="output")
     _save(figure, path)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headway.nn.heads import Logits
-from headway.nn.linear import Dense
+from headway.nn.linear import Linear
 from headway.nn.positions import Learned, Position
 from headway.nn.stack import Stack
 
@@ -31,7 +31,7 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, Position):
             for table in module.parameters(recurse=False):
                 table.normal_(0.0, 0.02)
-        elif isinstance(module, Dense):
+        elif isinstance(module, Linear) and module.weight is not None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, Logits) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
@@ -39,5 +39,6 @@ def initialise(model: nn.Module) -> None:
         if isinstance(stack, Stack):
             parts = [(block.gain, part) for block in stack.blocks for part in block.sublayers.values()]  # type: ignore[operator]
             for gain, part in [*parts, (stack.blocks[0].gain, stack.shared)]:
-                for name in getattr(part, "adds", ()) if gain != 1 else ():
-                    getattr(part, name).weight.mul_(gain)
+                for weight in [getattr(part, name).weight for name in getattr(part, "adds", ())]:
+                    if weight is not None and gain != 1:
+                        weight.mul_(gain)

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from headway.parts import Part
 
 
-class Dense(nn.Module):
+class Linear(nn.Module):
+    """What a linear layer is to the rest of the model, whatever its kind: (…, inputs) -> (…, outputs)."""
+
+    weight: nn.Parameter | None  # (outputs, inputs), for initialisation to fill; None where nothing is trained any more
+
+
+class Dense(Linear):
     """xWᵀ + b"""
 
     @dataclass(frozen=True, kw_only=True)
@@ -18,6 +24,8 @@ class Dense(nn.Module):
 
         def parameters(self, inputs: int, outputs: int, bias: bool) -> int:
             return outputs * (inputs + bias)
+
+    weight: nn.Parameter
 
     def __init__(self, config: Config, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()

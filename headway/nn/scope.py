@@ -65,6 +65,11 @@ def make_linear(inputs: int, outputs: int, scope: Scope, *, bias: bool = True) -
 
 
 def make_norm(scope: Scope) -> nn.Module:
+    """The norm of the model's choice, as wide as the model."""
+    return build_norm(scope.norm, scope.d_model)
+
+
+def build_norm(part: Part, width: int) -> nn.Module:
     """Every norm of a model is made here."""
-    module: nn.Module = target_of(catalogue.find("norm", scope.norm.kind).target)(scope.norm, scope.d_model)
+    module: nn.Module = target_of(catalogue.find("norm", part.kind).target)(part, width)
     return module

@@ -18,6 +18,7 @@ from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
 from headway.nn.transformer import Transformer
+from headway.packing import is_packed
 from headway.train import checkpoints
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus
@@ -59,6 +60,11 @@ class Trainer:
         if self.settings.precision == "bfloat16" and device.type != "cuda":
             raise ConfigError(
                 f'"bfloat16" needs a GPU, and this is {device}. Set "auto" or "float32".', "train.precision"
+            )
+        if is_packed(config):
+            raise ConfigError(
+                "packed weights cannot be trained: the float weights that training changes are gone. Set packed = false.",
+                "model.linear",
             )
         self.model, self.device, self.team, self.at = model.to(device), device, team, Position()
         self.optimisers: list[torch.optim.Optimizer] = config.train.optimiser.build(model)

@@ -13,9 +13,10 @@ from headway.config import Config
 from headway.data.cache import cached, fingerprint
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import Parallel, Running
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.layers import Layer, compose
 from headway.model_dir import load_model
+from headway.packing import is_packed
 from headway.parts import expand
 from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
@@ -38,6 +39,11 @@ class Start(NamedTuple):
     @staticmethod
     def read(folder: str) -> "Start":
         config, model, tokenizers = load_model(folder)
+        if is_packed(config):
+            raise HeadwayError(
+                f"{folder} is packed: the float weights that training changes are gone. Give the model that it was packed "
+                "from."
+            )
         return Start(Path(folder), config, tokenizers, model.state_dict())
 
     def layers(self, texts: Texts) -> list[Layer]:

@@ -2,7 +2,8 @@
 
 Every mixer of the catalogue takes part by being there. With no line in EXAMPLES it is tried as its kind alone, with
 the defaults; a line there lists the ways in which it shall be tried instead. It meets every position and every mask
-(made causal) of the catalogue, except those that its Config refuses; the residuals meet the first mixer.
+(made causal) of the catalogue, except those that its Config refuses; the residuals and the linear layers meet the
+first mixer.
 """
 
 from typing import Any, NamedTuple
@@ -38,12 +39,14 @@ class Case(NamedTuple):
     position: str = "sinusoidal"
     mask: str = "causal"
     residual: str = "post"
+    linear: str = "dense"
 
     def config(self, **changes: Any) -> Transformer.Config:
         side = self._asdict() | {"layers": 2, "feedforward": "relu(24)"}
+        linear = side.pop("linear")
         decoder = side | {"mixer": self.mixer.split(" + ")}
         table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": decoder}
-        return from_dict(Transformer.Config, table | changes)
+        return from_dict(Transformer.Config, table | {"linear": linear} | changes)
 
     def model(self, dtype: torch.dtype = torch.float64, **changes: Any) -> Transformer:
         torch.manual_seed(1)
@@ -52,6 +55,12 @@ class Case(NamedTuple):
             if parameter.dim() == 1:  # gains and biases too, so that none of them can be forgotten
                 torch.nn.init.normal_(parameter, parameter.mean().item(), 0.3)
         return model.to(dtype).eval()
+
+    @property
+    def rounds(self) -> bool:
+        """Whether numbers are rounded on the way: where one lies between two, the last bit of what came before decides,
+        so that float32 can jump by a whole step. In float64 nothing lies so near the middle."""
+        return self.linear.startswith("bitnet")
 
     @property
     def allowed(self) -> bool:
@@ -78,6 +87,8 @@ def _all() -> list[Case]:
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
         Case("decay + attention(4, 2)", "learned", "causal", "resi_dual"),
+        *(Case(mixers[0], linear=kind) for kind in catalogue.kinds("linear") if kind != "dense"),
+        Case("decay + attention(4, 2)", "learned", "causal", "pre", "bitnet(norm='rmsnorm')"),
     ]
 
 
@@ -100,4 +111,4 @@ with in_catalogue():
 
 
 def named(case: Case) -> str:
-    return ", ".join(case).replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")
+    return ", ".join(case).removesuffix(", dense").replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")

@@ -15,6 +15,7 @@ CASES = [
     Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "resi_dual"),
     Case("decay + ring(4)", "learned"),
     Case("retention(4, chunk=2)", "rope", "causal", "pre"),
+    Case("attention(2)", linear="bitnet"),
 ]
 SOURCES = torch.tensor([7, 3, 5])
 NEAR = {"rtol": 0.0, "atol": 1e-12}

@@ -10,6 +10,7 @@ from headway.decode import decode
 from headway.decode.model import ModelStepper
 from headway.decode.settings import Marks, Search
 from headway.nn.attend import attend
+from headway.nn.bitlinear import bit_linear, packed_state, ternary
 from headway.nn.masks import Pattern, make_mask
 from headway.nn.places import places_from
 from headway.nn.retain import fixed_decay, retain
@@ -24,9 +25,9 @@ pytestmark = [
 ]
 
 
-def small_model() -> Transformer:
+def small_model(linear: str = "dense") -> Transformer:
     stack = {"layers": 2, "mixer": "attention(4)", "residual": "pre"}
-    return Transformer(Transformer.Config(d_model=64, vocabulary=128, encoder=stack, decoder=stack))
+    return Transformer(Transformer.Config(d_model=64, vocabulary=128, linear=linear, encoder=stack, decoder=stack))
 
 
 @pytest.mark.parametrize("rule", ["causal", "causal & local(64)"])
@@ -54,9 +55,10 @@ def test_forms_of_retention_are_equal_with_gradients(dtype: torch.dtype, near: f
             assert (one - expected).float().norm() / expected.float().norm() < near
 
 
-def test_bf16_trains_without_nan() -> None:
+@pytest.mark.parametrize("linear", ["dense", "bitnet", "bitnet(norm='rmsnorm')"])
+def test_bf16_trains_without_nan(linear: str) -> None:
     torch.manual_seed(0)
-    model = small_model().cuda()
+    model = small_model(linear).cuda()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     source, target = torch.randint(4, 128, (2, 16, 12), device="cuda")
     valid = torch.arange(12, device="cuda") < torch.randint(3, 13, (16, 1), device="cuda")
@@ -81,3 +83,33 @@ def test_decoding_agrees_with_the_cpu() -> None:
     here = decode(ModelStepper(model), source, marks=marks, search=search)
     there = decode(ModelStepper(model.cuda()), source.cuda(), marks=marks, search=search)
     assert [row[0].ids for row in here] == [row[0].ids for row in there]
+
+
+@torch.no_grad()
+def test_bitnets_product_is_exact_whatever_the_units() -> None:
+    """Whole numbers up to 127 fit TF32 and bfloat16, and their sums fit float32: the GPU gives the CPU's numbers."""
+    torch.manual_seed(0)
+    q = torch.randint(-127, 128, (40, 4096)).float()
+    weight, scale = ternary(torch.randn(512, 4096))
+    expected = torch.nn.functional.linear(q, weight)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "high"):
+            torch.set_float32_matmul_precision(precision)
+            assert torch.equal(torch.nn.functional.linear(q.cuda(), weight.cuda()).cpu(), expected)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    x = torch.randn(40, 4096)
+    exact = bit_linear(x.cuda(), weight.cuda(), scale.cuda())
+    with torch.autocast("cuda", torch.bfloat16):
+        narrow = bit_linear(x.cuda(), weight.cuda(), scale.cuda())
+    assert narrow.dtype == torch.bfloat16
+    assert ((narrow.float() - exact).abs() <= 2**-7 * exact.abs()).all()
+
+
+@torch.no_grad()
+def test_a_packed_bitnet_gives_the_same_to_the_bit() -> None:
+    whole, packed = small_model("bitnet").cuda().eval(), small_model("bitnet(packed=true)").cuda().eval()
+    packed.load_state_dict(packed_state(whole))
+    ids = torch.randint(4, 128, (8, 12), device="cuda")
+    assert torch.equal(packed(ids, ids).hidden, whole(ids, ids).hidden)

@@ -10,7 +10,15 @@ import torch
 
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.attention import Attended
-from headway.inspect.pictures import draw_attention, draw_curves, draw_mask, draw_panels, draw_positions, draw_table
+from headway.inspect.pictures import (
+    draw_attention,
+    draw_curves,
+    draw_mask,
+    draw_panels,
+    draw_positions,
+    draw_table,
+    draw_ternary,
+)
 from headway.inspect.positions import position_table
 from headway.nn.masks import dense_mask, make_mask
 from headway.nn.positions import alibi_slopes, sinusoids
@@ -38,6 +46,21 @@ def test_a_mask(figures: list[Any], tmp_path: Path, length: int) -> None:
     if not axis.images:  # as in a matrix, the first query is on top
         assert axis.get_ylim() == (length, 0)
     assert (tmp_path / "mask.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_rounded_weight(figures: list[Any], tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.randn(50, 40))
+    draw_ternary(weight, tmp_path / "bits.png", corner=8)
+    spread, before, after = figures[0].axes
+    scaled = (weight / weight.abs().mean()).detach().numpy()
+    counts = [sum(bar.get_height() for bar in bars) for bars in spread.containers]
+    assert counts == [(scaled < -0.5).sum(), (np.abs(scaled) <= 0.5).sum(), (scaled > 0.5).sum()]
+    assert [text.get_text() for text in spread.get_legend().get_texts()] == [
+        f"{number}: {count / 2000:.0%}" for number, count in zip((-1, 0, 1), counts)
+    ]
+    np.testing.assert_allclose(before.images[0].get_array(), scaled[:8, :8], rtol=1e-6)
+    np.testing.assert_array_equal(after.images[0].get_array(), scaled[:8, :8].round().clip(-1, 1))
+    assert (tmp_path / "bits.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_table(figures: list[Any], tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""`headway pack`: a BitNet model in a fraction of its bytes."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from headway.cli.root import Verb, option
+from headway.cli.terminal import log
+
+
+@click.command(
+    "pack",
+    cls=Verb,
+    examples=[
+        ("headway pack my-model --out packed", "four weights a byte"),
+        ('headway translate --model packed "The dog sees a red house."', "used like any model"),
+    ],
+)
+@click.argument("model")
+@option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
+def pack(model: str, out: Path) -> None:
+    """Pack the ternary weights of a BitNet model, four to a byte.
+
+    MODEL is a model directory that was trained with model.linear = "bitnet". What is packed computes the same and
+    cannot be trained on: keep MODEL for that."""
+    from headway.errors import HeadwayError
+    from headway.model_dir import WEIGHTS, load_model, save_model
+    from headway.packing import packed
+    from headway.train.history import History
+
+    if out.resolve() == Path(model).resolve():
+        raise click.UsageError(f"--out is {out}, the model itself: name another.", click.get_current_context())
+    if (out / "checkpoints").exists():
+        raise HeadwayError(f"{out} holds a training, which could not go on from packed weights. Choose another --out.")
+    loaded = load_model(model)
+    try:
+        config, weights = packed(loaded)
+    except HeadwayError as error:
+        raise HeadwayError(f"{model} cannot be packed: {error}") from None
+    card = Path(model) / "README.md"
+    about = card.read_text(encoding="utf-8") if card.exists() else "# A model\n"
+    about += f"\nIts linear weights are packed, four to a byte: it cannot be trained on. Made from {model}.\n"
+    save_model(out, config, weights, loaded.tokenizers, about)
+    history = History(out)
+    history.add("pack", 0, model=model)
+    history.close()
+    before, after = ((Path(folder) / WEIGHTS).stat().st_size for folder in (model, out))
+    log(f"packed {WEIGHTS}: {_size(before)} -> {_size(after)}, {before / after:.1f} times smaller")
+    text = "--source FILE --target FILE" if config.train.objective.kind == "translation" else "--text FILE"
+    log(f"next: headway evaluate --model {shlex.quote(str(out))} {text}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -1,0 +1,154 @@
+"""headway pack: a BitNet model in few bytes, used like any other, trained no more."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.cli.root import main
+from headway.config import Config
+from headway.model_dir import WEIGHTS, load_model, read_tensors
+from headway.train.checkpoints import checkpoints
+from headway.translator import Translator, load_translator
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def bit_dir(train_toy: Callable[..., Path]) -> Path:
+    """Trained with a running average, so that its checkpoints hold both."""
+    settings = ["model.linear=bitnet", "train.ema=0.9", "train.steps=120", "train.validate_every=60"]
+    return train_toy(*(word for setting in settings for word in ("--set", setting)))
+
+
+@pytest.fixture(scope="module")
+def packed_dir(bit_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("packed") / "a model"
+    assert main(["pack", str(bit_dir), "--out", str(out)]) == 0
+    return out
+
+
+def message(capsys: Capture, code: int, *words: object) -> str:
+    assert main([*map(str, words)]) == code
+    return capsys.readouterr().err
+
+
+def test_it_translates_the_same_to_the_last_digit(bit_dir: Path, packed_dir: Path, toy: Path) -> None:
+    lines = (toy / "test.en").read_text().splitlines()
+    found = [load_translator([folder], "cpu").translate(lines) for folder in (bit_dir, packed_dir)]
+    assert [result.text for result in found[1]] == [result.text for result in found[0]]
+    assert [result.score for result in found[1]] == [result.score for result in found[0]]
+    assert len({result.text for result in found[0]}) > 5
+
+
+def test_what_it_writes(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a packed model"
+    told = message(capsys, 0, "pack", bit_dir, "--out", out).splitlines()
+    assert told[1] == f"next: headway evaluate --model '{out}' --source FILE --target FILE"
+    assert {path.name for path in out.iterdir()} == {
+        "config.json", "model.safetensors", "tokenizer.json", "README.md", "history.jsonl",
+    }  # fmt: skip
+    before, after = ((folder / WEIGHTS).stat().st_size for folder in (bit_dir, out))
+    assert told[0] == f"packed {WEIGHTS}: {before / 1e6:.2f} MB -> {_size(after)}, {before / after:.1f} times smaller"
+    assert before > 2.5 * after, "most of this small model are words, which stay as they are"
+    whole, small = read_tensors(bit_dir / WEIGHTS), read_tensors(out / WEIGHTS)
+    matrices = [name for name in whole if "sublayers" in name and whole[name].dim() == 2]
+    assert len(matrices) == 6 + 10
+    for name in matrices:
+        place = name.removesuffix("weight")
+        assert name not in small and small[f"{place}scale"].shape == ()
+        assert small[f"{place}packed"].dtype == torch.uint8
+        assert small[f"{place}packed"].nbytes * 16 == whole[name].nbytes
+    assert all(torch.equal(small[name], whole[name]) for name in whole if name not in matrices)
+    config = Config.load(out / "config.json")
+    assert config.model.linear.packed and not Config.load(bit_dir / "config.json").model.linear.packed
+    assert config.model.parameter_count() == Config.load(bit_dir / "config.json").model.parameter_count()
+    assert json.loads((out / "history.jsonl").read_text()) == {"kind": "pack", "step": 0, "model": str(bit_dir)}
+    card = (out / "README.md").read_text()
+    assert card.startswith((bit_dir / "README.md").read_text()) and "it cannot be trained on" in card
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+def test_without_a_card_it_gets_one(bit_dir: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bit_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints", "README.md")))
+    assert main(["pack", str(copy), "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "README.md").read_text().startswith("# A model\n")
+
+
+def test_every_verb_takes_it(capsys: Capture, packed_dir: Path, bit_dir: Path, toy: Path, tmp_path: Path) -> None:
+    text = ["--source", toy / "test.en", "--target", toy / "test.qtx"]
+    for command in (
+        ["translate", "--model", packed_dir, "The dog sees a red house."],
+        ["translate", "--model", packed_dir, "--model", bit_dir, "The dog sees a red house."],
+        ["evaluate", "--model", packed_dir, *text],
+        ["score", "--model", packed_dir, *text],
+        ["align", "--model", packed_dir, *text],
+        ["attend", "--model", packed_dir, "The dog sees a red house."],
+        ["trace", "--model", packed_dir, "The dog sees a red house.", "--out", tmp_path / "trace.safetensors"],
+    ):
+        assert main([*map(str, command)]) == 0, (command, capsys.readouterr().err)
+
+
+def test_a_large_one_is_not_taken_for_damaged(packed_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file holds fewer numbers than the model has weights, four in each byte."""
+    monkeypatch.setattr("headway.model_dir.HARMLESS", 0)
+    tensors = read_tensors(packed_dir / WEIGHTS)
+    loaded = load_model(packed_dir)
+    assert sum(tensor.numel() for tensor in tensors.values()) < loaded.config.model.parameter_count()
+    assert isinstance(Translator([loaded]), Translator)
+
+
+def test_what_cannot_be_packed(capsys: Capture, translator_dir: Path, bit_dir: Path, packed_dir: Path) -> None:
+    out = ["--out", packed_dir.with_name("never")]
+    assert (
+        f'{translator_dir} cannot be packed: its linear layers are "dense", and only ternary weights can be packed. '
+        "Train a model of them: headway train … --set model.linear=bitnet"
+    ) in message(capsys, 1, "pack", translator_dir, *out)
+    assert "cannot be packed: it is packed already. Copy the directory as it is." in message(
+        capsys, 1, "pack", packed_dir, *out
+    )
+    assert f"--out is {bit_dir}, the model itself: name another." in message(
+        capsys, 2, "pack", bit_dir, "--out", bit_dir
+    )
+    assert f"{translator_dir} holds a training, which could not go on from packed weights." in message(
+        capsys, 1, "pack", bit_dir, "--out", translator_dir
+    )
+    assert not out[1].exists()
+
+
+def test_it_is_trained_no_more(capsys: Capture, packed_dir: Path, toy: Path, tiny: list[str], tmp_path: Path) -> None:
+    text = ["--source", toy / "train.en", "--target", toy / "train.qtx", "--out", tmp_path / "x", "--steps", 2]
+    assert "is packed: the float weights that training changes are gone. Give the model that it was packed from." in (
+        message(capsys, 1, "train", "--from-model", packed_dir, *text)
+    )
+    assert "model.linear: packed weights cannot be trained" in message(
+        capsys, 2, "train", *text, *tiny, "--set", "model.linear=bitnet(packed=true)"
+    )
+    assert not (tmp_path / "x" / WEIGHTS).exists()
+
+
+def test_averages_are_taken_before_packing(capsys: Capture, bit_dir: Path, packed_dir: Path, tmp_path: Path) -> None:
+    assert "packed models cannot be averaged" in message(
+        capsys, 1, "average", "-m", packed_dir, "-m", packed_dir, "--out", tmp_path / "never"
+    )
+    assert "these models are built differently" in message(
+        capsys, 1, "average", "-m", bit_dir, "-m", packed_dir, "--out", tmp_path / "never"
+    )
+    assert len(checkpoints(bit_dir)) == 2
+    for command in (["average", "-m", bit_dir, "--last", 2, "-o", tmp_path / "a"], ["pack", tmp_path / "a", "-o", tmp_path / "b"]):  # fmt: skip
+        message(capsys, 0, *command)
+    assert load_translator([tmp_path / "b"], "cpu")("The dog sees a red house.")
+
+
+def test_a_model_that_is_not_packed_is_fine_tuned(bit_dir: Path, toy: Path, tmp_path: Path) -> None:
+    files = ["--source", toy / "train.en", "--target", toy / "train.qtx", "--from", "en", "--to", "qtx"]
+    steps = ["--steps", 2, "--set", "train.validate_every=2", "--out", tmp_path / "tuned"]
+    assert main([*map(str, ["train", "--from-model", bit_dir, *files, *steps])]) == 0
+    one, other = (read_tensors(folder / WEIGHTS) for folder in (bit_dir, tmp_path / "tuned"))
+    assert one.keys() == other.keys() and any(not torch.equal(one[name], other[name]) for name in one)
