@@ -17,7 +17,7 @@ from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train.corpus import Corpus
-from headway.train.loss import batch_loss
+from headway.train.loss import cross_entropy
 from headway.train.objectives import Marks
 from headway.translator import Translator
 
@@ -50,7 +50,7 @@ def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, 
         for number, rows in enumerate(token_batches(lengths, budget, [0, part])):
             random = np.random.default_rng([0, part, number])
             batch = config.train.objective.collate([examples[i] for i in rows], marks, random)
-            total += float(batch_loss(model, batch.to(model.device), 0.0))
+            total += float(cross_entropy(model, batch.to(model.device)))
             count += batch.labelled
     return Measured(total / max(count, 1), count)
 
