@@ -39,4 +39,4 @@ def initialise(model: nn.Module) -> None:
         if isinstance(block, Block) and block.gain != 1:
             for sublayer in block.sublayers.values():
                 for name in getattr(sublayer, "adds", ()):
-                    getattr(sublayer, name).weight.mul_(block.gain)
+                    sublayer.get_submodule(name).weight.mul_(block.gain)  # type: ignore[operator]

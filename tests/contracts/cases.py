@@ -2,7 +2,7 @@
 
 Every mixer of the catalogue takes part by being there. With no line in EXAMPLES it is tried as its kind alone, with
 the defaults; a line there lists the ways in which it shall be tried instead. It meets every position and every mask
-(made causal) of the catalogue, except those that its Config refuses; the residuals meet the first mixer.
+(made causal) of the catalogue, except those that its Config refuses; residuals and feed-forwards meet the first mixer.
 """
 
 from typing import Any, NamedTuple
@@ -35,9 +35,10 @@ class Case(NamedTuple):
     position: str = "sinusoidal"
     mask: str = "causal"
     residual: str = "post"
+    feedforward: str = "relu(24)"
 
     def config(self, **changes: Any) -> Transformer.Config:
-        side = self._asdict() | {"layers": 2, "feedforward": "relu(24)"}
+        side = self._asdict() | {"layers": 2}
         decoder = side | {"mixer": self.mixer.split(" + ")}
         table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": decoder}
         return from_dict(Transformer.Config, table | changes)
@@ -72,6 +73,7 @@ def _all() -> list[Case]:
     return [
         *(case for case in cases if case.allowed),
         *(Case(mixers[0], residual=kind) for kind in catalogue.kinds("residual")),
+        *(Case(mixers[0], feedforward=kind) for kind in catalogue.kinds("feedforward")),
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
         Case("decay + attention(4, 2)", "learned", "causal", "resi_dual"),
