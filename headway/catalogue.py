@@ -47,6 +47,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "gelu_tanh", "headway.nn.feedforward:FeedForward", "GELU by its tanh formula, as GPT-2", "O(n)", "Hendrycks 2016"),
     Entry("feedforward", "silu", "headway.nn.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017"),
     Entry("feedforward", "swiglu", "headway.nn.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
+    Entry("feedforward", "moe", "headway.nn.experts:MixtureOfExperts", "several feed-forwards, of which each token visits `top`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024"),
     # how a sub-layer joins the stream
     Entry("residual", "post", "headway.nn.residual:Post", "norm(x + f(x))", "", "Vaswani 2017"),
     Entry("residual", "pre", "headway.nn.residual:Pre", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),

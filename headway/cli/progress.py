@@ -65,7 +65,7 @@ class TrainingProgress:
             self.drawn = time.monotonic()
             return
         log(
-            f"step={moment.step} loss={moment.loss:.4f} rate={moment.rate:.3g} tok/s={moment.tokens_per_second:.0f} "
+            f"step={moment.step} loss={moment.loss:.4f}{_told(moment)} rate={moment.rate:.3g} tok/s={moment.tokens_per_second:.0f} "
             f"memory={size(moment.memory).replace(' ', '')} epoch={moment.epoch} "
             f"elapsed={clock(moment.seconds)} eta={clock(left)}"
         )
@@ -99,6 +99,13 @@ class TrainingProgress:
         if self.live:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
+
+
+def _told(moment: "Moment") -> str:
+    """What makes up the loss; and of the experts, where a layer has some, how much goes to the busiest of all."""
+    parts = [f" {name}={value:.4f}" for name, value in moment.statistics.items() if isinstance(value, float)]
+    loads = [max(value) for value in moment.statistics.values() if isinstance(value, list)]
+    return "".join(parts) + (f" busiest={max(loads):.3f}" if loads else "")
 
 
 def summary(outcome: "Outcome", config: "Config") -> None:

@@ -1,4 +1,4 @@
-"""Pictures: attention, masks, weights, positional encodings, curves. PNG, SVG or PDF, by the file's name."""
+"""Pictures: attention, masks, weights, positional encodings, experts, curves. PNG, SVG or PDF, by the file's name."""
 
 import textwrap
 import warnings
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
+from headway.inspect.experts import Visits
 from headway.inspect.positions import Table
 from headway.nn.bitlinear import ternary
 from headway.nn.masks import Mask, dense_mask
@@ -133,6 +134,22 @@ def draw_curves(
     axis.set_title(_drawn(title), fontsize=10)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
+    _save(figure, path)
+
+
+def draw_visits(found: Sequence[Visits], path: str | Path) -> None:
+    """A panel for each layer: tokens from left to right, experts from top to bottom."""
+    experts, tokens = max(one.shares.shape[1] for one in found), len(found[0].tokens)
+    cell = 0.28 * min(1.0, 60 / max(experts * len(found), tokens))  # inches
+    size = (1.6 + cell * tokens, (1.0 + cell * experts) * len(found))
+    figure, axes = _plot().subplots(len(found), 1, figsize=size, squeeze=False, layout="constrained")
+    for axis, one in zip(axes.flat, found):
+        image = axis.imshow(one.shares.T, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
+        axis.set_xticks(range(tokens), [_drawn(token) for token in one.tokens], rotation=90, fontsize=25 * cell)
+        axis.set_yticks(range(one.shares.shape[1]), range(1, one.shares.shape[1] + 1), fontsize=25 * cell)
+        axis.set_ylabel("expert", fontsize=8)
+        axis.set_title(one.where, fontsize=9)
+    figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01).ax.tick_params(labelsize=7)
     _save(figure, path)
 
 

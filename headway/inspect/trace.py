@@ -38,6 +38,8 @@ class Trace:
         SIDE.embedded                              (T, d)     words and positions, before the first layer
         SIDE.LAYER.SUB.q, k, v                     (H, T, D)  (G, S, D)  (G, S, D)
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
+        SIDE.LAYER.feedforward.router              (T, E)     a score for each of E experts, where there are some
+        SIDE.LAYER.feedforward.chosen, shares      (T, k)     those that a place visits, and how much each counts
         SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer says
         SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream behind it, and its length
         output.hidden, output.logps                (T, d)  (T, V)  what the head reads; log-probabilities of what follows

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from headway.nn.masks import FULL, Mask, Pattern
+from headway.nn.means import Statistics
 from headway.nn.places import Chosen, Heard, Memory, Places
 from headway.nn.positions import Position
 from headway.nn.scores import Bend, Looking
@@ -19,6 +20,7 @@ class Report:
     """What a forward pass tells beside its result."""
 
     losses: list[tuple[str, Tensor]] = field(default_factory=list)  # a layer adds, the trainer sums
+    statistics: Statistics = field(default_factory=dict)  # a layer tells by a name of its own, the history shows
     trace: Trace | None = None  # a dict to fill, by explicit request
     watch: frozenset[str] = frozenset()  # names as in a trace: these are kept in `seen`, with their gradients
     seen: Trace = field(default_factory=dict)

@@ -39,6 +39,7 @@ def initialise(model: nn.Module) -> None:
         if isinstance(stack, Stack):
             parts = [(block.gain, part) for block in stack.blocks for part in block.sublayers.values()]  # type: ignore[operator]
             for gain, part in [*parts, (stack.blocks[0].gain, stack.shared)]:
-                for weight in [getattr(part, name).weight for name in getattr(part, "adds", ())]:
+                for name in getattr(part, "adds", ()):
+                    weight = part.get_submodule(name).weight
                     if weight is not None and gain != 1:
                         weight.mul_(gain)

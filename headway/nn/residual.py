@@ -3,7 +3,8 @@
 A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and
 finish(s) -> x after the last. s is a tensor, or whatever the wiring needs to carry (ResiDual: a pair).
 One instance with role "sublayer" wraps each sub-layer; one with role "stack" stands at both ends. Its config's gain(scope)
-says how large the weights start that add to the stream: those that a sub-layer names in `adds`.
+says how large the weights start that add to the stream: those that a sub-layer names in `adds`, by their
+paths inside it.
 """
 
 from collections.abc import Callable

@@ -10,6 +10,7 @@ from headway.errors import ConfigError
 from headway.nn.context import Context, Report
 from headway.nn.embedding import Embedding
 from headway.nn.init import initialise
+from headway.nn.means import Statistics
 from headway.nn.places import Chosen, Memory, Places, places_after, places_from
 from headway.nn.scope import Cost, Scope
 from headway.nn.stack import Stack
@@ -20,6 +21,7 @@ from headway.parts import Node, number, slot
 class Output(NamedTuple):
     hidden: Tensor  # (B, T, d): what the head reads
     losses: list[tuple[str, Tensor]]  # what layers add to the objective
+    statistics: Statistics  # what they tell of themselves
 
 
 class Transformer(nn.Module):
@@ -182,9 +184,9 @@ class Transformer(nn.Module):
         memory = None if source is None else self.encode(source, source_valid, report=report)
         if target is None:
             assert memory is not None
-            return Output(memory.values, report.losses)
+            return Output(memory.values, report.losses, report.statistics)
         hidden = self.decode(target, target_valid, memory=memory, state=state, report=report)
-        return Output(hidden, report.losses)
+        return Output(hidden, report.losses, report.statistics)
 
     def logits(self, hidden: Tensor) -> Tensor:
         scores: Tensor = self.head(hidden, self.output_embedding)

@@ -24,8 +24,12 @@ class History:
         self.file.flush()
         if self.board is not None:
             for name, value in known.items():
-                if isinstance(value, int | float):
-                    self.board.add_scalar(f"{kind}/{name}", value, step)
+                curves = (
+                    {f"/{place}": part for place, part in enumerate(value)} if isinstance(value, list) else {"": value}
+                )
+                for place, part in curves.items():
+                    if isinstance(part, int | float):
+                        self.board.add_scalar(f"{kind}/{name}{place}", part, step)
 
     def close(self) -> None:
         self.file.close()

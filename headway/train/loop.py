@@ -17,13 +17,14 @@ from headway.data.ahead import prefetch
 from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
+from headway.nn.means import Statistics, added
 from headway.nn.transformer import Transformer
 from headway.packing import is_packed
 from headway.train import checkpoints
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus
 from headway.train.health import Health
-from headway.train.loss import Loss
+from headway.train.loss import Loss, Told
 from headway.train.objectives import IGNORED, Batch, Example, Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
@@ -113,26 +114,26 @@ class Trainer:
         longest = int(rounded(np.array([_width(batch)]), self.grain).max())
         return batch.shaped(rows_that_fit(longest, min(self.settings.batch_tokens, self.at_once)), self.grain)
 
-    def step(self, pieces: Step, labelled: int) -> Tensor:
+    def step(self, pieces: Step, labelled: int) -> Told:
         """One update of the weights. `labelled` counts the labels of all pieces in all processes. Returns this
-        process's share of the mean loss, still on the device."""
+        process's share of the mean loss and its parts, and its statistics, still on the device."""
         self.model.train()
         self.at.step += 1
         self.at.batch += 1
         self.rate = self.settings.schedule.rate(self.at.step, self.run)
         set_rate(self.optimisers, self.rate)
-        total = self._gradients(pieces, labelled)
+        told = self._gradients(pieces, labelled)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         if self.settings.clip:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
-        self.health.update(total, norm, self.optimisers, self.at.step)
+        self.health.update(told.loss, norm, self.optimisers, self.at.step)
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         self.carry.cut()
         self._follow()
-        return total
+        return told
 
-    def _gradients(self, pieces: Step, labelled: int) -> Tensor:
+    def _gradients(self, pieces: Step, labelled: int) -> Told:
         """Of the mean loss, added up over pieces that fit the memory: what does not fit is halved and begun anew."""
         while True:
             pieces = [part for piece in pieces for part in self._fitting(piece)]
@@ -142,19 +143,22 @@ class Trainer:
                 largest = max(pieces, key=lambda piece: len(piece.labels) * _width(piece))
                 self._take_less(len(largest.labels) * _width(largest), len(largest.labels))
 
-    def _added_up(self, pieces: Step, labelled: int) -> Tensor:
-        total = torch.zeros((), device=self.device)
+    def _added_up(self, pieces: Step, labelled: int) -> Told:
+        total, parts, statistics = torch.zeros((), device=self.device), dict[str, Tensor](), Statistics()
         for number, piece in enumerate(pieces):
             more = number + 1 < len(pieces)
             # Processes add up their gradients once a step, and take the mean where a sum is meant.
             apart = self.loss.no_sync() if more and self.team.size > 1 else contextlib.nullcontext()  # type: ignore[operator]
             with apart:
                 with self.precision():
-                    state = self.carry.state(number, len(piece.labels))
-                    loss = self.loss(piece.to(self.device), state) / labelled
+                    told = self.loss(piece.to(self.device), self.carry.state(number, len(piece.labels)))
+                    loss = told.loss / labelled
                 (loss * self.team.size).backward()
             total += loss.detach()
-        return total
+            for name, part in told.parts.items():
+                parts[name] = parts.get(name, 0) + part / labelled
+            statistics = added(statistics, told.statistics)
+        return Told(total, parts, statistics)
 
     def _take_less(self, tokens: int, rows: int) -> None:
         """After the memory was too small for so many tokens."""

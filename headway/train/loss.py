@@ -1,35 +1,62 @@
 """What a step makes smaller."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.context import Report
+from headway.nn.means import Statistics, kept
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
 from headway.train.alignment import alignment_loss
 from headway.train.objectives import IGNORED, Batch
 
 
-def batch_loss(
-    model: Transformer, batch: Batch, smoothing: float, alignment: Any = None, state: ModelState | None = None
+class Told(NamedTuple):
+    """Of a batch, as sums over its labels, or of a step, as means."""
+
+    loss: Tensor  # ()
+    parts: dict[str, Tensor]  # what it is the sum of, by name; empty where it is all cross-entropy
+    statistics: Statistics  # what layers tell of themselves
+
+
+def cross_entropy(
+    model: Transformer,
+    batch: Batch,
+    smoothing: float = 0.0,
+    report: Report | None = None,
+    state: ModelState | None = None,
 ) -> Tensor:
-    """Cross-entropy summed over the labels that count, with what layers add to it, and with that of a guided head
-    where the batch knows which words are linked. With a state, the batch goes on where it stands."""
-    place = "" if batch.alignment is None else alignment.place(model.config)
-    report = Report(watch=frozenset([place])) if place else None
+    """Summed over the labels that count. Without smoothing it is what models are measured and compared by: nothing
+    that layers or settings add to it in training is in it. With a state, the batch goes on where it stands."""
     output = model(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report, state)
     logits = model.logits(output.hidden).float()  # (B, T, V)
-    loss = F.cross_entropy(
+    return F.cross_entropy(
         logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum"
     )
-    for _, extra in output.losses:
-        loss = loss + extra * batch.labelled
-    if report is not None:
+
+
+def batch_loss(
+    model: Transformer, batch: Batch, smoothing: float, alignment: Any = None, state: ModelState | None = None
+) -> Told:
+    """Cross-entropy with what layers add to it for each label that counts, and with that of a guided head where the
+    batch knows which words are linked."""
+    place = "" if batch.alignment is None else alignment.place(model.config)
+    report = Report(watch=frozenset([place] if place else []))
+    terms = {"cross_entropy": cross_entropy(model, batch, smoothing, report, state)}
+    labelled = (batch.labels != IGNORED).sum()  # not batch.labelled: compiled code is made anew for each whole number
+    for name, extra in report.losses:
+        terms[name] = terms.get(name, 0) + extra * labelled
+    if alignment is not None and alignment.kind != "none":
+        terms["alignment"] = terms["cross_entropy"].new_zeros(())
+    if place:
         weights = report.seen[place][:, alignment.head - 1]  # (B, T, S)
-        loss = loss + alignment.weight * alignment_loss(weights, batch)
-    return loss
+        terms["alignment"] = alignment.weight * alignment_loss(weights, batch)
+    loss = torch.stack(list(terms.values())).sum()
+    parts = {name: term.detach() for name, term in terms.items()} if len(terms) > 1 else {}
+    return Told(loss, parts, kept(report.statistics, labelled > 0))
 
 
 class Loss(nn.Module):
@@ -40,5 +67,5 @@ class Loss(nn.Module):
         self.model, self.smoothing, self.alignment = model, smoothing, alignment
         self.function = batch_loss
 
-    def forward(self, batch: Batch, state: ModelState | None = None) -> Tensor:
+    def forward(self, batch: Batch, state: ModelState | None = None) -> Told:
         return self.function(self.model, batch, self.smoothing, self.alignment, state)

@@ -2,11 +2,14 @@
 
 import math
 import time
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from headway.nn.means import Mean, Statistics, added, kept
+from headway.train.loss import Told
 from headway.train.team import Team
 from headway.train.validation import Validation
 
@@ -22,6 +25,7 @@ class Moment(NamedTuple):
     seconds: float
     done: float  # share of the budget that is spent
     memory: int  # bytes
+    statistics: Mapping[str, float | list[float]] = {}  # what makes up the loss, and what layers tell
 
 
 class Watcher(Protocol):
@@ -34,16 +38,19 @@ class Watcher(Protocol):
 
 
 class Tally:
-    """Losses and tokens since the last report. They stay on the device until somebody asks."""
+    """Losses, statistics and tokens since the last report. They stay on the device until somebody asks."""
 
     def __init__(self, device: torch.device) -> None:
-        self.losses = torch.zeros((), device=device)  # of the steps that were taken
+        self.losses: dict[str, Tensor] = {}  # of the steps that were taken: "loss", and its parts
         self.taken = torch.zeros((), device=device)
+        self.statistics = Statistics()  # of these steps
         self.steps = self.tokens = 0
         self.began = time.monotonic()
 
-    def add(self, loss: Tensor, finite: Tensor, tokens: int) -> None:
-        self.losses += torch.where(finite, loss, 0.0)
+    def add(self, told: Told, finite: Tensor, tokens: int) -> None:
+        for name, loss in {"loss": told.loss, **told.parts}.items():
+            self.losses[name] = self.losses.get(name, 0) + torch.where(finite, loss, 0.0)
+        self.statistics = added(self.statistics, kept(told.statistics, finite))
         self.taken += finite
         self.steps += 1
         self.tokens += tokens
@@ -55,17 +62,36 @@ class Tally:
     def together(self, team: Team) -> "Tally":
         """Of all processes: each knows its share of the loss, and all take the same steps."""
         if team.size > 1:
-            self.losses = team.sum(self.losses)
+            self.losses = dict(zip(self.losses, team.sum(torch.stack(list(self.losses.values())))))
             self.tokens = int(team.sum(torch.tensor(self.tokens)))
+            self.statistics = _summed(self.statistics, team)
         return self
 
     @property
     def loss(self) -> float:
-        return float(self.losses) / float(self.taken) if float(self.taken) else math.nan
+        return float(self.losses["loss"]) / float(self.taken) if float(self.taken) else math.nan
+
+    @property
+    def means(self) -> dict[str, float | list[float]]:
+        """Of the loss's parts, and of what layers told."""
+        if not float(self.taken):
+            return {}
+        parts = {name: float(sum_) / float(self.taken) for name, sum_ in self.losses.items() if name != "loss"}
+        return parts | {name: mean.value() for name, mean in self.statistics.items() if float(mean.over)}
 
     @property
     def tokens_per_second(self) -> float:
         return self.tokens / max(time.monotonic() - self.began, 1e-9)
+
+
+def _summed(statistics: Statistics, team: Team) -> Statistics:
+    """Over all processes, which know the same names, in one message."""
+    numbers = [number for mean in statistics.values() for number in mean]
+    if not numbers:
+        return statistics
+    sums = team.sum(torch.cat([number.double().flatten() for number in numbers]))
+    parts = iter(torch.split(sums, [number.numel() for number in numbers]))
+    return {name: Mean(next(parts).view_as(mean.total), next(parts)[0]) for name, mean in statistics.items()}
 
 
 def memory_of(device: torch.device) -> int:

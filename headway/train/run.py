@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -142,8 +142,8 @@ class Training:
                         spent = trainer.spent(self.began)
                         self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
                         trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
-                        loss = trainer.step(pieces, self.beat.labelled)
-                        tally.add(loss, trainer.health.finite, sum(piece.tokens for piece in pieces))
+                        told = trainer.step(pieces, self.beat.labelled)
+                        tally.add(told, trainer.health.finite, sum(piece.tokens for piece in pieces))
                     signals.act_on(self.beat.signal)
                 else:
                     trainer.end_epoch()
@@ -187,7 +187,8 @@ class Training:
     def _moment(self, tally: Tally) -> Moment:
         at, spent = self.trainer.at, self.trainer.spent(self.began)
         done, memory = min(self._done(), 1.0), memory_of(self.device)
-        return Moment(at.step, at.epoch, tally.loss, self.trainer.rate, tally.tokens_per_second, spent, done, memory)
+        speed, means = tally.tokens_per_second, tally.means
+        return Moment(at.step, at.epoch, tally.loss, self.trainer.rate, speed, spent, done, memory, means)
 
     def _report(self, tally: Tally, history: History) -> Tally:
         health = self.trainer.health
@@ -198,8 +199,9 @@ class Training:
         if skipped > self.skipped:
             self.watcher.note(f"{skipped - self.skipped} steps were left out: their loss or gradient was no number")
         self.skipped = skipped
-        told: dict[str, float | None] = {"loss": finite(moment.loss), "gradient": finite(float(health.norm))}
+        told: dict[str, Any] = {"loss": finite(moment.loss), "gradient": finite(float(health.norm))}
         told |= {"rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second), "skipped": skipped or None}
+        told |= {name: finite(value) for name, value in moment.statistics.items()}
         history.add("step", moment.step, **told, epoch=moment.epoch, seconds=round(moment.seconds, 2))
         return Tally(self.device)
 
@@ -267,6 +269,8 @@ class Training:
         save_model(self.out, self.config, weights, self.tokenizers, card)
 
 
-def finite(number: float) -> float | None:
-    """JSON has no word for the others."""
+def finite(number: float | list[float]) -> float | list[float | None] | None:
+    """JSON has no word for the others. Of many numbers, as the load of experts, a few digits each."""
+    if isinstance(number, list):
+        return [round(part, 5) if math.isfinite(part) else None for part in number]
     return number if math.isfinite(number) else None

@@ -17,7 +17,7 @@ from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus
-from headway.train.loss import batch_loss
+from headway.train.loss import cross_entropy
 from headway.train.objectives import Marks
 from headway.translator import Translator
 
@@ -51,7 +51,7 @@ def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, 
         for number, rows in enumerate(portion.batches(budget, [0, part])):
             random = np.random.default_rng([0, part, number])
             batch = config.train.objective.collate([portion.examples[i] for i in rows], marks, random)
-            total += float(batch_loss(model, batch.to(model.device), 0.0, state=carry.state(0, len(rows))))
+            total += float(cross_entropy(model, batch.to(model.device), state=carry.state(0, len(rows))))
             count += batch.labelled
     return Measured(total / max(count, 1), count)
 

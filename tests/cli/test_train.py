@@ -132,6 +132,25 @@ def test_a_live_line_is_cut_to_the_terminal(
     assert capsys.readouterr().err == "\r\x1b[2Ka message\n"
 
 
+def test_a_line_says_what_the_loss_is_made_of_and_who_is_busiest(capsys: Capture, translator_dir: Path) -> None:
+    terminal.reset()
+    watcher = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
+    moment = Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30)
+    watcher.step(moment)
+    told = {
+        "cross_entropy": 1.48,
+        "balance": 0.02,
+        "encoder.0.feedforward.load": [0.1, 0.9],
+        "encoder.1.load": [0.5, 0.5],
+    }
+    watcher.step(moment._replace(statistics=told))
+    plain, more = capsys.readouterr().err.splitlines()
+    assert plain.startswith("step=3 loss=1.5000 rate=0.001 tok/s=12000 ")
+    assert more.startswith(
+        "step=3 loss=1.5000 cross_entropy=1.4800 balance=0.0200 busiest=0.900 rate=0.001 tok/s=12000 "
+    )
+
+
 def test_the_width_is_that_of_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((33, 5)))
     monkeypatch.setattr(sys, "stderr", sys.__stderr__)

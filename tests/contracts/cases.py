@@ -2,8 +2,8 @@
 
 Every mixer of the catalogue takes part by being there. With no line in EXAMPLES it is tried as its kind alone, with
 the defaults; a line there lists the ways in which it shall be tried instead. It meets every position and every mask
-(made causal) of the catalogue, except those that its Config refuses; the residuals and the linear layers meet the
-first mixer.
+(made causal) of the catalogue, except those that its Config refuses; residuals, linear layers and feed-forwards meet
+the first mixer.
 """
 
 from typing import Any, NamedTuple
@@ -40,9 +40,10 @@ class Case(NamedTuple):
     mask: str = "causal"
     residual: str = "post"
     linear: str = "dense"
+    feedforward: str = "relu(24)"
 
     def config(self, **changes: Any) -> Transformer.Config:
-        side = self._asdict() | {"layers": 2, "feedforward": "relu(24)"}
+        side = self._asdict() | {"layers": 2}
         linear = side.pop("linear")
         decoder = side | {"mixer": self.mixer.split(" + ")}
         table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": decoder}
@@ -84,6 +85,7 @@ def _all() -> list[Case]:
     return [
         *(case for case in cases if case.allowed),
         *(Case(mixers[0], residual=kind) for kind in catalogue.kinds("residual")),
+        *(Case(mixers[0], feedforward=kind) for kind in catalogue.kinds("feedforward")),
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
         Case("decay + attention(4, 2)", "learned", "causal", "resi_dual"),
@@ -111,4 +113,9 @@ with in_catalogue():
 
 
 def named(case: Case) -> str:
-    return ", ".join(case).removesuffix(", dense").replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")
+    return (
+        ", ".join(case)
+        .removesuffix(", relu(24)")
+        .removesuffix(", dense")
+        .replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")
+    )

@@ -102,6 +102,10 @@ def test_the_catalogue_is_enough_to_take_part() -> None:
     assert tried >= set(catalogue.kinds("mixer")), "the toys are in the catalogue here, and so are among them"
     assert "decay" in tried and "decay" not in EXAMPLES, "by its kind alone"
     positions, masks = len(catalogue.kinds("position")), len(catalogue.kinds("mask"))
-    plain = [case for case in ALL if (case.mixer, case.residual, case.linear) == ("attention(4)", "post", "dense")]
+    plain = [
+        case
+        for case in ALL
+        if case == case._replace(mixer="attention(4)", residual="post", linear="dense", feedforward="relu(24)")
+    ]
     assert len(set(plain)) == positions * masks, "attention refuses nothing"
     assert {case.residual for case in ALL} == set(catalogue.kinds("residual"))

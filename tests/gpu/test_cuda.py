@@ -66,7 +66,7 @@ def test_bf16_trains_without_nan(linear: str) -> None:
     losses = []
     for _ in range(60):
         with torch.autocast("cuda", torch.bfloat16):
-            loss = batch_loss(model, batch, 0.1) / batch.labelled
+            loss = batch_loss(model, batch, 0.1).loss / batch.labelled
         loss.backward()
         optimiser.step()
         optimiser.zero_grad()

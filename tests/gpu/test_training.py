@@ -49,7 +49,7 @@ def trainer(**train: Any) -> Trainer:
 
 
 def stepped(of: Trainer, pieces: Step) -> float:
-    return float(of.step(pieces, sum(piece.labelled for piece in pieces)))
+    return float(of.step(pieces, sum(piece.labelled for piece in pieces)).loss)
 
 
 def test_a_batch_that_does_not_fit_is_taken_in_pieces_and_the_step_is_the_same() -> None:

@@ -29,6 +29,8 @@ SPREAD = {
     "no biases": small(sides={"mixer": "attention(4, bias=false)", "feedforward": "relu(24, bias=false)"}),
     "own cross": small(decoder={"cross": "attention(2, 1, d_k=6)"}),
     "lists": small(sides={"feedforward": ["relu(24)", "swiglu(8)"], "position": ["learned(10)", "rope"]}),
+    "experts": small(sides={"feedforward": "moe(4, 2, 'relu(24)')"}),
+    "one expert of five, wide": small(sides={"feedforward": ["moe(5, 1, 'swiglu(8, true)')", "gelu(7)"]}),
     "shared positions": small(sides={"position": ["learned(10)", "learned(10)"]}),
     "two learned positions": small(sides={"position": ["learned(10)", "learned(11)"]}),
     "segments and embedding norm": small(decoder=0, embedding={"segments": 2, "norm": True}),

@@ -47,6 +47,20 @@ def test_every_parameter_starts_as_the_table_says(name: str) -> None:
         assert abs(value.std() / (bound / 3**0.5) - 1) < 0.03
 
 
+def test_what_experts_add_to_the_stream_starts_smaller() -> None:
+    """DeepNorm's β reaches the weights inside experts, and neither their gate nor the router."""
+    weights = {}
+    for residual in ("post", "deepnorm"):
+        torch.manual_seed(7)
+        side = {"residual": residual, "feedforward": "moe(3, 2, 'swiglu(24)')"}
+        weights[residual] = dict(Transformer(small(encoder=side, decoder=0)).named_parameters())
+    inside = [name for name in weights["post"] if "sublayers.feedforward" in name]
+    assert len(inside) == 2 * (1 + 3 * 3)
+    for name in inside:
+        beta = (8 * 2) ** -0.25 if name.endswith((".inner.weight", ".outer.weight")) else 1.0
+        torch.testing.assert_close(weights["deepnorm"][name], beta * weights["post"][name])
+
+
 def test_all_rows_of_the_table_occur() -> None:
     names = [name for name, _ in Transformer(CONFIG).named_parameters()]
     for end in (*DEVIATIONS, "gain", "bias", "inner.weight"):

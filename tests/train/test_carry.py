@@ -43,7 +43,7 @@ def take(trainer: Trainer, count: int) -> list[float]:
     losses: list[float] = []
     for pieces in trainer.steps():
         if pieces:
-            losses.append(float(trainer.step(pieces, sum(piece.labelled for piece in pieces))))
+            losses.append(float(trainer.step(pieces, sum(piece.labelled for piece in pieces)).loss))
         else:
             trainer.end_epoch()
         if len(losses) == count:
@@ -82,14 +82,14 @@ def test_a_step_reads_on_with_what_the_step_before_left() -> None:
     trainer = make_trainer(schedule="constant(0.0)")
     steps = trainer.steps()
     first, second = next(steps)[0], next(steps)[0]
-    losses = [float(trainer.step([piece], piece.labelled)) for piece in (first, second)]
+    losses = [float(trainer.step([piece], piece.labelled).loss) for piece in (first, second)]
     together = torch.cat([first.inputs, second.inputs], 1)  # type: ignore[list-item]
     hidden = trainer.model.decode(together)[:, first.labels.shape[1] :]
     logits = trainer.model.logits(hidden).flatten(0, 1)
     smooth = trainer.settings.label_smoothing
     whole = torch.nn.functional.cross_entropy(logits, second.labels.flatten(), label_smoothing=smooth)
     assert losses[1] == pytest.approx(whole.item(), rel=1e-5)
-    alone = trainer.loss(second.to(trainer.device)) / second.labelled
+    alone = trainer.loss(second.to(trainer.device)).loss / second.labelled
     assert abs(losses[1] - alone.item()) > 1e-4
 
 

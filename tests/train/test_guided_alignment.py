@@ -152,8 +152,8 @@ def test_the_whole_loss_has_its_share_of_it() -> None:
     report = Report(watch=frozenset(["decoder.0.cross.weights"]))
     network(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report)
     taught = alignment_loss(report.seen["decoder.0.cross.weights"][:, 0], batch)
-    alone = batch_loss(network, batch._replace(alignment=None), 0.1)
-    both = batch_loss(network, batch, 0.1, guide)
+    alone = batch_loss(network, batch._replace(alignment=None), 0.1).loss
+    both = batch_loss(network, batch, 0.1, guide).loss
     torch.testing.assert_close(both, alone + 0.5 * taught)
 
 

@@ -56,7 +56,7 @@ def make_trainer(dropout: float = 0.0, **train: Any) -> Trainer:
 
 
 def stepped(trainer: Trainer, pieces: Step) -> float:
-    return float(trainer.step(pieces, sum(piece.labelled for piece in pieces)))
+    return float(trainer.step(pieces, sum(piece.labelled for piece in pieces)).loss)
 
 
 def take(trainer: Trainer, count: int) -> list[float]:
@@ -99,7 +99,7 @@ def test_the_loss_of_a_step_is_a_mean_over_its_tokens() -> None:
     trainer = make_trainer(label_smoothing=0.1, micro_batch_tokens=40)
     pieces = next(trainer.steps())
     with torch.no_grad():
-        total = sum(float(batch_loss(trainer.model, piece, 0.1)) for piece in pieces)
+        total = sum(float(batch_loss(trainer.model, piece, 0.1).loss) for piece in pieces)
     count = sum(piece.labelled for piece in pieces)
     assert stepped(trainer, pieces) == pytest.approx(total / count, rel=1e-5)
 
@@ -232,9 +232,11 @@ def test_a_compiled_model_meets_few_shapes_and_the_same_loss(monkeypatch: pytest
     step = next(trainer.steps())
     real = [piece.labelled for piece in step]
     assert sum(real) > 0
-    losses = [float(batch_loss(plain.model.eval(), piece, 0.1).detach()) for piece in step]
+    losses = [float(batch_loss(plain.model.eval(), piece, 0.1).loss.detach()) for piece in step]
     cut = [trimmed(piece) for piece in step]
-    assert losses == pytest.approx([float(batch_loss(plain.model, piece, 0.1).detach()) for piece in cut], rel=1e-5)
+    assert losses == pytest.approx(
+        [float(batch_loss(plain.model, piece, 0.1).loss.detach()) for piece in cut], rel=1e-5
+    )
 
 
 def trimmed(batch: Batch) -> Batch:

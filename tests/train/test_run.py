@@ -380,9 +380,9 @@ def poisoned(run: Training, steps: set[int]) -> Training:
     """The loss of these steps is no number."""
     loss = run.trainer.loss
 
-    def spoil(batch: Any) -> torch.Tensor:
-        value: torch.Tensor = loss(batch)
-        return value * math.nan if run.trainer.at.step in steps else value
+    def spoil(batch: Any) -> Any:
+        told = loss(batch)
+        return told._replace(loss=told.loss * math.nan) if run.trainer.at.step in steps else told
 
     run.trainer.loss = spoil  # type: ignore[assignment]
     return run

@@ -1,0 +1,53 @@
+"""Which experts the tokens of a text visit: what a trace says, and what is drawn is that."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.figure
+import numpy as np
+import pytest
+
+import headway
+from headway.errors import HeadwayError
+from headway.inspect.attention import label
+from headway.inspect.experts import visits
+from headway.inspect.pictures import draw_visits
+from headway.inspect.trace import Trace, load_trace
+
+
+@pytest.fixture(scope="module")
+def trace(train_toy: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Of a translator with experts in its encoder, as it was saved."""
+    flags = ["model.encoder.feedforward=moe(5, 2, 'relu(8)')", "train.steps=4", "train.validate_every=4"]
+    model = train_toy(*(word for flag in flags for word in ("--set", flag)))
+    return load_trace(headway.load(model).trace("the dog sees a house").save(tmp_path_factory.mktemp("trace")))
+
+
+def test_each_token_visits_its_experts(trace: Trace) -> None:
+    [found] = visits(trace)
+    assert (found.where, found.tokens) == ("encoder, layer 1", trace.source.pieces)
+    assert found.shares.shape == (len(found.tokens), 5)
+    np.testing.assert_allclose(found.shares.sum(1), 1, atol=1e-6)
+    assert ((found.shares > 0).sum(1) == 2).all()
+    router = trace.tensors["encoder.0.feedforward.router"].numpy()
+    assert (found.shares.argmax(1) == router.argmax(1)).all()
+
+
+def test_it_is_drawn(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    save = matplotlib.figure.Figure.savefig
+    monkeypatch.setattr(
+        matplotlib.figure.Figure, "savefig", lambda self, *a, **k: (figures.append(self), save(self, *a, **k))
+    )
+    found = visits(trace)
+    draw_visits([*found, *found], tmp_path / "experts.png")
+    assert (tmp_path / "experts.png").read_bytes().startswith(b"\x89PNG")
+    for axis in figures[0].axes[:2]:
+        np.testing.assert_array_equal(axis.images[0].get_array(), found[0].shares.T)
+        assert axis.get_title() == "encoder, layer 1"
+        assert [tick.get_text() for tick in axis.get_xticklabels()][1] == label(found[0].tokens[1])
+
+
+def test_without_experts_it_says_so(trace: Trace) -> None:
+    with pytest.raises(HeadwayError, match='there are no experts in this decoder: no layer has the feed-forward "moe"'):
+        visits(trace, "decoder")
