@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
@@ -61,7 +62,8 @@ def sdpa(
         bias = bend(torch.zeros((), dtype=q.dtype, device=q.device), q.shape[0])
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
+    with _unplanned() if q.is_cuda and q.shape[2] == 1 else contextlib.nullcontext():
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None, scale: float) -> Tensor:
@@ -149,6 +151,12 @@ def choose_kernel(
 def _repeat(x: Tensor, heads: int) -> Tensor:
     """Give each query head its group's keys."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def _unplanned() -> contextlib.AbstractContextManager[None]:
+    """Without cuDNN, which makes a plan for every number of keys: in decoding that is every step, and takes 13 ms."""
+    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return sdpa_kernel(backends)
 
 
 def _flex() -> Callable[..., Any]:
