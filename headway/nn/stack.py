@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from headway.errors import ConfigError
 from headway.nn.block import Block
 from headway.nn.context import Context
-from headway.nn.masks import Mask, make_mask
+from headway.nn.masks import FULL, Mask, make_mask
 from headway.nn.places import Places
-from headway.nn.positions import Position
+from headway.nn.positions import NoPosition, Position
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
 from headway.parts import Node, Part, make_part, number, slot, tiled
@@ -62,6 +62,8 @@ class Stack(nn.Module):
                         "mask",
                     )
                 mixer.refuse(mask, position)
+            for cross in filter(None, self.tiled("cross")):
+                _refuse_cross(cross)
 
         def tiled(self, name: str) -> list[Any]:
             parts = getattr(self, name)
@@ -109,6 +111,16 @@ class Stack(nn.Module):
 
     def new_states(self, batch: int, device: torch.device) -> list[dict[str, State]]:
         return [block.new_states(batch, device, mask) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
+
+
+def _refuse_cross(part: Any) -> None:
+    """What listens to another text sees all of it, and without positions."""
+    try:
+        part.refuse(FULL, NoPosition.Config())
+    except ConfigError:
+        raise ConfigError(
+            f'{part.kind} cannot listen to another text. Set cross = "attention", or leave it out.', "cross"
+        ) from None
 
 
 def _inside(name: str, act: Any) -> Any:
