@@ -192,7 +192,7 @@ def test_a_mixer_listens_to_an_encoder_or_refuses_to(listener: Combination) -> N
         assert refusal.message.startswith(f"{listener.cross[0].partition('(')[0]} cannot listen")
 
 
-@pytest.mark.parametrize("mask", forms("mask"), ids=str)
+@pytest.mark.parametrize("mask", forms("mask"), ids=" + ".join)
 def test_a_decoder_takes_only_what_hides_the_future(mask: Value) -> None:
     table = PLAIN._replace(family=("decoder",)).table()
     table["model"]["decoder"]["mask"] = list(mask)
@@ -231,7 +231,9 @@ def test_every_kind_takes_part(slot: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "mixer", "position"), WALKS, ids=str)
+@pytest.mark.parametrize(
+    ("family", "mixer", "position"), WALKS, ids=lambda value: value if isinstance(value, str) else " + ".join(value)
+)
 def test_everything_with_everything(family: str, mixer: Value, position: Value) -> None:
     """All that fails in this part of the product is named, each with what it raised."""
     failures = []
