@@ -219,6 +219,15 @@ def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -
 
 def hint_of(owner: type[Node], name: str) -> Any:
     """The type of one field. Fields of other kinds may name types that are imported for type checking only."""
+    if (owner, name) not in _HINTS:  # half of the time that a config takes to be read would go into this
+        _HINTS[owner, name] = _find_hint(owner, name)
+    return _HINTS[owner, name]
+
+
+_HINTS: dict[tuple[type[Node], str], Any] = {}
+
+
+def _find_hint(owner: type[Node], name: str) -> Any:
     for cls in owner.__mro__:
         if name in inspect.get_annotations(cls):
             hint = inspect.get_annotations(cls)[name]

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from headway.errors import HeadwayError
 from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
 
@@ -111,6 +112,10 @@ def attend(
             raise ValueError("kernel='flex' needs a mask as a rule (a Pattern), not as a dense tensor")
         if dropout:
             raise ValueError(f"kernel='flex' cannot drop weights, and dropout is {dropout}: use 'sdpa' or 'math'")
+        if q.device.type == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+            raise HeadwayError(
+                'kernel = "flex" has no gradients on the CPU. Train on a GPU, or set the mixer\'s kernel = "auto".'
+            )
         return flex(q, k, v, mask, score, scale)
     dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense(q.shape[0])
     if not also and kernel == "sdpa":

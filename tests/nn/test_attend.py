@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.errors import HeadwayError
 from headway.nn.attend import Kernel, attend, choose_kernel, naive
 from headway.nn.masks import CAUSAL, FULL, Mask, Pattern, documents, local
 from headway.nn.places import Places, places_from
@@ -292,6 +293,15 @@ def test_flex_refuses_what_it_would_drop() -> None:
         attend(q, k, v, mask=torch.ones(7, 7, dtype=torch.bool), kernel="flex")
     with pytest.raises(ValueError, match=r"dropout is 0\.1"):
         attend(q, k, v, dropout=0.1, kernel="flex")
+
+
+@pytest.mark.parametrize("learner", [0, 1, 2])
+def test_flex_says_that_it_cannot_learn_on_the_cpu(learner: int) -> None:
+    """A config may ask for it; the library's own words come late and name no setting."""
+    tensors = list(torch.randn(3, 1, 2, 5, 4))
+    tensors[learner].requires_grad_()
+    with pytest.raises(HeadwayError, match='kernel = "flex" has no gradients on the CPU. Train on a GPU, or set'):
+        attend(*tensors, kernel="flex")
 
 
 def test_what_is_not_known_is_refused() -> None:

@@ -1,0 +1,190 @@
+"""Ways to fill the slots of a small model, and samples of them that leave nothing out.
+
+Every kind of the catalogue takes part by being there: a mixer as cases.EXAMPLES writes it, a mask as
+cases.CAUSAL_MASKS does, the others as FORMS does, or else by its kind alone, with a small `hidden` if it has one.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from contracts.cases import CAUSAL_MASKS, EXAMPLES
+from headway import catalogue
+from headway.config import Config, from_table
+from headway.errors import ConfigError
+from headway.nn.transformer import Transformer
+from headway.parts import config_class, from_dict
+from headway.train.loss import batch_loss
+from headway.train.objectives import Batch
+
+FORMS = {("position", "learned"): "learned(32)", ("position", "t5"): "t5(8, distance=6)"}
+OBJECTIVES = {"encoder": "masked", "decoder": "causal", "both": "translation", "listening": "translation"}
+FAMILIES = ("encoder", "decoder", "both", "listening")  # the last: the kinds in the decoder, behind a plain encoder
+SLOTS = ("mixer", "position", "mask", "feedforward", "residual", "linear", "norm")
+ALTERNATING = ("mixer", "position", "mask", "feedforward")  # slots that take a list
+VOCABULARY = 29
+
+Value = tuple[str, ...]  # one part for all layers, or one for each
+Values = dict[str, list[Value]]
+
+
+class Combination(NamedTuple):
+    family: Value
+    mixer: Value
+    position: Value
+    mask: Value  # as an encoder takes it; a decoder's is made causal
+    feedforward: Value
+    residual: Value
+    linear: Value
+    norm: Value
+    cross: Value = ()  # derived where it is empty
+
+    def __str__(self) -> str:
+        return ", ".join(" + ".join(value) for value in self if value)
+
+    def table(self) -> dict[str, Any]:
+        """The config as one would write it in a file."""
+        (family,), (residual,), (linear,), (norm,) = self.family, self.residual, self.linear, self.norm
+        side = {name: list(getattr(self, name)) for name in ALTERNATING} | {"layers": 2, "residual": residual}
+        plain = {"layers": 1, "mixer": "attention(4)", "feedforward": "relu(24)"}
+        listener = side | {"mask": [mask if mask == "causal" else f"causal & ({mask})" for mask in self.mask]}
+        listener |= {"cross": list(self.cross)} if self.cross else {}
+        encoder = {"decoder": {"layers": 0}, "listening": plain}.get(family, side)
+        model = {
+            "d_model": 16,
+            "vocabulary": VOCABULARY,
+            "linear": linear,
+            "norm": norm,
+            "encoder": encoder,
+            "decoder": {"layers": 0} if family == "encoder" else listener,
+            "head": "masked" if family == "encoder" else "logits",
+        }
+        return {"model": model, "train": {"objective": OBJECTIVES[family], "longest": 16}}
+
+    def config(self) -> Config:
+        return from_table(self.table())
+
+    def refusal(self) -> ConfigError | None:
+        """By the model alone, which is quicker than by the whole config."""
+        try:
+            from_dict(Transformer.Config, self.table()["model"]).resolved()
+        except ConfigError as error:
+            return error.inside("model")
+        return None
+
+
+def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
+    """A label's share of what training makes smaller."""
+    return batch_loss(model, batch, smoothing).loss / batch.labelled
+
+
+def forms_of(slot: str, kind: str) -> list[Value]:
+    """How this kind is tried; a mixer that needs another beside it names both."""
+    if slot == "mixer":
+        return [tuple(form.split(" + ")) for form in EXAMPLES.get(kind, [kind])]
+    if slot == "mask":
+        return [(CAUSAL_MASKS.get(kind, kind).removeprefix("causal & "),)]
+    small = "(hidden=24)" if "hidden" in config_class(slot, kind).__dataclass_fields__ else ""
+    return [(FORMS.get((slot, kind), kind + small),)]
+
+
+def forms(slot: str) -> list[Value]:
+    return [form for kind in catalogue.kinds(slot) for form in forms_of(slot, kind)]
+
+
+def every_value() -> Values:
+    return {"family": [(family,) for family in FAMILIES], **{slot: forms(slot) for slot in SLOTS}}
+
+
+def alternating_values() -> Values:
+    """Every two forms of a slot in turn, in both orders."""
+    values = every_value()
+    for slot in ALTERNATING:
+        alone = [form[0] for form in values[slot] if len(form) == 1]
+        values[slot] = list(itertools.permutations(alone, 2)) or values[slot]
+    return values
+
+
+def product(**fixed: Value) -> Iterator[Combination]:
+    """Everything with everything where these stand, but for the norms, which take turns."""
+    values = every_value() | {slot: [form] for slot, form in fixed.items()}
+    norms = itertools.cycle(values.pop("norm"))
+    for index, chosen in enumerate(itertools.product(*values.values())):
+        if index % 7 == 0:  # or the turns would fall in step with some other slot
+            next(norms)
+        yield Combination(*chosen, norm=next(norms))
+
+
+def slot_of(refusal: ConfigError) -> str:
+    """The slot that a refusal is about: the last one that its path names."""
+    named = [name for name in refusal.where.split(".") if name in Combination._fields]
+    return named[-1] if named else ""
+
+
+def parts_of(combination: Combination, count: int) -> set[tuple[tuple[str, Value], ...]]:
+    """So many of its values at a time, each with its slot."""
+    return set(itertools.combinations(combination._asdict().items(), count))
+
+
+class Sample(NamedTuple):
+    allowed: list[Combination]
+    refused: list[Combination]
+
+
+def covering(values: Values, count: int, rng: random.Random) -> Sample:
+    """Every `count` values that can stand together do so in some combination; for those that cannot, one that is
+    refused."""
+    named = [[(slot, value) for value in found] for slot, found in values.items()]
+    # A set with an order, so that the same seed gives the same sample.
+    wanted = {part: None for slots in itertools.combinations(named, count) for part in itertools.product(*slots)}
+    found = Sample([], [])
+    while wanted:
+        part = next(iter(wanted))
+        drawn = [drawn_with(dict(part), values, rng) for _ in range(12)]
+        best = max(drawn, key=lambda one: len(parts_of(one, count) & wanted.keys()))
+        one, works = repaired(best, dict(part), values, rng)
+        (found.allowed if works else found.refused).append(one)
+        for done in parts_of(one, count) if works else {part}:
+            wanted.pop(done, None)
+    return found
+
+
+def drawn_with(fixed: dict[str, Value], values: Values, rng: random.Random) -> Combination:
+    return Combination(**{slot: fixed.get(slot) or rng.choice(found) for slot, found in values.items()})
+
+
+def repaired(
+    combination: Combination, fixed: dict[str, Value], values: Values, rng: random.Random
+) -> tuple[Combination, bool]:
+    """What is refused exchanged until nothing is, or until it is what had to stand there: whether it works now."""
+    for _ in range(300):
+        refusal = combination.refusal()
+        if refusal is None:
+            return combination, True
+        slot = slot_of(refusal)
+        if slot in fixed:
+            slot = "mixer"  # which does not take it
+        if slot in fixed or not slot:
+            break
+        combination = combination._replace(**{slot: rng.choice(values[slot])})
+    return combination, False
+
+
+def sample(values: Values, count: int, least: int, seed: int) -> Sample:
+    """A covering, every value at least twice in it, and chance combinations until there are `least`."""
+    rng = random.Random(seed)
+    found = covering(values, count, rng)
+    rare = [
+        {slot: value}
+        for slot, choices in values.items()
+        for value in choices
+        if sum(getattr(one, slot) == value for one in found.allowed) == 1
+    ]
+    missing = max(0, least - len(found.allowed) - len(rare))
+    for fixed in [*rare, *({} for _ in range(missing))]:
+        one, works = repaired(drawn_with(fixed, values, rng), fixed, values, rng)
+        (found.allowed if works else found.refused).append(one)
+    return found
