@@ -117,6 +117,9 @@ def attend(
                 'kernel = "flex" has no gradients on the CPU. Train on a GPU, or set the mixer\'s kernel = "auto".'
             )
         return flex(q, k, v, mask, score, scale)
+    if not also and kernel == "sdpa" and isinstance(mask, Pattern) and mask.plainly_causal and score is None:
+        shared = k.shape[1] != q.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=shared)
     dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense(q.shape[0])
     if not also and kernel == "sdpa":
         if score is not None and not score.adds:

@@ -25,6 +25,7 @@ class Mask:
     allows: Rule
     reach: int | None = None
     hides_future: bool = False
+    alike: bool = False  # the same for all rows and heads
 
     def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.allows(b, h, q, k)
@@ -36,6 +37,7 @@ class Mask:
             lambda b, h, q, k: self(b, h, q, k) & other(b, h, q, k),
             min(reaches, default=None),
             self.hides_future or other.hides_future,
+            self.alike and other.alike,
         )
 
     def __or__(self, other: "Mask") -> "Mask":
@@ -45,16 +47,17 @@ class Mask:
             lambda b, h, q, k: self(b, h, q, k) | other(b, h, q, k),
             reach,
             self.hides_future and other.hides_future,
+            self.alike and other.alike,
         )
 
 
-FULL = Mask("full", lambda b, h, q, k: (q == q) & (k == k))
-CAUSAL = Mask("causal", lambda b, h, q, k: k <= q, hides_future=True)
+FULL = Mask("full", lambda b, h, q, k: (q == q) & (k == k), alike=True)
+CAUSAL = Mask("causal", lambda b, h, q, k: k <= q, hides_future=True, alike=True)
 
 
 def local(window: int) -> Mask:
     """The `window` nearest places on either side, oneself counted: local(1) sees only itself."""
-    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, reach=window)
+    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, reach=window, alike=True)
 
 
 def documents(ids: Tensor) -> Mask:
@@ -140,6 +143,12 @@ class Pattern:
     def allows_all(self) -> bool:
         return self.mask is FULL and self.keys.valid is None
 
+    @property
+    def plainly_causal(self) -> bool:
+        """Whether it is a triangle and nothing else, which kernels know without being shown."""
+        plain = self.queries.in_order and self.keys.in_order and self.queries.length == self.keys.length
+        return self.mask is CAUSAL and plain and self.keys.valid is None
+
     def dense(self, batch: int) -> Tensor:
         """(B or 1, H or 1, T, S), true where looking is allowed."""
         if self._dense is None:
@@ -158,15 +167,16 @@ class Pattern:
         if self._blocks is None:
             from torch.nn.attention.flex_attention import create_block_mask
 
-            q = self.queries.positions.expand(batch, -1).contiguous()
-            k = self.keys.positions.expand(batch, -1).contiguous()
-            valid, mask = self.keys.valid, self.mask
+            q, k, valid, mask = self.queries.positions, self.keys.positions, self.keys.valid, self.mask
+            plain = self.queries.in_order and self.keys.in_order  # a kernel need not look up where a place stands
 
             def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                seen = mask(b, h, q[b, i], k[b, j])
+                seen = mask(b, h, i, j) if plain else mask(b, h, q[b % q.shape[0], i], k[b % k.shape[0], j])
                 return seen if valid is None else seen & valid[b, j]
 
-            self._blocks = create_block_mask(allowed, batch, self.heads, q.shape[1], k.shape[1], device=str(q.device))
+            rows = None if plain and mask.alike and valid is None else batch
+            heads = None if mask.alike else self.heads
+            self._blocks = create_block_mask(allowed, rows, heads, q.shape[1], k.shape[1], device=str(q.device))
         return self._blocks
 
 

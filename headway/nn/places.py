@@ -13,6 +13,7 @@ class Places(NamedTuple):
     positions: Tensor  # (B or 1, T) absolute, counted from 0
     valid: Tensor | None  # (B, T); None: every token is real
     end: int  # no position reaches this; known without asking the device
+    in_order: bool = False  # positions are 0, 1, 2 …; likewise
 
     @property
     def length(self) -> int:
@@ -55,7 +56,7 @@ class Chosen:
 
 def places_from(length: int, valid: Tensor | None, device: torch.device) -> Places:
     """Tokens 0, 1, 2 … of each row, some of them padding."""
-    return Places(torch.arange(length, device=device)[None], valid, length)
+    return Places(torch.arange(length, device=device)[None], valid, length, in_order=True)
 
 
 def places_after(lengths: Tensor, end: int, length: int, valid: Tensor | None, uniform: bool) -> Places:

@@ -10,6 +10,8 @@ Shapes: q, k (B, H, T, D), v (B, H, T, E). log_decay (B or 1, H, T), or (1, H, 1
 (B, H, D, E): what is left of everything earlier; None: nothing. A token with k = 0 and log_decay = 0 is not there.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -19,6 +21,8 @@ from torch import Tensor
 Form = Literal["auto", "parallel", "recurrent", "chunkwise"]
 Retained = tuple[Tensor, Tensor]  # the output (B, H, T, E), and the new total, in float32 at least
 
+CHUNK = 256  # tokens
+LONG = 2048  # tokens from which on a GPU takes the chunks compiled: half the time, and seconds to compile each length
 TOGETHER = 64  # chunks whose totals one matrix joins: it grows with their square
 
 
@@ -46,7 +50,7 @@ def parallel(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, total: Tensor |
 
 
 def chunkwise(
-    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, total: Tensor | None = None, chunk: int = 128
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, total: Tensor | None = None, chunk: int = CHUNK
 ) -> Retained:
     """Pairs within each chunk, all chunks at once, and for what came before a chunk the total: linear."""
     length, rest = q.shape[2], q.shape[2] % chunk
@@ -85,7 +89,7 @@ def _between(added: Tensor, log_decay: Tensor, total: Tensor | None) -> Retained
 
 def retain(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, total: Tensor | None = None, *, form: Form = "auto",
-    chunk: int = 128,
+    chunk: int = CHUNK,
 ) -> Retained:  # fmt: skip
     """By the form that is named; auto: by the number of tokens."""
     with torch.autocast(q.device.type, enabled=False):  # it would make totals as rough as what they sum up
@@ -93,7 +97,15 @@ def retain(
             return recurrent(q, k, v, log_decay, total)
         if form == "parallel":
             return parallel(q, k, v, log_decay, total)
-        return chunkwise(q, k, v, log_decay, total, chunk)
+        # Inductor of torch 2.11 fails on decays that differ from token to token ("Unexpected tiling").
+        compiled = q.is_cuda and q.shape[2] >= LONG and log_decay.shape[2] == 1
+        run = _compiled_chunkwise() if compiled else chunkwise
+        return run(q, k, v, log_decay, total, chunk)
+
+
+@functools.cache
+def _compiled_chunkwise() -> Callable[..., Retained]:
+    return torch.compile(chunkwise, dynamic=False)
 
 
 def scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:

@@ -70,8 +70,10 @@ class Bend:
 
     def at_index(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """The same by index into queries and keys, as FlexAttention asks."""
-        q, k = self.queries.positions, self.keys.positions
-        q, k = q[b % q.shape[0], i], k[b % k.shape[0], j]
+        q, k = i, j
+        if not (self.queries.in_order and self.keys.in_order):
+            queries, keys = self.queries.positions, self.keys.positions
+            q, k = queries[b % queries.shape[0], i], keys[b % keys.shape[0], j]
         bent = self.score.bend(s, b, h, q, k)
         if self.score.asks is None or self.score.column is None:
             return bent

@@ -12,7 +12,7 @@ from headway.parts import Part, number
 
 def strided(stride: int) -> Mask:
     """Every `stride`-th place, counted from oneself."""
-    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0)
+    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0, alike=True)
 
 
 def segments(length: int, memory: int) -> Mask:
@@ -23,7 +23,7 @@ def segments(length: int, memory: int) -> Mask:
         start = q // length * length
         return (k >= start - memory) & (k < start + length)
 
-    return Mask(f"segments({length}, {memory})", allows, reach=length + memory)
+    return Mask(f"segments({length}, {memory})", allows, reach=length + memory, alike=True)
 
 
 def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:

@@ -183,9 +183,9 @@ class Fixed:
     def tensors(self) -> dict[str, Tensor]:
         if self.kept is None:
             return {"lengths": self.lengths}
-        k, v, (positions, valid, end) = self.kept
-        named = {"k": k, "v": v, "positions": positions, "end": torch.tensor(end)}
-        return {"lengths": self.lengths, **named} | ({} if valid is None else {"valid": valid})
+        k, v, places = self.kept
+        named = {"k": k, "v": v, "positions": places.positions, "end": torch.tensor(places.end)}
+        return {"lengths": self.lengths, **named} | ({} if places.valid is None else {"valid": places.valid})
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.lengths = tensors["lengths"]
@@ -283,6 +283,6 @@ def _longest(lengths: Tensor) -> int:
 
 
 def _select_places(places: Places, rows: Tensor) -> Places:
-    positions, valid, end = places
+    positions, valid = places.positions, places.valid
     kept = positions if positions.shape[0] == 1 else positions[rows]
-    return Places(kept, None if valid is None else valid[rows], end)
+    return places._replace(positions=kept, valid=None if valid is None else valid[rows])

@@ -320,3 +320,19 @@ def test_also_may_be_named_one_by_one() -> None:
     assert torch.allclose(seen.output, attend(q, q, q), atol=1e-6)
     assert seen.weights.shape == (1, 3, 4, 4)
     assert seen.lse.shape == (1, 3, 4)
+
+
+@pytest.mark.parametrize("shape", ["odd", "grouped", "one key head", "one query", "wide values"])
+def test_a_plain_triangle_needs_no_mask_and_is_the_same(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    T, S, H, *_ = SHAPES[shape]
+    q, k, v = qkv(shape)
+    queries = places_from(T, None, CPU)
+    pattern = Pattern(CAUSAL, queries, places_from(S, None, CPU), H)
+    assert pattern.plainly_causal == (T == S)
+    expected = attend(q, k, v, mask=pattern, kernel="math")
+    if T == S:
+        monkeypatch.setattr(Pattern, "dense", None)  # nobody asks for it
+    torch.testing.assert_close(attend(q, k, v, mask=pattern), expected, rtol=0, atol=1e-12)
+    padded = Pattern(CAUSAL, queries, places_from(S, torch.ones(B, S, dtype=torch.bool), CPU), H)
+    moved = Pattern(CAUSAL, Places(queries.positions + 1, None, T + 1), places_from(S, None, CPU), H)
+    assert not padded.plainly_causal and not moved.plainly_causal

@@ -43,15 +43,19 @@ def test_local_keeps_window_places_oneself_counted() -> None:
 
 
 @pytest.mark.parametrize("text", [*RULES, "local(70)", "causal & local(70)"])
-def test_blocks_are_the_dense_mask_seen_from_afar(text: str) -> None:
+@pytest.mark.parametrize("where", ["padded", "plain", "out of order"])
+def test_blocks_are_the_dense_mask_seen_from_afar(text: str, where: str) -> None:
     """A block of 128 by 128 is worked on exactly where the dense mask has a place in it."""
     length, keys = 300, 420
-    valid = torch.arange(keys) < torch.tensor([[420], [130]])
-    pattern = Pattern(make_mask(text), places_from(length, None, CPU), places_from(keys, valid, CPU), 2)
+    valid = torch.arange(keys) < torch.tensor([[420], [130]]) if where == "padded" else None
+    places = places_from(keys, valid, CPU)
+    if where == "out of order":
+        places = Places(torch.randperm(keys)[None], None, keys)
+    pattern = Pattern(make_mask(text), places_from(length, None, CPU), places, 2)
     dense = pattern.dense(2).expand(2, 2, length, keys)
     padded = torch.nn.functional.pad(dense, (0, 512 - keys, 0, 384 - length))
     seen = padded.unflatten(3, (4, 128)).unflatten(2, (3, 128)).any(5).any(3)
-    assert torch.equal(pattern.blocks(2).to_dense().bool(), seen)
+    assert torch.equal(pattern.blocks(2).to_dense().bool().expand_as(seen), seen)
     rendered = create_mask(pattern.blocks(2).mask_mod, 2, 2, length, keys, device="cpu")
     assert torch.equal(rendered, dense)
 

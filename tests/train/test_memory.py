@@ -16,12 +16,11 @@ def short_of_memory(trainer: Trainer, rows: int) -> list[int]:
     """Let the loss run out of memory for more than so many rows, half-way through; returns the sizes it was given."""
     loss, seen = trainer.loss, []
 
-    def limited(batch: Batch) -> torch.Tensor:
+    def limited(batch: Batch, *more: Any) -> Any:
         seen.append(len(batch.labels))
         if len(batch.labels) > rows:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        value: torch.Tensor = loss(batch)
-        return value
+        return loss(batch, *more)
 
     trainer.loss = limited  # type: ignore[assignment]
     return seen

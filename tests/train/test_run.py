@@ -380,8 +380,8 @@ def poisoned(run: Training, steps: set[int]) -> Training:
     """The loss of these steps is no number."""
     loss = run.trainer.loss
 
-    def spoil(batch: Any) -> Any:
-        told = loss(batch)
+    def spoil(batch: Any, *more: Any) -> Any:
+        told = loss(batch, *more)
         return told._replace(loss=told.loss * math.nan) if run.trainer.at.step in steps else told
 
     run.trainer.loss = spoil  # type: ignore[assignment]

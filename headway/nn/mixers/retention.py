@@ -13,7 +13,7 @@ from headway.nn.masks import Mask
 from headway.nn.places import Memory
 from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
-from headway.nn.retain import TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
+from headway.nn.retain import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.parts import Part, number
 
@@ -33,7 +33,7 @@ class Retention(nn.Module):
         d_v: int | None = number(None, low=1)  # = 2 · d_k
         gated: bool = False  # each token says how much of the past it keeps (Sun 2024)
         form: Literal["auto", "parallel", "recurrent", "chunkwise"] = "auto"
-        chunk: int = number(128, low=1)
+        chunk: int = number(CHUNK, low=1)
         eps: float = number(1e-6, low=0)
         bias: bool = False
 
