@@ -1,7 +1,7 @@
 """Multi-head attention around attend: project, split into heads, attend, join, project."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,13 @@ from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.masks import Mask
+from headway.nn.mixer import MixerConfig
 from headway.nn.places import Heard, Memory
 from headway.nn.positions import Position
 from headway.nn.ring import Inputs, Ring
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import KV, Fixed, Keys, State
-from headway.parts import Part, number
+from headway.parts import number
 
 
 class Attention(nn.Module):
@@ -27,7 +28,7 @@ class Attention(nn.Module):
     adds = ("value", "output")  # the layers whose weights a residual for depth starts smaller
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(MixerConfig):
         kind: str = "attention"
         heads: int = number(8, low=1)
         groups: int | None = number(None, low=1)  # = heads
@@ -38,7 +39,7 @@ class Attention(nn.Module):
         scale: float | None = None  # = 1 / √d_k
         kernel: Literal["auto", "math", "sdpa", "flex"] = "auto"
 
-        def resolved(self, scope: Scope) -> "Attention.Config":
+        def resolved(self, scope: Scope) -> Self:
             if self.d_k is None and scope.d_model % self.heads:
                 raise ConfigError(
                     f"{self.heads} heads do not divide d_model = {scope.d_model}. "
@@ -80,7 +81,6 @@ class Attention(nn.Module):
                 )
 
         def bounded(self, mask: Mask) -> bool:
-            """Whether its state stays small however long the text is."""
             return mask.reach is not None
 
         def cost(self, scope: Scope) -> Cost:

@@ -15,12 +15,13 @@ from headway.nn import ring
 from headway.nn.attention import Attention
 from headway.nn.context import Context
 from headway.nn.masks import Mask
+from headway.nn.mixer import MixerConfig
 from headway.nn.places import Memory
 from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import State
-from headway.parts import Part, number
+from headway.parts import number
 
 TOYS = (
     catalogue.Entry("mixer", "ring", f"{__name__}:Ring", "attention that remembers a window"),
@@ -65,12 +66,9 @@ class Decay(nn.Module):
     """sₜ = rate · sₜ₋₁ + xₜW, read as sₜV"""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(MixerConfig):
         kind: str = "decay"
         rate: float = number(0.8, low=0, high=1)
-
-        def resolved(self, scope: Scope) -> "Decay.Config":
-            return self
 
         def refuse(self, mask: Mask, position: Position.Config) -> None:
             if mask.name != "causal":

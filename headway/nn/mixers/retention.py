@@ -1,7 +1,7 @@
 """Retention: a mixer whose past fades, and is kept as one matrix a head (Sun 2023)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from headway.errors import ConfigError
 from headway.nn.context import Context
 from headway.nn.masks import Mask
+from headway.nn.mixer import MixerConfig
 from headway.nn.places import Memory
 from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
 from headway.nn.retain import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.parts import Part, number
+from headway.parts import number
 
 TEMPERATURE = 16.0  # of gated decays: it keeps them near 1
 
@@ -26,7 +27,7 @@ class Retention(nn.Module):
     adds = ("value", "output")  # the layers whose weights a residual for depth starts smaller
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
+    class Config(MixerConfig):
         kind: str = "retention"
         heads: int = number(8, low=1)
         d_k: int | None = number(None, low=1)  # = d_model / heads
@@ -37,7 +38,7 @@ class Retention(nn.Module):
         eps: float = number(1e-6, low=0)
         bias: bool = False
 
-        def resolved(self, scope: Scope) -> "Retention.Config":
+        def resolved(self, scope: Scope) -> Self:
             if self.d_k is None and scope.d_model % self.heads:
                 raise ConfigError(
                     f"{self.heads} heads do not divide d_model = {scope.d_model}. "

@@ -1,0 +1,40 @@
+"""What a mixer is: a sub-layer in which places listen to each other. Its file lies in headway/nn/mixers/.
+
+forward(x, ctx, *, source=None, state=None) -> (B, T, d)
+    The same in training and in decoding. source: another text to hear instead of x; state: what it remembers of
+    earlier calls, which it writes on. ctx.queries tells where x stands and what of it is padding, which must change
+    nothing and never enter a state.
+new_state(batch, device, *, reach=None, learns=False) -> State or None
+    reach: how far back its mask looks; learns: the weights will change before the state is read again. None: it
+    remembers nothing (then `remembers = False`). One that can hear another text takes `listens` too.
+adds
+    The names of the linear layers whose output joins the stream: residuals for deep models start them smaller.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from headway.nn.masks import Mask
+from headway.nn.positions import Position
+from headway.nn.scope import Cost, Scope
+from headway.parts import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixerConfig(Part):
+    """The settings of a mixer; what is not written here by a kind is as follows."""
+
+    def resolved(self, scope: Scope) -> Self:
+        """Derived values filled in, impossible ones refused."""
+        return self
+
+    def refuse(self, mask: Mask, position: Position.Config) -> None:
+        """Raise a ConfigError for a mask or a position that it could not honour: nothing is ignored silently."""
+
+    def bounded(self, mask: Mask) -> bool:
+        """Whether its state stays small however long the text is."""
+        return False
+
+    def cost(self, scope: Scope) -> Cost:
+        """What it will cost, before it is built; a test counts."""
+        raise NotImplementedError
