@@ -95,12 +95,14 @@ def _all() -> list[Case]:
 
 
 def _few(cases: list[Case]) -> list[Case]:
-    """Every position and every mask of each mixer, but not all of their pairs."""
+    """Every position and every mask of each kind of mixer, and each form of it at least once, but not all of their
+    pairs: those meet in test_combinations.py."""
     few: list[Case] = []
     seen: set[tuple[str, ...]] = set()
     places = {case: index for index, case in enumerate(cases)}
     for case in sorted(cases, key=lambda case: (case.mixer, places[case] % 6)):  # steps through both at once
-        new = {(case.mixer, value) for value in case[1:]} - seen
+        kind = case.mixer.rpartition(" + ")[2].partition("(")[0]
+        new = {(case.mixer,), *((kind, value) for value in case[1:])} - seen
         if new:
             few.append(case)
         seen |= new

@@ -13,7 +13,9 @@ from headway.nn.transformer import Transformer, valid_places
 
 B, T = 3, 11
 NEAR = {"rtol": 0.0, "atol": 1e-12}
-every_case = pytest.mark.parametrize("case", ALL, ids=named)
+every_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in FEW else pytest.mark.slow, id=named(case)) for case in ALL]
+)
 each_case = pytest.mark.parametrize("case", FEW, ids=named)
 
 
