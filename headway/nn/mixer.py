@@ -2,8 +2,10 @@
 
 forward(x, ctx, *, source=None, state=None) -> (B, T, d)
     The same in training and in decoding. source: another text to hear instead of x; state: what it remembers of
-    earlier calls, which it writes on. ctx.queries tells where x stands and what of it is padding, which must change
-    nothing and never enter a state.
+    earlier calls, which it writes on. ctx.queries tells where x stands and what of it is padding. With a state,
+    padding anywhere in x changes nothing and takes up no position; without one it stands at the end of a row, and
+    changes nothing of what is before it. source is None for one that cannot hear another text: a mixer that
+    refuses the mask "full" is never given one.
 new_state(batch, device, *, reach=None, learns=False) -> State or None
     reach: how far back its mask looks; learns: the weights will change before the state is read again. None: it
     remembers nothing (then `remembers = False`). One that can hear another text takes `listens` too.

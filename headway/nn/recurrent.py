@@ -22,7 +22,9 @@ class Recurrent:
     def advance(self, places: Places, **values: Tensor) -> None:
         """These tokens were taken in, and this is what they left; padding among them left nothing."""
         self.lengths = self.lengths + (places.length if places.valid is None else places.valid.sum(1))
-        self.values = {**self.values, **values}
+        # A view would keep all that it is a part of.
+        own = {name: value.clone() if value._is_view() else value for name, value in values.items()}
+        self.values = {**self.values, **own}
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]

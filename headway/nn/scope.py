@@ -31,7 +31,8 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Adds up over parts. Floating-point operations of a forward pass count a multiply-add as two."""
+    """Adds up over parts. Floating-point operations of a forward pass count a multiply-add as two; only those of matrix
+    products and convolutions count."""
 
     parameters: int = 0
     flops_per_text: int = 0  # however long it is

@@ -150,7 +150,7 @@ def refuse_endless(decoder: Any) -> None:
         if position.acts == "adds":
             raise ConfigError(
                 f"with carry, a text goes on from step to step, and {position.kind} positions count from its start. "
-                'Choose one that knows distances only: "xl", "rope", "alibi", "t5" or "shaw".',
+                'Choose one that knows distances only: "xl", "rope", "alibi", "t5" or "shaw"; or "none".',
                 "model.decoder.position",
             )
         mask = make_mask(part)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from contracts.cases import ALL, FEW, Case, named
+from headway.nn.masks import make_mask
+from headway.nn.recurrent import Recurrent
 from headway.nn.state import Forgotten, ModelState
 from headway.nn.transformer import Transformer, valid_places
 
@@ -167,6 +169,27 @@ def test_a_state_that_was_written_down_goes_on(case: Case, ragged: bool, learns:
         found = model.decode(ids[:, start : start + 2], state=other)
         torch.testing.assert_close(found, model.decode(ids[:, start : start + 2], state=state), rtol=0, atol=1e-14)
     assert other.lengths.tolist() == state.lengths.tolist()
+
+
+@each_case
+@torch.no_grad()
+def test_a_state_is_as_large_as_the_config_says(case: Case) -> None:
+    """Where it keeps the same of every text: that; where it forgets: no more after a long text than after a longer."""
+    model = case.model()
+    cost, decoder = model.config.costs()["decoder"], model.config.decoder
+    bounded = all(mixer.bounded(make_mask(mask)) for mixer, mask in zip(*map(decoder.tiled, ("mixer", "mask"))))
+    state, sizes = model.new_state(2), []
+    for _ in range(4):
+        model.decode(some_ids(2, 6), state=state)
+        sizes.append(state.bytes)
+        for layer in state.layers:
+            for one in layer.values():
+                if isinstance(one, Recurrent):  # no part of something larger
+                    assert all(x.untyped_storage().nbytes() == x.nbytes for x in one.tensors().values())
+    if not cost.kept_per_token:
+        assert set(sizes) == {2 * 8 * cost.kept_per_text}
+    if bounded:
+        assert len(set(sizes)) == 1
 
 
 @each_case

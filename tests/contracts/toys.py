@@ -78,7 +78,7 @@ class Decay(nn.Module):
 
         def cost(self, scope: Scope) -> Cost:
             weights = scope.linear_parameters(scope.d_model, scope.d_model)
-            return Cost(parameters=2 * weights, flops_per_query=4 * scope.d_model**2)
+            return Cost(parameters=2 * weights, flops_per_query=4 * scope.d_model**2, kept_per_text=scope.d_model)
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()

@@ -3,11 +3,11 @@
 from typing import Any
 
 from headway import catalogue
+from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.parts import from_dict
 
 NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
-CAUSAL = {"retention"}  # mixers that honour this mask only, in an encoder too
 NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)"}
 
 
@@ -33,8 +33,14 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         return small(decoder=0 if entry.kind == "pooled" else 2, head=value)
     if entry.slot == "mask":
         return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
-    mask = {"mask": "causal"} if entry.slot == "mixer" and entry.kind in CAUSAL else {}
-    return small(sides={entry.slot: value, **mask})
+    config = small(sides={entry.slot: value})
+    try:
+        config.resolved()
+    except ConfigError as error:
+        if error.where != "encoder.mask":
+            raise
+        config = small(sides={entry.slot: value, "mask": "causal"})  # it hears the past alone, in an encoder too
+    return config
 
 
 NN_ENTRIES = [entry for entry in catalogue.CATALOGUE if entry.slot in NN_SLOTS]
