@@ -34,7 +34,7 @@ PAGES = {
     cls=Verb,
     examples=[
         ("headway variants", "all of them, by slot"),
-        ("headway variants --slot mask", "of one slot"),
+        ("headway variants mask", "of one slot"),
         ("headway variants rope", "one of them: its settings, and its page"),
     ],
 )
@@ -49,10 +49,16 @@ def variants(kind: str | None, slot: str | None) -> None:
 
     if slot is not None and slot not in slots():
         raise ConfigError(f'there is no slot "{slot}".{did_you_mean(slot, slots())} Known: {", ".join(slots())}.')
+    if kind in slots() and slot is None and all(entry.kind != kind for entry in CATALOGUE):
+        kind, slot = None, kind
     found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
     if not found:
         names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
-        raise ConfigError(f'nothing is called "{kind}".{did_you_mean(str(kind), names)} See: headway variants')
+        elsewhere = [entry.slot for entry in CATALOGUE if entry.kind == kind]
+        hint = f" It is a kind of {elsewhere[0]}." if elsewhere else did_you_mean(str(kind), names)
+        raise ConfigError(
+            f'nothing is called "{kind}"{f" in the slot {slot}" if slot else ""}.{hint} See: headway variants'
+        )
     if kind is None:
         listed(found)
         return

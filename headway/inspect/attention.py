@@ -46,7 +46,7 @@ def label(piece: str) -> str:
 
 def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended:
     """`kind`: source on itself, target on itself, or target on source; None is cross, or what the
-    model has. `layer` counts from 1; 0 is the last."""
+    model has. `layer` counts from 1; 0 is the last that has weights."""
     known = KINDS[trace.kind]
     kind = kind or known[0]
     if kind not in known:
@@ -55,11 +55,11 @@ def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended
     layers = {found[1] for name in trace.tensors if (found := re.match(rf"{side}\.([0-9]+)\.", name))}
     if not 0 <= layer <= len(layers):
         raise HeadwayError(f"there is no layer {layer}: this model has 1 to {len(layers)}.")
-    layer = layer or len(layers)
+    place = re.compile(PLACES[kind].format(r"([0-9]+)") + r"\.weights")
+    others = sorted(int(found[1]) + 1 for name in trace.tensors if (found := place.fullmatch(name)))
+    layer = layer or max(others, default=len(layers))
     weights = trace.tensors.get(f"{PLACES[kind].format(layer - 1)}.weights")
     if weights is None:
-        place = re.compile(PLACES[kind].format(r"([0-9]+)") + r"\.weights")
-        others = sorted(int(found[1]) + 1 for name in trace.tensors if (found := place.fullmatch(name)))
         raise HeadwayError(
             f"layer {layer} of the {side} has no attention weights: its mixer shares out no attention. "
             + (

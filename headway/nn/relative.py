@@ -12,17 +12,22 @@ from headway.errors import ConfigError
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope
 from headway.nn.scores import Looking, Score
-from headway.parts import number
+from headway.parts import Part, number
 
 
-def same(name: str, kind: str, mixers: Sequence[Any]) -> int:
+def same(name: str, part: Part, mixers: Sequence[Any]) -> int:
     """What all layers have: one table serves them."""
+    kind, given = part.kind, getattr(part, name)
     found = sorted({value for mixer in mixers if (value := getattr(mixer, name, None)) is not None})
     if not found:
         raise ConfigError(f"{kind} bends the scores of heads, and no mixer here has any. Choose another position.")
     if len(found) > 1:
-        given = " and ".join(map(str, found))
-        raise ConfigError(f"{kind} serves all layers alike, and they have {name} = {given}. Give them the same.", name)
+        several = " and ".join(map(str, found))
+        raise ConfigError(
+            f"{kind} serves all layers alike, and they have {name} = {several}. Give them the same.", name
+        )
+    if given not in (None, found[0]):
+        raise ConfigError(f"{name} = {given} was given, and the mixers have {found[0]}. Leave it out.", name)
     return int(found[0])
 
 
@@ -62,7 +67,7 @@ class T5Bias(Position):
                     f"{self.buckets // 2}.",
                     "distance",
                 )
-            return replace(self, heads=same("heads", self.kind, mixers))
+            return replace(self, heads=same("heads", self, mixers))
 
         def cost(self, scope: Scope) -> Cost:
             return Cost(parameters=self.buckets * (self.heads or 0))

@@ -31,7 +31,7 @@ class Shaw(Position):
         d_v: int | None = number(None, low=1)
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "Shaw.Config":
-            heads, d_k, d_v = (same(name, self.kind, mixers) for name in ("heads", "d_k", "d_v"))
+            heads, d_k, d_v = (same(name, self, mixers) for name in ("heads", "d_k", "d_v"))
             return replace(self, heads=heads, d_k=d_k, d_v=d_v)
 
         def tables(self, scope: Scope) -> tuple[int, int]:

@@ -29,7 +29,7 @@ class TransformerXL(Position):
         d_k: int | None = number(None, low=1)
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "TransformerXL.Config":
-            return replace(self, heads=same("heads", self.kind, mixers), d_k=same("d_k", self.kind, mixers))
+            return replace(self, heads=same("heads", self, mixers), d_k=same("d_k", self, mixers))
 
         def cost(self, scope: Scope) -> Cost:
             width = (self.heads or 0) * (self.d_k or 0)

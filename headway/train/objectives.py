@@ -132,7 +132,10 @@ class Causal:
 
         def refuse(self, model: "Transformer.Config") -> None:
             if model.encoder.layers or not model.decoder.layers:
-                raise ConfigError("a language model has a decoder only. Set encoder.layers = 0.", "model")
+                raise ConfigError(
+                    "a language model has a decoder only. Set model.encoder.layers = 0, or take the preset tiny_lm.",
+                    "model",
+                )
             if self.carry:
                 refuse_endless(model.resolved().decoder)
 
@@ -146,18 +149,18 @@ class Causal:
 
 def refuse_endless(decoder: Any) -> None:
     """A text that goes on from step to step has neither a first place nor an end."""
-    for part, mixer, position in zip(*map(decoder.tiled, ("mask", "mixer", "position"))):
+    for layer, (part, mixer, position) in enumerate(zip(*map(decoder.tiled, ("mask", "mixer", "position"))), 1):
         if position.acts == "adds":
             raise ConfigError(
                 f"with carry, a text goes on from step to step, and {position.kind} positions count from its start. "
-                'Choose one that knows distances only: "xl", "rope", "alibi", "t5" or "shaw"; or "none".',
+                'Choose "none", or one that knows distances only: "rope", or with attention "xl", "alibi", "t5", "shaw".',
                 "model.decoder.position",
             )
         mask = make_mask(part)
         if not mixer.bounded(mask):
             raise ConfigError(
-                f'with carry, a layer remembers what its mask can see, and "{mask.name}" sees everything that was. Set '
-                '"causal & segments(256, 256)", or "causal & local(512)".',
+                f'with carry, a layer remembers what its mask can see, and "{mask.name}" of layer {layer} sees everything '
+                'that was. Set "causal & segments(256, 256)", or "causal & local(512)"; a list gives each layer its own.',
                 "model.decoder.mask",
             )
 

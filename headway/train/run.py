@@ -18,7 +18,7 @@ from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.changes import MOVING, refuse_changes
+from headway.train.changes import MOVING, changes, refuse_changes
 from headway.train.corpus import marks_for
 from headway.train.history import History, Silence
 from headway.train.lock import only_one
@@ -63,7 +63,7 @@ class Training:
             self.corpus, self.valid = make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
         model = Transformer(self.config.model)
         if self.start is not None:
-            fill(model, self.start.weights, self.start.folder / WEIGHTS)
+            begin_with(model, self.start, self.config)
         self.trainer = Trainer(self.config, model, self.corpus, self.marks, self.device, self.team)
         if self.team.size > 1:  # from here on each process draws for itself
             torch.manual_seed(self.settings.seed * 1000 + self.team.rank)
@@ -267,6 +267,20 @@ class Training:
     def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)
         save_model(self.out, self.config, weights, self.tokenizers, card)
+
+
+def begin_with(model: Transformer, start: Start, config: Config) -> None:
+    """Another model's weights, which a changed architecture does not fit."""
+    try:
+        fill(model, start.weights, start.folder / WEIGHTS)
+    except HeadwayError:
+        told = [change.told for change in changes(start.config, config) if change.path.startswith("model.")]
+        if not told:
+            raise
+        raise HeadwayError(
+            f"the weights of {start.folder} do not fit another architecture: {'; '.join(told[:3])}. Leave these settings "
+            "as they are, or train a new model without --from-model."
+        ) from None
 
 
 def finite(number: float | list[float]) -> float | list[float | None] | None:

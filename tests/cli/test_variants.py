@@ -26,6 +26,10 @@ def test_one_slot(capsys: Capture) -> None:
     assert [line.split("\t")[1] for line in lines] == ["kind", "post", "pre", "deepnorm", "resi_dual"]
 
 
+def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
+    assert said(capsys, "mixer") == said(capsys, "--slot", "mixer")
+
+
 def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
     text = said(capsys, "rope")
     assert text.startswith("position rope: queries and keys turned by their position (cost O(n); Su 2021)\n")
@@ -52,6 +56,10 @@ def test_where_somebody_watches_it_is_grouped(capsys: Capture, monkeypatch: pyte
     ("words", "message"),
     [
         (["rop"], 'nothing is called "rop". Did you mean "rope"? See: headway variants'),
+        (
+            ["retention", "--slot", "mask"],
+            'nothing is called "retention" in the slot mask. It is a kind of mixer. See:',
+        ),
         (["--slot", "masks"], 'there is no slot "masks". Did you mean "mask"? Known: position, mask, mixer'),
     ],
 )

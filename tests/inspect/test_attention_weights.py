@@ -84,6 +84,15 @@ def test_a_layer_without_weights(translator: Translator) -> None:
         attended(replace(trace, tensors=tensors), "encoder")
 
 
+def test_the_last_layer_that_has_weights_is_shown(translator: Translator) -> None:
+    trace = translator.trace(TEXT)
+    above = {"encoder.1.self.output": trace.tensors["encoder.0.self.output"]}  # by a mixer that has none
+    mixed = replace(trace, tensors={**trace.tensors, **above})
+    assert np.array_equal(attended(mixed, "encoder").weights, attended(trace, "encoder", 1).weights)
+    with pytest.raises(HeadwayError, match="layer 2 of the encoder has no attention weights.*that have some: 1"):
+        attended(mixed, "encoder", 2)
+
+
 def test_a_trace_that_does_not_fit_together(translator: Translator) -> None:
     trace = translator.trace(TEXT)
     other = {**trace.tensors, "decoder.0.cross.weights": trace.tensors["encoder.embedded"]}

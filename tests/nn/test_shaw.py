@@ -108,3 +108,9 @@ def test_layers_that_share_it_are_alike() -> None:
         small(sides={"position": "shaw", "mixer": ["attention(4)", "attention(4, d_k=8, d_v=4)"]}).resolved()
     apart = small(sides={"position": ["shaw", "shaw"], "mixer": ["attention(4)", "attention(2)"]}).resolved()
     assert [part.d_k for part in apart.encoder.position] == [4, 8]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("position", ["shaw(heads=3)", "shaw(d_k=7)", "xl(heads=3)", "t5(heads=3)"])
+def test_what_the_mixers_decide_is_not_decided_here(position: str) -> None:
+    with pytest.raises(ConfigError, match="= [37] was given, and the mixers have 4. Leave it out"):
+        small(sides={"position": position}).resolved()

@@ -71,7 +71,9 @@ def test_what_does_not_fit_is_refused(
         2, "--from-model", str(translator_dir), "--preset", "tiny"
     )
     wide = ("--set", "model.d_model=64", "--set", "model.encoder.mixer=attention(4)")
-    assert "does not fit its config.json" in message(1, "--from-model", str(translator_dir), *wide)
+    refused = message(1, "--from-model", str(translator_dir), *wide)
+    assert "do not fit another architecture: model.d_model was 48 and is 64 now" in refused
+    assert "train a new model without --from-model" in refused
 
 
 # ---- weights

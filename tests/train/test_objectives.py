@@ -141,7 +141,7 @@ def test_without_smoothing_a_certain_model_has_no_loss() -> None:
             1,
             "translation needs both sides. Give encoder.layers and decoder.layers, or train on --text",
         ),
-        ("causal", 1, 1, "a language model has a decoder only. Set encoder.layers = 0"),
+        ("causal", 1, 1, "a language model has a decoder only. Set model.encoder.layers = 0"),
         ("masked", 1, 1, "masked words are guessed by an encoder alone. Set decoder.layers = 0"),
     ],
 )

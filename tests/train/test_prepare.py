@@ -83,7 +83,7 @@ def test_a_presets_own_objective_is_kept() -> None:
             ["train.objective=translation"],
             "translation learns from --source and --target, or --pairs, not from --text",
         ),
-        (RUNNING, "tiny", [], "a language model has a decoder only. Set encoder.layers = 0"),
+        (RUNNING, "tiny", [], "a language model has a decoder only. Set model.encoder.layers = 0"),
         (RUNNING, "auto", ["train.objective=maskd"], '"maskd" is not a kind of objective. Did you mean "masked"?'),
         (PAIRS, "tinny", [], 'there is no preset "tinny". Did you mean "tiny"? Choose one of: auto, tiny, small'),
     ],
