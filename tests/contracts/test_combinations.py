@@ -109,10 +109,11 @@ def takes_a_step(model: Transformer, config: Config) -> None:
 
 
 def may_rest(name: str, config: Config) -> bool:
-    """The only weights whose gradient may be 0: an expert that no token chose; and without norms, queries and keys,
+    """The only weights whose gradient may be 0: an expert that no token chose; and without norms, what scores are made of,
     because the stream may grow until a softmax is certain of one place."""
     places = name.split(".")
-    return "experts" in places or (config.model.norm.kind == "none" and places[-2] in ("query", "key"))
+    scores = places[-2] in ("query", "key") or "positions" in places
+    return "experts" in places or (config.model.norm.kind == "none" and scores)
 
 
 @torch.no_grad()
