@@ -45,8 +45,9 @@ def test_a_language_model_without_attention(capsys: Capture, lm: Path, tmp_path:
 def test_a_trace_knows_which_layers_have_weights(lm: Path) -> None:
     trace = headway.load(lm).trace("The dog", length=0)
     trace.tensors["decoder.0.self.weights"] = trace.tensors["decoder.0.self.scores"]
+    assert attended(trace).weights.shape[0] == len(trace.tensors["decoder.0.self.scores"]), "the last that has some"
     with pytest.raises(HeadwayError, match="layer 2 of the decoder has no.*Layers that have some: 1"):
-        attended(trace)
+        attended(trace, layer=2)
 
 
 def test_a_translator_whose_decoder_only_retains(capsys: Capture, translator: Path) -> None:
