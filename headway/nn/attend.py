@@ -74,7 +74,7 @@ def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | 
     function = _compiled_flex() if compiled else _flex()
     shared = k.shape[1] != q.shape[1]
     score = None if bend is None else bend.at_index
-    with contextlib.nullcontext() if compiled else _quiet():
+    with _one_kernel_a_rule() if compiled else _quiet():
         output = function(q, k, v, score_mod=score, block_mask=blocks, scale=scale, enable_gqa=shared)
     assert isinstance(output, Tensor)
     return output
@@ -149,7 +149,7 @@ def choose_kernel(
     if score is not None and (score.hears or not score.adds):
         return "math"
     long = q.shape[2] >= 1024 and k.shape[2] >= 1024
-    sparse = isinstance(mask, Pattern) and (mask.mask.reach or k.shape[2]) * 4 <= k.shape[2]
+    sparse = isinstance(mask, Pattern) and (mask.mask.sees or k.shape[2]) * 4 <= k.shape[2]
     learns = q.requires_grad or k.requires_grad or v.requires_grad
     if long and sparse and dropout == 0.0 and q.dtype != torch.float64 and (q.is_cuda or not learns):
         return "flex"
@@ -171,6 +171,14 @@ def _flex() -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
     return flex_attention
+
+
+def _one_kernel_a_rule() -> contextlib.AbstractContextManager[Any]:
+    """The numbers in a rule are constants of its kernel. Left to itself the compiler makes them variables once it has
+    met two rules, and then fails on the CPU; and it gives up after eight."""
+    if torch.compiler.is_compiling():
+        return contextlib.nullcontext()
+    return torch._dynamo.config.patch(specialize_int=True, recompile_limit=64)  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

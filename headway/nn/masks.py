@@ -19,11 +19,13 @@ Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Mask:
-    """A named rule. Two masks with one name are one mask. `reach`: how far back anyone looks, None: all the way."""
+    """A named rule. Two masks with one name are one mask. It is compiled into kernels, which take it number by number:
+    a reduction inside it (any, sum) gives wrong answers there."""
 
     name: str
     allows: Rule
-    reach: int | None = None
+    reach: int | None = None  # how far back anyone looks; None: all the way
+    sees: int | None = None  # keys that a query looks at, by blocks that a kernel cannot split; None: all of them
     hides_future: bool = False
     alike: bool = False  # the same for all rows and heads
 
@@ -31,21 +33,23 @@ class Mask:
         return self.allows(b, h, q, k)
 
     def __and__(self, other: "Mask") -> "Mask":
-        reaches = [mask.reach for mask in (self, other) if mask.reach is not None]
         return Mask(
             f"({self.name} & {other.name})",
             lambda b, h, q, k: self(b, h, q, k) & other(b, h, q, k),
-            min(reaches, default=None),
+            min((mask.reach for mask in (self, other) if mask.reach is not None), default=None),
+            min((mask.sees for mask in (self, other) if mask.sees is not None), default=None),
             self.hides_future or other.hides_future,
             self.alike and other.alike,
         )
 
     def __or__(self, other: "Mask") -> "Mask":
         reach = None if self.reach is None or other.reach is None else max(self.reach, other.reach)
+        sees = None if self.sees is None or other.sees is None else self.sees + other.sees
         return Mask(
             f"({self.name} | {other.name})",
             lambda b, h, q, k: self(b, h, q, k) | other(b, h, q, k),
             reach,
+            sees,
             self.hides_future and other.hides_future,
             self.alike and other.alike,
         )
@@ -57,7 +61,7 @@ CAUSAL = Mask("causal", lambda b, h, q, k: k <= q, hides_future=True, alike=True
 
 def local(window: int) -> Mask:
     """The `window` nearest places on either side, oneself counted: local(1) sees only itself."""
-    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, reach=window, alike=True)
+    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, window, window, alike=True)
 
 
 def documents(ids: Tensor) -> Mask:

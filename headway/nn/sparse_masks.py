@@ -9,6 +9,8 @@ from headway.errors import ConfigError
 from headway.nn.masks import Mask
 from headway.parts import Part, number
 
+KERNEL_BLOCK = 128  # places that FlexAttention takes or leaves together
+
 
 def strided(stride: int) -> Mask:
     """Every `stride`-th place, counted from oneself."""
@@ -23,7 +25,7 @@ def segments(length: int, memory: int) -> Mask:
         start = q // length * length
         return (k >= start - memory) & (k < start + length)
 
-    return Mask(f"segments({length}, {memory})", allows, reach=length + memory, alike=True)
+    return Mask(f"segments({length}, {memory})", allows, length + memory, length + memory, alike=True)
 
 
 def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:
@@ -41,15 +43,25 @@ def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:
 def bigbird(block: int, plan: Tensor, name: str = "") -> Mask:
     """By blocks: the first and the last see all and are seen by all; others see their neighbours and, by head, the
     blocks of plan (H or 1, N, R). N blocks; what lies behind them begins the plan anew."""
-    blocks = plan.shape[1]
+    heads, blocks, random = plan.shape
+    held = {plan.device: _constant(plan)}  # kernels look up what lies where they run
 
     def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         one, other = q // block, k // block
-        ends = (one == 0) | (other == 0) | (one == blocks - 1) | (other == blocks - 1)
-        chosen = plan.to(q.device)[h % plan.shape[0], one % blocks]  # (…, R)
-        return ends | ((one - other).abs() <= 1) | (chosen == other[..., None]).any(-1)
+        seen = (one == 0) | (other == 0) | (one == blocks - 1) | (other == blocks - 1) | ((one - other).abs() <= 1)
+        if q.device not in held:
+            held[q.device] = _constant(plan.to(q.device))
+        for which in range(random):
+            seen = seen | (held[q.device][h % heads, one % blocks, which] == other)
+        return seen
 
-    return Mask(name or f"bigbird({block})", allows)
+    return Mask(name or f"bigbird({block})", allows, sees=(5 + random) * max(block, KERNEL_BLOCK))
+
+
+def _constant(table: Tensor) -> Tensor:
+    """Its shape is one of a kernel's constants: the CPU's compiler cannot make it a variable."""
+    torch._dynamo.mark_static(table)
+    return table
 
 
 def random_plan(blocks: int, random: int, heads: int, seed: int) -> Tensor:

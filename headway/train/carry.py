@@ -14,9 +14,12 @@ class Carry:
         self.states: list[ModelState] = []
 
     def state(self, piece: int, rows: int) -> ModelState | None:
-        """What the rows of this piece of a step remember; it is written on while they are read."""
+        """What the rows of this piece of a step remember; it is written on while they are read. A step that is cut into
+        other pieces than the last begins anew."""
         if not self.wanted:
             return None
+        if piece < len(self.states) and len(self.states[piece].lengths) != rows:
+            del self.states[piece:]
         if piece == len(self.states):
             self.states.append(self.model.new_state(rows, learns=self.learns))
         return self.states[piece]

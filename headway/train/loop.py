@@ -203,17 +203,17 @@ class Trainer:
 
     def save(self, out: Path, seconds: float, **facts: Any) -> None:
         """By the first of the processes, with the random state of all. `facts` are kept beside the position."""
-        random = {"cpu": self.team.gather(torch.get_rng_state())}
+        random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
-            random["cuda"] = self.team.gather(torch.cuda.get_rng_state())
-        carried = {name: self.team.gather(tensor) for name, tensor in self.carry.tensors().items()}
+            random["cuda"] = torch.cuda.get_rng_state()
+        everyones, carried = self.team.gather(random), self.team.gather(self.carry.tensors())
         if not self.team.first:
             return
         raw = {} if self.ema is None else self.model.state_dict()
         training = {f"raw.{name}": tensor for name, tensor in raw.items()}
         training |= checkpoints.optimiser_tensors(self.optimisers)
-        training |= {f"random.{kind}.{rank}": state for kind, all_ in random.items() for rank, state in enumerate(all_)}
-        training |= {f"carried.{rank}.{name}": x for name, all_ in carried.items() for rank, x in enumerate(all_)}
+        training |= {f"random.{kind}.{rank}": x for rank, own in enumerate(everyones) for kind, x in own.items()}
+        training |= {f"carried.{rank}.{name}": x for rank, own in enumerate(carried) for name, x in own.items()}
         state = {**vars(self.at), "seconds": seconds, **facts}
         checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 

@@ -60,12 +60,12 @@ class Team:
         assert held[0] is not None
         return held[0]
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everyone's, in the order of their ranks."""
+    def gather(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Everyone's, in the order of their ranks; nobody's need have the shapes of another's."""
         if self.size == 1:
-            return [tensor]
-        found = [torch.zeros_like(tensor) for _ in range(self.size)]
-        dist.all_gather(found, tensor)
+            return [tensors]
+        found: list[dict[str, Tensor]] = [{} for _ in range(self.size)]
+        dist.all_gather_object(found, {name: tensor.cpu() for name, tensor in tensors.items()})
         return found
 
     def wait(self) -> None:

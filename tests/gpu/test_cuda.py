@@ -33,7 +33,11 @@ def small_model(linear: str = "dense") -> Transformer:
     return Transformer(Transformer.Config(d_model=64, vocabulary=128, linear=linear, encoder=stack, decoder=stack))
 
 
-@pytest.mark.parametrize("rule", ["causal", "causal & local(64)"])
+RULES = ["causal", "causal & local(64)", "causal & strided(16)", "causal & fixed(48, 4, 2)", "segments(48, 32)"]
+RULES += ["bigbird(16, 2, 256)", "causal & bigbird(16, 2, 256, 4)"]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_flex_equals_naive_with_gradients(rule: str) -> None:
     device = torch.device("cuda")
     q, k, v = (torch.randn(2, 4, 256, 32, device=device, requires_grad=True) for _ in range(3))

@@ -8,7 +8,9 @@ from golden import golden
 from torch import Tensor
 
 from headway.errors import ConfigError
-from headway.nn.masks import Mask, dense_mask, make_mask
+from headway.nn.attend import attend
+from headway.nn.masks import Mask, Pattern, dense_mask, make_mask
+from headway.nn.places import places_from
 from headway.nn.sparse_masks import bigbird, fixed, random_plan
 
 
@@ -58,8 +60,6 @@ def test_bigbird_is_hugging_faces() -> None:
         for name in ("query", "key", "value")
     )  # fmt: skip
     masks = torch.stack([of_head(bigbird(block, plan), x.shape[1], head) for head in range(heads)])  # (H, T, S)
-    from headway.nn.attend import attend
-
     heard = attend(q, k, v, mask=masks[None], kernel="math").transpose(1, 2).flatten(2)
     wanted = tensors["out.attn_random"]
     if wanted.shape == heard.shape and not torch.allclose(heard, wanted, atol=1e-9):  # with the output projection
@@ -90,6 +90,38 @@ def test_bigbird_sees_blocks_of_the_same_number_everywhere() -> None:
     assert middle.min() == middle.max() == 4 * (1 + 1 + 3 + 2)
     assert mask.reach is None and not mask.hides_future
     assert make_mask("causal & bigbird(4)").hides_future
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["segments(48, 32)", "causal & fixed(48, 4, 2)", "strided(24)", "bigbird(16, 2, 256)", "bigbird(16, 2, 256, 2)"],
+)
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of itself, in each version of something else
+def test_compiled_kernels_see_the_same(rule: str) -> None:
+    """A rule is compiled into FlexAttention's kernel, which may not understand all that tensors can do."""
+    q, k, v = (torch.randn(2, 2, 300, 16) for _ in range(3))
+    places = places_from(300, torch.arange(300).expand(2, -1) < torch.tensor([[300], [211]]), torch.device("cpu"))
+    pattern = Pattern(make_mask(rule), places, places, heads=2)
+    with torch.no_grad():
+        fast, plain = (attend(q, k, v, mask=pattern, kernel=kernel) for kernel in ("flex", "math"))
+    torch.testing.assert_close(fast, plain, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sees"),
+    [
+        ("local(8)", 8),
+        ("segments(8, 4)", 12),
+        ("strided(64)", None),
+        ("fixed(64)", None),
+        ("bigbird(64, 2)", 7 * 128),
+        ("causal & bigbird(256, 2)", 7 * 256),
+        ("local(8) | segments(8, 4)", 20),
+        ("local(8) | strided(64)", None),
+    ],
+)
+def test_how_many_keys_a_kernel_must_look_at(rule: str, sees: int | None) -> None:
+    assert make_mask(rule).sees == sees
 
 
 def test_fixed_places_must_fit() -> None:

@@ -135,6 +135,19 @@ def test_another_number_of_processes_begins_with_nothing_remembered(tmp_path: Pa
     assert saved.carried(0, 2) == {}
 
 
+def test_a_run_may_go_on_with_other_pieces(tmp_path: Path) -> None:
+    """Their rows remember nothing at first; then they do."""
+    trainer = make_trainer()
+    take(trainer, 3)
+    trainer.save(tmp_path, 0.0, text="")
+    saved = checkpoints.newest(tmp_path, [])
+    assert saved is not None
+    other = make_trainer(micro_batch_tokens=16)
+    other.restore(saved)
+    assert all(np.isfinite(take(other, 2)))
+    assert [state.lengths.tolist() for state in other.carry.states] == [[16]] * 4
+
+
 def test_what_is_no_number_is_not_remembered() -> None:
     trainer = make_trainer()
     take(trainer, 2)

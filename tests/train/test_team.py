@@ -62,11 +62,34 @@ def test_one_process_before_and_two_after(toy: Path, tiny: list[str], tmp_path: 
     assert {"random.cpu.0", "random.cpu.1"} <= checkpoints(out)[-1].training.keys()
 
 
+def test_rows_that_go_on_are_shared_out_and_remembered(toy: Path, tmp_path: Path) -> None:
+    """Three rows for two processes: one of them remembers two, the other one."""
+    settings = ["tokenizer.size=384", "model.d_model=16", "model.dropout=0", "model.decoder.layers=1"]
+    settings += ["model.decoder.mixer=attention(2)", "model.decoder.feedforward=relu(16)", "model.decoder.position=xl"]
+    settings += ["model.decoder.mask=causal & segments(8, 8)", "train.objective=causal(true)", "train.longest=8"]
+    settings += ["train.batch_tokens=24", "train.log_every=1", "train.validate_every=4", "train.average=1"]
+    flags = [word for setting in settings for word in ("--set", setting)]
+    texts = ["--text", str(toy / "train.en"), "--valid-text", str(toy / "valid.en")]
+
+    def trained(processes: int, out: Path, steps: int) -> None:
+        words = ["-m", "headway", "train", *texts, *flags, "--steps", str(steps), "--out", str(out)]
+        found = run(processes, words)
+        assert found.returncode == 0, found.stderr
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    trained(1, one, 8)
+    trained(2, two, 4)
+    rows = {n: len(x) for n, x in checkpoints(two)[-1].training.items() if n.startswith("carried") and "lengths" in n}
+    assert set(rows.values()) == {1, 2}
+    trained(2, two, 8)
+    assert losses(two, "step") == pytest.approx(losses(one, "step"), abs=1e-5)
+
+
 def test_a_team_of_one_needs_nobody() -> None:
     assert ALONE.first
     assert ALONE.beat(7, 1.5, 0) == Beat(7, 1.5, 0)
     assert ALONE.tell("word") == "word"
-    assert torch.equal(ALONE.gather(torch.ones(2))[0], torch.ones(2))
+    assert torch.equal(ALONE.gather({"ones": torch.ones(2)})[0]["ones"], torch.ones(2))
     with ALONE.first_alone():
         ALONE.wait()
     model = torch.nn.Linear(2, 2)
