@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 Lengths = np.ndarray  # (examples, sides), in tokens
-
+Sizes = tuple[int, int]  # tokens of a line, source and target
 
 GRAIN = 4  # lengths are padded to a multiple of this, or of 2 or 4 times it where they are long
+LINE_GRAIN = 64  # sizes of lines are a multiple of this
 ROWS = 8  # rows of a full batch are a multiple of this
 
 
@@ -42,6 +43,28 @@ def token_batches(lengths: Lengths, budget: int, seed: Sequence[int], grain: int
         batches.append(batch)
         start += len(batch)
     return [batches[index] for index in random.permutation(len(batches))]
+
+
+def line_sizes(lengths: Lengths, budget: int, longest: int) -> Sizes:
+    """How many tokens the lines of both sides hold, so that they fill up together: `budget` for the longer side, less for
+    the other as their lengths are to each other, and never less than the longest text."""
+    totals = lengths.sum(axis=0)
+    shares = -(-64 * totals // max(int(totals.max()), 1)) / 64  # coarse: the same for every portion of a corpus
+    room = np.maximum(np.minimum(budget * shares, totals), longest + 1)
+    source, target = (int(-(-size // LINE_GRAIN) * LINE_GRAIN) for size in room)
+    return source, target
+
+
+def packed_batches(lengths: Lengths, sizes: Sizes, seed: Sequence[int]) -> list[np.ndarray]:
+    """Which examples make each line, in an order that the seed decides: as many as fit one behind the other."""
+    order = np.random.default_rng(seed).permutation(len(lengths))
+    ends = np.cumsum(lengths[order], axis=0)  # (examples, sides)
+    lines, start, before = [], 0, np.zeros(lengths.shape[1], ends.dtype)
+    while start < len(order):
+        stop = min(int(np.searchsorted(ends[:, side], before[side] + size, "right")) for side, size in enumerate(sizes))
+        lines.append(order[start:stop])
+        start, before = stop, ends[stop - 1]
+    return lines
 
 
 def micro_batches(batch: np.ndarray, lengths: Lengths, budget: int, grain: int = GRAIN) -> list[np.ndarray]:

@@ -14,8 +14,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headway.errors import HeadwayError
 from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
+from headway.nn.spans import attend_spans
 
-Kernel = Literal["auto", "math", "sdpa", "flex"]
+Kernel = Literal["auto", "math", "sdpa", "flex", "spans"]
 
 
 class Attended(NamedTuple):
@@ -117,6 +118,8 @@ def attend(
                 'kernel = "flex" has no gradients on the CPU. Train on a GPU, or set the mixer\'s kernel = "auto".'
             )
         return flex(q, k, v, mask, score, scale)
+    if not also and kernel == "spans":
+        return _spans(q, k, v, mask, scale, dropout)
     if not also and kernel == "sdpa" and isinstance(mask, Pattern) and mask.plainly_causal and score is None:
         shared = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=shared)
@@ -148,12 +151,25 @@ def choose_kernel(
     """Fused where it can be; blocks where they skip enough to pay for themselves."""
     if score is not None and (score.hears or not score.adds):
         return "math"
+    fits = q.is_cuda and q.dtype != torch.float64 and max(q.shape[3], v.shape[3]) <= 128
+    if fits and score is None and isinstance(mask, Pattern) and mask.spans() is not None:
+        return "spans"
     long = q.shape[2] >= 1024 and k.shape[2] >= 1024
     sparse = isinstance(mask, Pattern) and (mask.mask.sees or k.shape[2]) * 4 <= k.shape[2]
     learns = q.requires_grad or k.requires_grad or v.requires_grad
     if long and sparse and dropout == 0.0 and q.dtype != torch.float64 and (q.is_cuda or not learns):
         return "flex"
     return "sdpa"
+
+
+def _spans(q: Tensor, k: Tensor, v: Tensor, mask: Pattern | Tensor | None, scale: float, dropout: float) -> Tensor:
+    spans = mask.spans() if isinstance(mask, Pattern) else None
+    if spans is None:
+        raise ValueError(
+            "kernel='spans' needs texts in one line, and a mask by which a query sees one stretch of its own"
+        )
+    asked, known, said = (x.squeeze(0).transpose(0, 1) for x in (q, k, v))  # (T, H, D) …
+    return attend_spans(asked, known, said, spans, scale, dropout).transpose(0, 1).unsqueeze(0)
 
 
 def _repeat(x: Tensor, heads: int) -> Tensor:

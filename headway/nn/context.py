@@ -30,7 +30,7 @@ class Report:
 class Context:
     queries: Places
     report: Report = field(default_factory=Report)
-    mask: Mask = FULL  # of the sub-layer that is running
+    mask: Mask = field(default_factory=lambda: FULL)  # of the sub-layer that is running
     position: Position | None = None  # likewise
     layer: int = 0  # which of those that share the position
     memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
@@ -38,9 +38,12 @@ class Context:
     where: str = ""  # "decoder.3.self": names what is written into the trace
     once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
-    def inside(self, where: str, mask: Mask = FULL, position: Position | None = None, layer: int = 0) -> "Context":
-        """The same pass, as one sub-layer sees it."""
-        return replace(self, where=where, mask=mask, position=position, layer=layer)
+    def inside(
+        self, where: str, mask: Mask | None = None, position: Position | None = None, layer: int = 0
+    ) -> "Context":
+        """The same pass, as one sub-layer sees it; without a mask it sees everything."""
+        # Not a default in the signature: a compiler finds globals, but not what stands there.
+        return replace(self, where=where, mask=FULL if mask is None else mask, position=position, layer=layer)
 
     def narrowed(self, chosen: Chosen) -> "Context":
         """The same pass, as seen by one place of each row."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
 from headway.nn.residual import Role, Sublayer
 from headway.nn.scope import Scope, make_norm
 from headway.parts import Part, number
@@ -40,7 +41,7 @@ class DeepNorm(nn.Module):
         super().__init__()
         self.alpha = self.Config().alpha(scope)
         self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
@@ -74,7 +75,7 @@ class ResiDual(nn.Module):
         super().__init__()
         self.scale = scale
         self.norm = make_norm(scope)  # of the sub-layer's sum, or of the second stream at the end
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x, self.scale * x

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
 from headway.nn.places import Places
 from headway.nn.scope import Cost, Scope, make_norm
 from headway.nn.stack import Stack
@@ -33,7 +35,7 @@ class Embedding(nn.Module):
         self.scale = scope.d_model**0.5 if config.scale else 1.0
         self.segments = nn.Embedding(config.segments, scope.d_model) if config.segments else None
         self.norm = make_norm(scope) if config.norm else nn.Identity()
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = Dropout(scope.dropout)
 
     @property
     def table(self) -> nn.Embedding:
@@ -43,5 +45,9 @@ class Embedding(nn.Module):
         x = self.table(ids) * self.scale  # (B, T, d)
         if self.segments is not None:
             x = x + self.segments(ids.new_zeros(()) if segments is None else segments)
-        result: Tensor = self.dropout(self.norm(stack.add_positions(x, places)))
+        x = stack.add_positions(x, places)
+        device = x.device.type
+        if torch.is_autocast_enabled(device):  # the stream that runs through the layers is as narrow as what they add
+            x = x.to(torch.get_autocast_dtype(device))
+        result: Tensor = self.dropout(self.norm(x))
         return result

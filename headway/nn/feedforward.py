@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.context import Context
+from headway.nn.dropout import Dropout
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.parts import Part, number
 
@@ -48,7 +49,7 @@ class FeedForward(nn.Module):
         self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
         self.activation = ACTIVATIONS[config.kind]
-        self.dropout = nn.Dropout(config.dropout or 0.0)
+        self.dropout = Dropout(config.dropout or 0.0)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         result: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
@@ -85,7 +86,7 @@ class SwiGLU(nn.Module):
         self.gate = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
         self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
-        self.dropout = nn.Dropout(config.dropout or 0.0)
+        self.dropout = Dropout(config.dropout or 0.0)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         result: Tensor = self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))

@@ -31,8 +31,11 @@ class Logits(nn.Module):
         self.weight = None if tied else nn.Parameter(torch.zeros(vocabulary, scope.d_model))
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
 
+    def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        return x, embedding if self.weight is None else self.weight, self.bias
+
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        return F.linear(x, embedding if self.weight is None else self.weight, self.bias)
+        return F.linear(*self.factors(x, embedding))
 
 
 class Masked(nn.Module):
@@ -57,9 +60,11 @@ class Masked(nn.Module):
         self.norm = make_norm(scope)
         self.logits = Logits(scope, vocabulary, tied, bias=True)
 
+    def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self.logits.factors(self.norm(F.gelu(self.transform(x))), embedding)
+
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        result: Tensor = self.logits(self.norm(F.gelu(self.transform(x))), embedding)
-        return result
+        return F.linear(*self.factors(x, embedding))
 
 
 class Pooled(nn.Module):

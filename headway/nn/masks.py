@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from headway.nn.places import Places
+from headway.nn.spans import Spans
 from headway.parts import Part, make_part, number, slots
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Span = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first place that each sees, and that behind the last
+FAR = 1 << 30  # behind every place
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Mask:
     sees: int | None = None  # keys that a query looks at, by blocks that a kernel cannot split; None: all of them
     hides_future: bool = False
     alike: bool = False  # the same for all rows and heads
+    span: Span | None = None  # where a query sees one stretch of places and nothing else
 
     def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.allows(b, h, q, k)
@@ -40,6 +44,7 @@ class Mask:
             min((mask.sees for mask in (self, other) if mask.sees is not None), default=None),
             self.hides_future or other.hides_future,
             self.alike and other.alike,
+            _overlap(self.span, other.span),
         )
 
     def __or__(self, other: "Mask") -> "Mask":
@@ -55,13 +60,38 @@ class Mask:
         )
 
 
-FULL = Mask("full", lambda b, h, q, k: (q == q) & (k == k), alike=True)
-CAUSAL = Mask("causal", lambda b, h, q, k: k <= q, hides_future=True, alike=True)
+def _overlap(one: Span | None, other: Span | None) -> Span | None:
+    if one is None or other is None:
+        return None
+
+    def span(q: Tensor) -> tuple[Tensor, Tensor]:
+        (first, last), (begin, end) = one(q), other(q)
+        return torch.maximum(first, begin), torch.minimum(last, end)
+
+    return span
+
+
+FULL = Mask(
+    "full",
+    lambda b, h, q, k: (q == q) & (k == k),
+    alike=True,
+    span=lambda q: (torch.zeros_like(q), torch.full_like(q, FAR)),
+)
+CAUSAL = Mask(
+    "causal", lambda b, h, q, k: k <= q, hides_future=True, alike=True, span=lambda q: (torch.zeros_like(q), q + 1)
+)
 
 
 def local(window: int) -> Mask:
     """The `window` nearest places on either side, oneself counted: local(1) sees only itself."""
-    return Mask(f"local({window})", lambda b, h, q, k: (q - k).abs() < window, window, window, alike=True)
+    return Mask(
+        f"local({window})",
+        lambda b, h, q, k: (q - k).abs() < window,
+        window,
+        window,
+        alike=True,
+        span=lambda q: (q - window + 1, q + window),
+    )
 
 
 def documents(ids: Tensor) -> Mask:
@@ -138,6 +168,7 @@ class Pattern:
         self.mask, self.queries, self.keys, self.heads = mask, queries, keys, heads
         self._dense: Tensor | None = None
         self._blocks: Any = None
+        self._spans: Spans | None = None
 
     @property
     def name(self) -> str:
@@ -145,7 +176,7 @@ class Pattern:
 
     @property
     def allows_all(self) -> bool:
-        return self.mask is FULL and self.keys.valid is None
+        return self.mask is FULL and self.keys.valid is None and self.keys.texts is None
 
     @property
     def plainly_causal(self) -> bool:
@@ -163,8 +194,28 @@ class Pattern:
             heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
             allowed = self.mask(rows, heads, q, k)
             valid = self.keys.valid
-            self._dense = allowed if valid is None else allowed & valid[:, None, None, :]
+            allowed = allowed if valid is None else allowed & valid[:, None, None, :]
+            if self.queries.texts is not None and self.keys.texts is not None:
+                one, other = self.queries.texts.number, self.keys.texts.number
+                allowed = allowed & (one[:, None, :, None] == other[:, None, None, :])
+            self._dense = allowed
         return self._dense
+
+    def spans(self) -> Spans | None:
+        """What each query of a line of texts sees, where that is one stretch of its text."""
+        asks, told = self.queries.texts, self.keys.texts
+        if self.mask.span is None or asks is None or told is None:
+            return None
+        if self._spans is None:
+            number, other = asks.number[0], told.number[0]
+            low, high = self.mask.span(self.queries.positions[0].int())
+            begin, end = told.first[number], told.last[number]
+            first, last = begin + low.clamp(min=0), torch.minimum(begin + high.clamp(max=FAR), end)
+            earliest, latest = asks.first[other], asks.last[other]
+            if self.mask.hides_future and asks is told:
+                earliest = torch.arange(len(other), dtype=torch.int32, device=other.device)
+            self._spans = Spans(first, last, earliest, latest)
+        return self._spans
 
     def blocks(self, batch: int) -> Any:
         """FlexAttention's BlockMask."""
@@ -172,10 +223,13 @@ class Pattern:
             from torch.nn.attention.flex_attention import create_block_mask
 
             q, k, valid, mask = self.queries.positions, self.keys.positions, self.keys.valid, self.mask
+            both = self.queries.texts, self.keys.texts
+            texts = None if both[0] is None or both[1] is None else (both[0].number, both[1].number)
             plain = self.queries.in_order and self.keys.in_order  # a kernel need not look up where a place stands
 
             def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
                 seen = mask(b, h, i, j) if plain else mask(b, h, q[b % q.shape[0], i], k[b % k.shape[0], j])
+                seen = seen if texts is None else seen & (texts[0][b, i] == texts[1][b, j])
                 return seen if valid is None else seen & valid[b, j]
 
             rows = None if plain and mask.alike and valid is None else batch

@@ -27,7 +27,7 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.gain.shape, self.gain, self.bias, self.eps)
+        return F.layer_norm(x, self.gain.shape, self.gain, self.bias, self.eps).to(x.dtype)
 
 
 class RMSNorm(nn.Module):
@@ -47,7 +47,7 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.gain.shape, self.gain, self.eps)
+        return F.rms_norm(x, self.gain.shape, self.gain, self.eps).to(x.dtype)
 
 
 class NoNorm(nn.Module):

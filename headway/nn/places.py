@@ -9,11 +9,29 @@ import torch
 from torch import Tensor
 
 
+class Texts(NamedTuple):
+    """Which text each token of a line belongs to, where several lie one behind the other. All int32."""
+
+    number: Tensor  # (1, T)
+    first: Tensor  # (texts,) the place in the line where each begins,
+    last: Tensor  # (texts,) and that behind its end
+
+
+class Packed(NamedTuple):
+    """Several texts in one line, instead of a row for each: nothing is padding but the end of the line."""
+
+    positions: Tensor  # (1, T) each counted from the start of its text
+    valid: Tensor  # (1, T) false behind the last text
+    texts: Texts
+    longest: int  # no text is longer; known without asking the device
+
+
 class Places(NamedTuple):
     positions: Tensor  # (B or 1, T) absolute, counted from 0
     valid: Tensor | None  # (B, T); None: every token is real
     end: int  # no position reaches this; known without asking the device
     in_order: bool = False  # positions are 0, 1, 2 …; likewise
+    texts: Texts | None = None  # which see nothing of each other
 
     @property
     def length(self) -> int:
@@ -54,8 +72,10 @@ class Chosen:
         return Places(self.of(batch), None if valid is None else self.of(valid), places.end)
 
 
-def places_from(length: int, valid: Tensor | None, device: torch.device) -> Places:
-    """Tokens 0, 1, 2 … of each row, some of them padding."""
+def places_from(length: int, valid: Tensor | Packed | None, device: torch.device) -> Places:
+    """Tokens 0, 1, 2 … of each row, some of them padding; or of each text in a line."""
+    if isinstance(valid, Packed):
+        return Places(valid.positions, valid.valid, valid.longest, texts=valid.texts)
     return Places(torch.arange(length, device=device)[None], valid, length, in_order=True)
 
 

@@ -16,6 +16,7 @@ from headway.parts import Part, number
 
 Layout = Literal["interleaved", "halves"]
 Spacing = Literal["open", "closed"]
+PREPARED = 1024  # positions whose sinusoids lie ready
 
 
 class Position(nn.Module):
@@ -77,9 +78,17 @@ class Sinusoidal(Position):
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.config, self.width = config, scope.d_model
+        # Read by compiled code, which would compute them anew for every token; a longer text does that anyway.
+        self.register_buffer("table", self._values(torch.arange(PREPARED)), persistent=False)
+
+    def _values(self, positions: Tensor) -> Tensor:
+        return sinusoids(positions, self.width, self.config.base, self.config.layout)
 
     def add(self, x: Tensor, places: Places) -> Tensor:
-        return x + sinusoids(places.positions, self.width, self.config.base, self.config.layout).to(x.dtype)
+        if x.is_cuda and places.end <= PREPARED:
+            table: Tensor = self.table  # type: ignore[assignment]
+            return x + table[places.positions].to(x.dtype)
+        return x + self._values(places.positions).to(x.dtype)
 
 
 class Learned(Position):

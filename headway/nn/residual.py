@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
 from headway.nn.scope import Scope, make_norm
 from headway.parts import Part
 
@@ -45,7 +46,7 @@ class Post(nn.Module):
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
@@ -77,7 +78,7 @@ class Pre(nn.Module):
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.norm = make_norm(scope)
-        self.dropout = nn.Dropout(scope.dropout)
+        self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x

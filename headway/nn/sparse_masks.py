@@ -25,7 +25,11 @@ def segments(length: int, memory: int) -> Mask:
         start = q // length * length
         return (k >= start - memory) & (k < start + length)
 
-    return Mask(f"segments({length}, {memory})", allows, length + memory, length + memory, alike=True)
+    def span(q: Tensor) -> tuple[Tensor, Tensor]:
+        start = q // length * length
+        return start - memory, start + length
+
+    return Mask(f"segments({length}, {memory})", allows, length + memory, length + memory, alike=True, span=span)
 
 
 def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:

@@ -11,7 +11,7 @@ from headway.nn.context import Context, Report
 from headway.nn.embedding import Embedding
 from headway.nn.init import initialise
 from headway.nn.means import Statistics
-from headway.nn.places import Chosen, Memory, Places, places_after, places_from
+from headway.nn.places import Chosen, Memory, Packed, Places, places_after, places_from
 from headway.nn.scope import Cost, Scope
 from headway.nn.stack import Stack
 from headway.nn.state import ModelState
@@ -136,12 +136,12 @@ class Transformer(nn.Module):
     def encode(
         self,
         ids: Tensor,
-        valid: Tensor | None = None,
+        valid: Tensor | Packed | None = None,
         *,
         segments: Tensor | None = None,
         report: Report | None = None,
     ) -> Memory:
-        """Ids (B, S), and which of them are real (B, S)."""
+        """Ids (B, S), and which of them are real (B, S), or how several texts lie in one line of them."""
         places = places_from(ids.shape[1], valid, ids.device)
         ctx = Context(places, report or Report())
         return Memory(self._run("encoder", ids, ctx, segments=segments), places)
@@ -149,7 +149,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         ids: Tensor,
-        valid: Tensor | None = None,
+        valid: Tensor | Packed | None = None,
         *,
         memory: Memory | None = None,
         state: ModelState | None = None,
@@ -158,25 +158,26 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has seen. `last`: only that of
         each row's last real token, (B, 1, d), and nothing that serves others alone is computed."""
+        real = valid.valid if isinstance(valid, Packed) else valid
         if state is None:
             places = places_from(ids.shape[1], valid, ids.device)
         else:
-            places = places_after(state.lengths, state.end, ids.shape[1], valid, state.uniform)
+            places = places_after(state.lengths, state.end, ids.shape[1], real, state.uniform)
             memory = state.memory if memory is None else memory
         ctx = Context(places, report or Report())
         if memory is not None:
             ctx.memories["encoder"] = memory
-        hidden = self._run("decoder", ids, ctx, state=state, last=Chosen(valid) if last else None)
+        hidden = self._run("decoder", ids, ctx, state=state, last=Chosen(real) if last else None)
         if state is not None:
-            state.advance(ids.shape[1], valid)
+            state.advance(ids.shape[1], real)
         return hidden
 
     def forward(
         self,
         source: Tensor | None,
         target: Tensor | None,
-        source_valid: Tensor | None = None,
-        target_valid: Tensor | None = None,
+        source_valid: Tensor | Packed | None = None,
+        target_valid: Tensor | Packed | None = None,
         report: Report | None = None,
         state: ModelState | None = None,
     ) -> Output:
@@ -191,6 +192,11 @@ class Transformer(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         scores: Tensor = self.head(hidden, self.output_embedding)
         return scores
+
+    def factors(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What logits are the product of, and what is added to it: a loss may take a part of them at a time."""
+        parts: tuple[Tensor, Tensor, Tensor | None] = self.head.factors(hidden, self.output_embedding)
+        return parts
 
     @property
     def output_embedding(self) -> Tensor:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from headway.errors import ConfigError
 from headway.parts import Part, number
-from headway.train.objectives import IGNORED, Batch
+from headway.train.cross_entropy import IGNORED
+from headway.train.objectives import Batch
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer

@@ -22,9 +22,10 @@ class Health:
 
     def update(self, loss: Tensor, norm: Tensor, optimisers: list[torch.optim.Optimizer], step: int) -> None:
         """Move the weights, unless that would spoil them."""
-        self.norm, self.finite = norm, torch.isfinite(norm) & torch.isfinite(loss)
+        self.norm.copy_(norm)  # in place, all of it: a CUDA graph writes where it wrote before
+        self.finite.copy_(torch.isfinite(norm) & torch.isfinite(loss))
         self.skipped += ~self.finite
-        self.streak = torch.where(self.finite, 0, self.streak + 1)
+        self.streak.copy_(torch.where(self.finite, 0, self.streak + 1))
         if norm.is_cuda and all(optimiser.defaults.get("fused") for optimiser in optimisers):
             for optimiser in optimisers:
                 optimiser.found_inf = (~self.finite).float()  # type: ignore[attr-defined]

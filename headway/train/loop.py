@@ -3,18 +3,16 @@
 import contextlib
 import copy
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from headway.config import Config
 from headway.data.ahead import prefetch
-from headway.data.batches import GRAIN, micro_batches, rounded, rows_that_fit
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
 from headway.nn.means import Statistics, added
@@ -23,14 +21,14 @@ from headway.packing import is_packed
 from headway.train import checkpoints
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus
+from headway.train.feed import Feed, Lines, Rows, Step, read, unlined
+from headway.train.graphs import Graphs, can_capture
 from headway.train.health import Health
 from headway.train.loss import Loss, Told
-from headway.train.objectives import IGNORED, Batch, Example, Marks
+from headway.train.objectives import Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
 from headway.train.team import ALONE, Team
-
-Step = list[Batch]  # micro-batches whose gradients are added up
 
 
 @dataclass
@@ -81,38 +79,15 @@ class Trainer:
             torch._dynamo.config.recompile_limit = 64  # one for each shape of batch
             loss.function = torch.compile(loss.function, dynamic=False)
         self.loss = team.joined(loss, device)
-        self.grain = 4 * GRAIN if self._compiles() else GRAIN  # every shape is compiled once
-        self.at_once = self.settings.micro_batch_tokens or (
-            self.settings.batch_tokens if device.type == "cuda" else 8192
-        )
+        self.feed = self._feed()
+        capture = device.type == "cuda" and self.settings.graphs == "auto" and can_capture(self.optimisers)
+        capture = capture and team.size == 1 and not self.carry.wanted
+        self.graphs = Graphs(self._update, self.optimisers, device) if capture else None
 
     def steps(self) -> Generator[Step, None, None]:
         """Batches from where the run stands, epoch after epoch, without end. An empty one: an epoch is over."""
-        return prefetch(self._steps(self.at.epoch, self.at.batch))
-
-    def _steps(self, epoch: int, skip: int) -> Iterator[Step]:
-        seed = self.settings.seed
-        while True:
-            number = 0
-            for part, portion in enumerate(self.corpus.epoch(epoch)):
-                for batch in portion.batches(self.settings.batch_tokens, [seed, epoch, part], self.grain):
-                    if number >= skip:
-                        random = np.random.default_rng([seed, epoch, number, self.team.rank])
-                        mine = batch[self.team.rank :: self.team.size]
-                        rows = mine if len(mine) else batch[:1]
-                        pieces = micro_batches(rows, portion.lengths, self.at_once, self.grain)
-                        step = [self._collated([portion.examples[i] for i in piece], random) for piece in pieces]
-                        yield step if len(mine) else [_unlabelled(piece) for piece in step]
-                    number += 1
-            yield []
-            epoch, skip = epoch + 1, 0
-
-    def _collated(self, examples: list[Example], random: np.random.Generator) -> Batch:
-        batch: Batch = self.settings.objective.collate(examples, self.marks, random)
-        if not self._compiles():
-            return batch
-        longest = int(rounded(np.array([_width(batch)]), self.grain).max())
-        return batch.shaped(rows_that_fit(longest, min(self.settings.batch_tokens, self.at_once)), self.grain)
+        at = self.at
+        return prefetch(read(self.corpus, self.feed, self.settings.seed, self.team.rank, at.epoch, at.batch))
 
     def step(self, pieces: Step, labelled: int) -> Told:
         """One update of the weights. `labelled` counts the labels of all pieces in all processes. Returns this
@@ -122,6 +97,15 @@ class Trainer:
         self.at.batch += 1
         self.rate = self.settings.schedule.rate(self.at.step, self.run)
         set_rate(self.optimisers, self.rate)
+        told = self.graphs.step(pieces[0], labelled) if self.graphs and len(pieces) == 1 else None
+        if told is None:
+            told = self._update(pieces, labelled)
+        self.carry.cut()
+        self._follow()
+        return told
+
+    def _update(self, pieces: Step, labelled: int | Tensor) -> Told:
+        """All of a step that happens on the device."""
         told = self._gradients(pieces, labelled)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         if self.settings.clip:
@@ -129,21 +113,21 @@ class Trainer:
         self.health.update(told.loss, norm, self.optimisers, self.at.step)
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        self.carry.cut()
-        self._follow()
         return told
 
-    def _gradients(self, pieces: Step, labelled: int) -> Told:
+    def _gradients(self, pieces: Step, labelled: int | Tensor) -> Told:
         """Of the mean loss, added up over pieces that fit the memory: what does not fit is halved and begun anew."""
         while True:
-            pieces = [part for piece in pieces for part in self._fitting(piece)]
+            if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                return self._added_up(pieces, labelled)
+            pieces = [part for piece in pieces for part in self.feed.parts(piece)]
             try:
                 return self._added_up(pieces, labelled)
             except torch.OutOfMemoryError:
-                largest = max(pieces, key=lambda piece: len(piece.labels) * _width(piece))
-                self._take_less(len(largest.labels) * _width(largest), len(largest.labels))
+                largest = max(pieces, key=lambda piece: len(piece.labels) * piece.width)
+                self._take_less(len(largest.labels) * largest.width, largest.texts)
 
-    def _added_up(self, pieces: Step, labelled: int) -> Told:
+    def _added_up(self, pieces: Step, labelled: int | Tensor) -> Told:
         total, parts, statistics = torch.zeros((), device=self.device), dict[str, Tensor](), Statistics()
         for number, piece in enumerate(pieces):
             more = number + 1 < len(pieces)
@@ -160,30 +144,31 @@ class Trainer:
             statistics = added(statistics, told.statistics)
         return Told(total, parts, statistics)
 
-    def _take_less(self, tokens: int, rows: int) -> None:
+    def _take_less(self, tokens: int, texts: int) -> None:
         """After the memory was too small for so many tokens."""
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
-        self.at_once = tokens // 2
-        if rows == 1 or self.team.size > 1 or self.carry.wanted:  # rows that go on stay in their pieces
-            what = "a single example does" if rows == 1 else f"{tokens:,} tokens at once do"
+        self.feed.at_once = tokens // 2
+        if texts == 1 or self.team.size > 1 or self.carry.wanted:  # rows that go on stay in their pieces
+            what = "a single example does" if texts == 1 else f"{tokens:,} tokens at once do"
             raise HeadwayError(
-                f"{what} not fit into the memory of the GPU. Set train.micro_batch_tokens={self.at_once} or "
+                f"{what} not fit into the memory of the GPU. Set train.micro_batch_tokens={self.feed.at_once} or "
                 f"less, lower train.longest={self.settings.longest}, or choose a smaller model; the same command goes on "
                 "from the last checkpoint."
             )
 
-    def _fitting(self, piece: Batch) -> Iterator[Batch]:
-        """A piece as it was prepared, or in parts if less fits than was thought then."""
-        rows, width = len(piece.labels), _width(piece)
-        fit = rows if rows * width <= self.at_once else rows_that_fit(width, self.at_once)
-        for start in range(0, rows, fit):
-            yield piece if fit >= rows else _rows(piece, start, start + fit)
-
     def end_epoch(self) -> None:
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
         self.carry.forget()
+
+    def _feed(self) -> Feed:
+        settings, on_gpu = self.settings, self.device.type == "cuda"
+        at_once = settings.micro_batch_tokens or (settings.batch_tokens if on_gpu else 8192)
+        wanted = settings.batches == "lines" or (settings.batches == "auto" and on_gpu)
+        if wanted and not unlined(settings, self.config.model):
+            return Lines(settings, self.marks, self.team, at_once, pins=on_gpu)
+        return Rows(settings, self.marks, self.team, at_once, self._compiles())
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         wanted = self.settings.precision
@@ -246,18 +231,3 @@ class Trainer:
         worth = worth and not self.carry.wanted  # a state grows from step to step
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)
-
-
-def _width(batch: Batch) -> int:
-    """The longest side."""
-    return max(batch.labels.shape[1], 0 if batch.source is None else batch.source.shape[1])
-
-
-def _rows(batch: Batch, start: int, stop: int) -> Batch:
-    parts = Batch(*(x[start:stop] if isinstance(x, Tensor) else x for x in batch))  # type: ignore[arg-type]
-    return parts._replace(labelled=int((parts.labels != IGNORED).sum()))
-
-
-def _unlabelled(batch: Batch) -> Batch:
-    """For a process that has nothing to do in a step and must still take part."""
-    return batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0, tokens=0)

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.context import Report
@@ -11,7 +10,8 @@ from headway.nn.means import Statistics, kept
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
 from headway.train.alignment import alignment_loss
-from headway.train.objectives import IGNORED, Batch
+from headway.train.cross_entropy import IGNORED, linear_cross_entropy
+from headway.train.objectives import Batch
 
 
 class Told(NamedTuple):
@@ -32,10 +32,8 @@ def cross_entropy(
     """Summed over the labels that count. Without smoothing it is what models are measured and compared by: nothing
     that layers or settings add to it in training is in it. With a state, the batch goes on where it stands."""
     output = model(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report, state)
-    logits = model.logits(output.hidden).float()  # (B, T, V)
-    return F.cross_entropy(
-        logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum"
-    )
+    x, weight, bias = model.factors(output.hidden)
+    return linear_cross_entropy(x.flatten(0, 1), weight, bias, batch.labels.flatten(), smoothing)
 
 
 def batch_loss(

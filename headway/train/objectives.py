@@ -1,6 +1,6 @@
 """What is learned: how examples become a batch with labels. The loss is the same for all, cross-entropy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from headway.data.batches import rounded
 from headway.errors import ConfigError
 from headway.nn.masks import make_mask
+from headway.nn.places import Packed, Texts
 from headway.parts import Part, number
 from headway.text.words import word_numbers
+from headway.train.cross_entropy import IGNORED
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
-
-IGNORED = -100  # a label that does not count
 
 
 class Example(NamedTuple):
@@ -40,21 +40,41 @@ class Marks(NamedTuple):
 
 class Batch(NamedTuple):
     source: Tensor | None  # (B, S)
-    source_valid: Tensor | None
+    source_valid: Tensor | Packed | None
     inputs: Tensor | None  # (B, T) what the decoder reads
-    inputs_valid: Tensor | None
+    inputs_valid: Tensor | Packed | None
     labels: Tensor  # (B, T) what it should say
     labelled: int  # labels that count
     tokens: int  # real tokens, source and target
     alignment: Tensor | None = None  # (B, T, S) bool: the source tokens that say what the decoder reads at t
 
+    @property
+    def width(self) -> int:
+        """Of the longest side."""
+        return max(self.labels.shape[1], 0 if self.source is None else self.source.shape[1])
+
+    @property
+    def texts(self) -> int:
+        """How many there are."""
+        if not isinstance(self.inputs_valid, Packed):
+            return len(self.labels)
+        return int((self.inputs_valid.positions == 0)[self.inputs_valid.valid].sum())
+
+    def rows(self, start: int, stop: int) -> "Batch":
+        part = self.each(lambda x: x[start:stop])
+        return part._replace(labelled=int((part.labels != IGNORED).sum()))
+
+    def each(self, act: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same with every tensor changed."""
+        return Batch(*(_each(part, act) for part in self))
+
     def shaped(self, rows: int, grain: int) -> "Batch":
         """Padded to a shape that occurs again, for a compiled model: `rows` rows, lengths rounded up."""
         return Batch(
             _shaped(self.source, rows, grain, 0),
-            _shaped(self.source_valid, rows, grain, 0),
+            _shaped(self.source_valid, rows, grain, 0),  # type: ignore[arg-type]  # packed lines have their shape
             _shaped(self.inputs, rows, grain, 0),
-            _shaped(self.inputs_valid, rows, grain, 0),
+            _shaped(self.inputs_valid, rows, grain, 0),  # type: ignore[arg-type]
             _shaped(self.labels, rows, grain, IGNORED),  # type: ignore[arg-type]
             self.labelled,
             self.tokens,
@@ -62,8 +82,13 @@ class Batch(NamedTuple):
         )
 
     def to(self, device: torch.device) -> "Batch":
-        moved = [x.to(device, non_blocking=True) if isinstance(x, Tensor) else x for x in self]
-        return Batch(*moved)  # type: ignore[arg-type]
+        return self.each(lambda x: x.to(device, non_blocking=True))
+
+
+def _each(part: Any, act: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(part, Tensor):
+        return act(part)
+    return type(part)(*(_each(one, act) for one in part)) if isinstance(part, tuple) else part
 
 
 def _shaped(x: Tensor | None, rows: int, grain: int, fill: int) -> Tensor | None:
@@ -84,6 +109,37 @@ def padded(
     ids = np.full((len(rows), length), fill, dtype=np.int64)
     ids[valid] = np.concatenate([part for row in rows for part in (lead, row, tail)])
     return torch.from_numpy(ids), torch.from_numpy(valid)
+
+
+def packed(
+    rows: Sequence[np.ndarray], size: int, fill: int, longest: int, lead: Sequence[int] = (), tail: Sequence[int] = ()
+) -> tuple[Tensor, Packed]:
+    """Rows of ids one behind the other in a line of `size`, and where each stands in it. What is left of the line is a
+    text of its own that nobody reads."""
+    lengths = np.array([len(row) for row in rows]) + len(lead) + len(tail)
+    most = size // 2 + 2  # texts of two tokens at least, in tables of one size
+    first, last = np.zeros((2, most), np.int32)
+    last[: len(rows)] = np.cumsum(lengths)
+    first[1 : len(rows) + 1] = last[: len(rows)]
+    used = int(last[len(rows) - 1])
+    last[len(rows)] = size
+    ids = np.full(size, fill, np.int64)
+    ids[:used] = np.concatenate([part for row in rows for part in (lead, row, tail)])
+    number = np.repeat(np.arange(len(rows) + 1, dtype=np.int32), [*lengths, size - used])
+    positions = np.minimum(np.arange(size) - first[number], longest - 1)
+    texts = Texts(torch.from_numpy(number)[None], torch.from_numpy(first), torch.from_numpy(last))
+    valid = torch.arange(size)[None] < used
+    return torch.from_numpy(ids)[None], Packed(torch.from_numpy(positions)[None], valid, texts, longest)
+
+
+def unpacked(batch: Batch) -> list[Example]:
+    """What `Translation.pack` was given."""
+    assert isinstance(batch.source_valid, Packed) and isinstance(batch.inputs_valid, Packed)
+    assert batch.source is not None and batch.inputs is not None
+    (read, said), texts = (batch.source_valid.texts, batch.inputs_valid.texts), batch.texts
+    spans = zip(*(part[:texts].tolist() for part in (read.first, read.last, said.first, said.last)))
+    source, inputs = batch.source[0].numpy(), batch.inputs[0].numpy()
+    return [Example(source[a:b], inputs[c + 1 : d]) for a, b, c, d in spans]
 
 
 class Translation:
@@ -108,6 +164,15 @@ class Translation:
             if all(example.alignment is None for example in examples):
                 return batch
             return batch._replace(alignment=aligned(examples, source.numpy(), inputs.numpy(), marks))
+
+        def pack(self, examples: Sequence[Example], marks: Marks, sizes: tuple[int, int], longest: int) -> Batch:
+            """The same in one line a side, of these sizes."""
+            sources, targets = [example.source for example in examples], [example.target for example in examples]
+            source, read = packed(sources, sizes[0], marks.pad, longest)
+            inputs, said = packed(targets, sizes[1], marks.pad, longest, lead=[marks.start])
+            labels, _ = packed(targets, sizes[1], IGNORED, longest, tail=[marks.end])
+            count = sum(len(target) + 1 for target in targets)
+            return Batch(source, read, inputs, said, labels, count, count + sum(map(len, sources)))
 
 
 def aligned(examples: Sequence[Example], source: np.ndarray, inputs: np.ndarray, marks: Marks) -> Tensor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.parts import Part, number
 
@@ -105,7 +105,11 @@ class Muon:
 def set_rate(optimisers: list[torch.optim.Optimizer], rate: float) -> None:
     for optimiser in optimisers:
         for group in optimiser.param_groups:
-            group["lr"] = rate * group.get("share", 1.0)
+            wanted = rate * group.get("share", 1.0)
+            if isinstance(group["lr"], Tensor):  # read by a CUDA graph
+                group["lr"].fill_(wanted)
+            else:
+                group["lr"] = wanted
 
 
 def _trained(model: nn.Module) -> Parameters:

@@ -39,8 +39,10 @@ class Training(Node):
     keep_best: int = number(1, low=1)
     average: int = number(5, low=1)  # the last so many checkpoints become the model; 1: the best one does
 
+    batches: Literal["auto", "rows", "lines"] = "auto"  # padded rows of like lengths, or lines of texts (on a GPU)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU, for large models
     compile: Literal["auto", "on", "off"] = "auto"  # on a GPU, where the run is long enough to repay it
+    graphs: Literal["auto", "off"] = "auto"  # on a GPU, whole steps as CUDA graphs
     log_every: int = number(100, low=1)
 
     def refuse(self, model: "Transformer.Config") -> None:
@@ -53,6 +55,10 @@ class Training(Node):
                 "train.compile",
             )
         self.alignment.refuse(model)
+        from headway.train.feed import unlined  # which needs torch, and settings do not
+
+        if self.batches == "lines" and (reason := unlined(self, model)):
+            raise ConfigError(f'{reason}. Set "auto" or "rows".', "train.batches")
         for side in model.sides:
             for part in getattr(model, side).position:
                 if part.kind == "learned" and part.longest < self.longest:

@@ -56,7 +56,7 @@ def test_a_batch_that_does_not_fit_is_taken_in_pieces_and_the_step_is_the_same()
     roomy = trainer(batch_tokens=60_000)
     steps = roomy.steps()
     expected = [stepped(roomy, next(steps)) for _ in range(3)]
-    assert roomy.at_once == 60_000
+    assert roomy.feed.at_once == 60_000
     del roomy, steps
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(CUDA).total_memory
@@ -67,8 +67,8 @@ def test_a_batch_that_does_not_fit_is_taken_in_pieces_and_the_step_is_the_same()
         found = [stepped(tight, next(steps)) for _ in range(3)]
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    print(f"60,000 tokens were asked for at once, {tight.at_once} fit into 4 GB")
-    assert tight.at_once < 60_000
+    print(f"60,000 tokens were asked for at once, {tight.feed.at_once} fit into 4 GB")
+    assert tight.feed.at_once < 60_000
     assert found == pytest.approx(expected, rel=1e-3)  # TF32: sums in another order
 
 

@@ -38,13 +38,13 @@ def test_the_step_is_the_same_in_smaller_pieces() -> None:
     for name, weight in weights_of(roomy).items():
         torch.testing.assert_close(weight, weights_of(tight)[name], rtol=1e-5, atol=1e-6, msg=name)
     assert max(seen) > 5 >= seen[-1]
-    assert tight.at_once < roomy.at_once
+    assert tight.feed.at_once < roomy.feed.at_once
     assert sum(size > 5 for size in seen) < 8  # it remembers
 
 
 def test_less_at_once_is_known_to_later_steps() -> None:
     trainer = make_trainer(batch_tokens=512)
-    trainer.at_once = 40
+    trainer.feed.at_once = 40
     pieces = next(trainer.steps())
     assert all(len(piece.labels) * max(piece.labels.shape[1], piece.source.shape[1]) <= 40 for piece in pieces)  # type: ignore[union-attr]
 

@@ -125,8 +125,8 @@ def test_without_smoothing_a_certain_model_has_no_loss() -> None:
             inputs[4].losses.append(("balance", torch.tensor(0.25)))  # type: ignore[attr-defined]
             return type("Output", (), {"hidden": None})
 
-        def logits(self, hidden: object) -> torch.Tensor:
-            return logits
+        def factors(self, hidden: object) -> tuple[torch.Tensor, torch.Tensor, None]:
+            return logits, torch.eye(logits.shape[-1]), None
 
     batch = Batch(None, None, None, None, torch.tensor([[5, 2]]), 2, 2)
     assert float(batch_loss(Certain(), batch, 0.0).loss) == 0.5  # type: ignore[arg-type]  # what layers add, a token each

@@ -1,0 +1,32 @@
+"""Dropout: PyTorch's, but for compiled training on a GPU, where drawing its random numbers takes longer than all else.
+
+There, what is dropped follows from a hash of the place and of one number drawn for the whole tensor. It is computed
+again going backwards, so that nothing need be kept."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Dropout(nn.Dropout):
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not self.p:
+            return x
+        if x.is_cuda and torch.compiler.is_compiling():
+            return hashed_dropout(x, self.p)
+        return F.dropout(x, self.p)
+
+
+def hashed_dropout(x: Tensor, p: float) -> Tensor:
+    """Each number is 0 with probability p, and the others grow as much as keeps the mean."""
+    seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=x.device)
+    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
+    kept = (mixed(place * -1640531535 ^ seed) & 0xFFFFFF) >= int(p * 0x1000000)
+    return torch.where(kept, x * (1 / (1 - p)), 0.0)
+
+
+def mixed(x: Tensor) -> Tensor:
+    """int32 -> int32, every bit of which depends on every bit: Murmur's last steps."""
+    x = (x ^ (x >> 16 & 0xFFFF)) * -2048144789
+    x = (x ^ (x >> 13 & 0x7FFFF)) * -1028477387
+    return x ^ (x >> 16 & 0xFFFF)

@@ -1,0 +1,155 @@
+"""What a run reads: steps of batches, from where it stands, epoch after epoch.
+
+Rows: sentences of like lengths together, padded to the longest. Lines: sentences one behind the other, in lines of one
+fixed size. Lines waste next to nothing and are one shape for compilers and CUDA graphs; only models whose layers keep
+the texts of a line apart can read them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+
+from headway.data.batches import (
+    GRAIN,
+    LINE_GRAIN,
+    Sizes,
+    line_sizes,
+    micro_batches,
+    packed_batches,
+    rounded,
+    rows_that_fit,
+)
+from headway.nn.masks import make_mask
+from headway.train.corpus import Corpus, Portion
+from headway.train.cross_entropy import IGNORED
+from headway.train.objectives import Batch, Example, Marks, unpacked
+from headway.train.settings import Training
+from headway.train.team import Team
+
+if TYPE_CHECKING:
+    from headway.nn.transformer import Transformer
+
+Step = list[Batch]  # micro-batches whose gradients are added up
+Draft = Callable[[np.random.Generator], Step]  # a step that has not been put together yet
+
+
+class Feed(Protocol):
+    at_once: int  # tokens that the device can take
+
+    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]: ...
+    def parts(self, batch: Batch) -> Iterator[Batch]: ...  # a batch as it is, or cut if less fits than was thought
+
+
+def read(corpus: Corpus, feed: Feed, seed: int, rank: int, epoch: int, skip: int) -> Iterator[Step]:
+    """Steps without end, but for the first ones of the first epoch. An empty step: an epoch is over."""
+    while True:
+        number = 0
+        for part, portion in enumerate(corpus.epoch(epoch)):
+            for draft in feed.drafts(portion, [seed, epoch, part]):
+                if number >= skip:
+                    yield draft(np.random.default_rng([seed, epoch, number, rank]))
+                number += 1
+        yield []
+        epoch, skip = epoch + 1, 0
+
+
+@dataclass
+class Rows:
+    settings: Training
+    marks: Marks
+    team: Team
+    at_once: int
+    compiled: bool  # every shape is compiled once: so few of them
+
+    @property
+    def grain(self) -> int:
+        return 4 * GRAIN if self.compiled else GRAIN
+
+    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]:
+        for batch in portion.batches(self.settings.batch_tokens, seed, self.grain):
+            yield lambda random, batch=batch: self._step(portion, batch, random)  # type: ignore[misc]
+
+    def parts(self, batch: Batch) -> Iterator[Batch]:
+        rows, width = len(batch.labels), batch.width
+        fit = rows if rows * width <= self.at_once else rows_that_fit(width, self.at_once)
+        for start in range(0, rows, fit):
+            yield batch if fit >= rows else batch.rows(start, start + fit)
+
+    def _step(self, portion: Portion, batch: np.ndarray, random: np.random.Generator) -> Step:
+        mine = batch[self.team.rank :: self.team.size]
+        pieces = micro_batches(mine if len(mine) else batch[:1], portion.lengths, self.at_once, self.grain)
+        step = [self._collated(portion, piece, random) for piece in pieces]
+        return step if len(mine) else [_unlabelled(piece) for piece in step]
+
+    def _collated(self, portion: Portion, piece: np.ndarray, random: np.random.Generator) -> Batch:
+        batch: Batch = self.settings.objective.collate([portion.examples[i] for i in piece], self.marks, random)
+        if not self.compiled:
+            return batch
+        longest = int(rounded(np.array([batch.width]), self.grain).max())
+        return batch.shaped(rows_that_fit(longest, min(self.settings.batch_tokens, self.at_once)), self.grain)
+
+
+@dataclass
+class Lines:
+    settings: Training
+    marks: Marks
+    team: Team
+    at_once: int
+    pins: bool  # batches are made where a GPU can fetch them
+    sizes: dict[int, Sizes] = field(default_factory=dict)  # of a line, by how many make a step: one for the whole run
+
+    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]:
+        share = -(-self.settings.batch_tokens // self.team.size)
+        count = -(-share // self.at_once)  # lines of each process in a step
+        if count not in self.sizes:
+            self.sizes[count] = line_sizes(portion.lengths, -(-share // count), self.settings.longest)
+        sizes = self.sizes[count]
+        lines = packed_batches(portion.lengths, sizes, seed)
+        together = count * self.team.size
+        for start in range(0, len(lines), together):
+            mine = lines[start : start + together][self.team.rank :: self.team.size]
+            yield lambda random, mine=mine: self._step(portion, mine, sizes)  # type: ignore[misc]
+
+    def parts(self, batch: Batch) -> Iterator[Batch]:
+        if batch.width < self.at_once + LINE_GRAIN or batch.texts < 2:
+            yield batch
+            return
+        examples, half = unpacked(batch), batch.texts // 2
+        size = -(-batch.width // 2 // LINE_GRAIN) * LINE_GRAIN + self.settings.longest
+        for part in (examples[:half], examples[half:]):
+            yield from self.parts(self._packed(part, (size, size)))
+
+    def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> Step:
+        step = [self._packed([portion.examples[i] for i in line], sizes) for line in lines]
+        return step or [_unlabelled(self._packed([portion.examples[0]], sizes))]
+
+    def _packed(self, examples: Sequence[Example], sizes: Sizes) -> Batch:
+        batch: Batch = self.settings.objective.pack(examples, self.marks, sizes, self.settings.longest)
+        return batch.each(torch.Tensor.pin_memory) if self.pins else batch
+
+
+def unlined(settings: Training, model: "Transformer.Config") -> str:
+    """Why the texts of a line could not be kept apart; '' where they can."""
+    if settings.objective.kind != "translation" or settings.alignment.kind != "none":
+        return "texts lie one behind the other only for translation without guided alignment"
+    resolved = model.resolved()
+    for side in resolved.sides:
+        stack = getattr(resolved, side)
+        for mixer in (*stack.mixer, *(stack.cross or ())):
+            if mixer.kind != "attention" or mixer.kernel not in ("auto", "spans"):
+                return f"in a line of texts only attention keeps them apart, and {side} has {mixer.kind}"
+        for position in stack.position:
+            if position.acts == "bends":
+                return f"in a line of texts scores are not bent, and {side} has {position.kind} positions"
+        for mask in stack.mask:
+            if make_mask(mask).span is None:
+                return f"in a line of texts a token sees one stretch of its own, and {side} has other masks"
+    return ""
+
+
+def _unlabelled(batch: Batch) -> Batch:
+    """For a process that has nothing to do in a step and must still take part."""
+    return batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0, tokens=0)

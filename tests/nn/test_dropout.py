@@ -1,0 +1,46 @@
+"""Dropout by a hash: as good as drawn, in the ways that matter."""
+
+import pytest
+import torch
+
+from headway.nn.dropout import Dropout, hashed_dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_so_many_are_dropped_and_the_mean_stays(p: float) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(400, 500)
+    kept = hashed_dropout(x, p)
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+    assert (kept == 0).double().mean().item() == pytest.approx(p, abs=0.004)  # 4 deviations of 200,000 draws
+    for axis in (0, 1):  # and as many in every row and column
+        share = (kept == 0).double().mean(axis)
+        assert share.std().item() == pytest.approx((p * (1 - p) / x.shape[axis]) ** 0.5, rel=0.15)
+
+
+def test_neighbours_rows_and_draws_know_nothing_of_each_other() -> None:
+    torch.manual_seed(1)
+    x = torch.ones(512, 512)
+    first, second = ((hashed_dropout(x, 0.5) == 0).double() - 0.5 for _ in range(2))
+    for one, other in [
+        (first, second),
+        (first[1:], first[:-1]),
+        (first[:, 1:], first[:, :-1]),
+        (first[:, 64:], first[:, :-64]),
+        (first[256:], first[:256]),
+    ]:
+        assert abs((one * other).mean().item() * 4) < 0.01  # a correlation; 5 deviations of 260,000
+
+
+def test_gradients_go_where_values_went() -> None:
+    x = torch.randn(30, 40, requires_grad=True)
+    y = hashed_dropout(x, 0.3)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(grad == 0, y == 0) and grad.max().item() == pytest.approx(1 / 0.7)
+
+
+def test_nothing_is_dropped_where_nothing_is_learned() -> None:
+    x, layer = torch.randn(5, 5), Dropout(0.5)
+    assert torch.equal(layer.eval()(x), x)
+    assert (layer.train()(x) == 0).any()
+    assert Dropout(0.0).train()(x) is x

@@ -1,0 +1,175 @@
+"""What a run reads: rows and lines hold the same sentences, and a model learns the same from both."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headway.config import from_table
+from headway.data.batches import line_sizes, packed_batches
+from headway.errors import ConfigError
+from headway.nn.transformer import Transformer
+from headway.train.corpus import Portion
+from headway.train.feed import Lines, Rows, read
+from headway.train.loop import Trainer
+from headway.train.loss import batch_loss
+from headway.train.objectives import Batch, Example, Marks, unpacked
+from headway.train.team import ALONE, Team
+
+MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+SIDE = {"layers": 2, "mixer": "attention(4, 2)", "feedforward": "relu(16)", "residual": "pre"}
+
+
+class Pairs:
+    left_out = ""
+
+    def __init__(self, size: int = 40, longest: int = 12) -> None:
+        random = np.random.default_rng(size)
+        lengths = random.integers(1, longest, (size, 2))
+        rows = [[random.integers(4, 64, length) for length in pair] for pair in lengths]
+        self.size = size
+        self.examples = [Example(np.append(source, 2), target) for source, target in rows]
+
+    @property
+    def portion(self) -> Portion:
+        return Portion(self.examples, np.array([(len(e.source), len(e.target) + 1) for e in self.examples]))
+
+    def epoch(self, number: int) -> Any:
+        yield self.portion
+
+    def close(self) -> None: ...
+
+
+def settings(decoder: dict[str, Any] | None = None, encoder: dict[str, Any] | None = None, **train: Any) -> Any:
+    model = {"d_model": 16, "vocabulary": 64, "dropout": 0.0}
+    sides = {"encoder": SIDE | (encoder or {}), "decoder": SIDE | (decoder or {})}
+    return from_table({"model": model | sides, "train": {"longest": 16, "schedule": "constant(0.01)", **train}})
+
+
+def line_of(examples: list[Example], sizes: tuple[int, int] = (320, 384)) -> Batch:
+    return settings().train.objective.pack(examples, MARKS, sizes, 16)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("decoder", "encoder"),
+    [
+        ({}, {}),
+        ({"position": "rope"}, {"position": "rope"}),
+        ({"position": "learned(16)", "mask": "causal & local(3)"}, {"mask": "local(2)"}),
+        ({"mask": ["causal & segments(4, 2)", "causal"], "residual": "post"}, {"position": "none"}),
+    ],
+    ids=["plain", "rope", "windows", "segments"],
+)
+def test_a_line_teaches_what_rows_teach(decoder: dict[str, Any], encoder: dict[str, Any]) -> None:
+    config = settings(decoder, encoder)
+    torch.manual_seed(0)
+    model = Transformer(config.model).double()
+    examples = Pairs().examples
+    rows = config.train.objective.collate(examples, MARKS, np.random.default_rng(0))
+    line = line_of(examples)
+    assert (line.labelled, line.tokens) == (rows.labelled, rows.tokens)
+    found = []
+    for batch in (rows, line):
+        loss = batch_loss(model, batch, 0.1).loss
+        found.append((loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))))
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_line_can_be_taken_apart() -> None:
+    examples = Pairs().examples
+    again = unpacked(line_of(examples))
+    assert [(a.source.tolist(), a.target.tolist()) for a in again] == [
+        (a.source.tolist(), a.target.tolist()) for a in examples
+    ]
+
+
+def test_lines_hold_every_example_once_and_little_else() -> None:
+    lengths = np.random.default_rng(0).integers(5, 60, (5000, 2)) * [1, 2]
+    sizes = line_sizes(lengths, 4096, 120)
+    assert sizes[1] == 4096 and 2048 <= sizes[0] <= 2048 + 128
+    lines = packed_batches(lengths, sizes, [1, 2])
+    assert sorted(np.concatenate(lines).tolist()) == list(range(5000))
+    assert all((lengths[line].sum(0) <= sizes).all() for line in lines)
+    assert lengths.sum() / (len(lines) * sum(sizes)) > 0.95
+    assert [line.tolist() for line in lines] != [line.tolist() for line in packed_batches(lengths, sizes, [1, 3])]
+
+
+def test_a_small_corpus_gets_small_lines() -> None:
+    assert line_sizes(np.array([[5, 7], [3, 4]]), 4096, 10) == (64, 64)
+    assert line_sizes(np.array([[5, 7], [3, 4]]), 4096, 100) == (128, 128)
+
+
+@pytest.mark.parametrize(("at_once", "size"), [(512, 1), (128, 1), (128, 3)])
+def test_every_process_reads_its_own_part_of_every_step(at_once: int, size: int) -> None:
+    config, pairs = settings(batch_tokens=512), Pairs(300)
+    seen: list[str] = []
+    shapes = set()
+    for rank in range(size):
+        feed = Lines(config.train, MARKS, Team(rank, size), at_once, pins=False)
+        for step in read(pairs, feed, 1, rank, 0, 0):
+            if not step:
+                break
+            assert len(step) <= -(-512 // size // at_once) + 1
+            shapes |= {tuple(x.labels.shape) for x in step}
+            seen += [str(e.source.tolist()) for x in step if x.labelled for e in unpacked(x)]
+    assert sorted(seen) == sorted(str(e.source.tolist()) for e in pairs.examples)
+    assert len(shapes) == 1
+
+
+def test_a_line_that_does_not_fit_is_halved() -> None:
+    config = settings(batch_tokens=512)
+    feed = Lines(config.train, MARKS, ALONE, 512, pins=False)
+    line = line_of(Pairs().examples)
+    assert list(feed.parts(line)) == [line]
+    feed.at_once = 100
+    parts = list(feed.parts(line))
+    assert len(parts) == 4 and sum(part.labelled for part in parts) == line.labelled
+    assert [e.target.tolist() for part in parts for e in unpacked(part)] == [e.target.tolist() for e in unpacked(line)]
+
+
+def trained(batches: str, **train: Any) -> list[float]:
+    config = settings(batches=batches, batch_tokens=512, **train)
+    torch.manual_seed(1)
+    trainer = Trainer(config, Transformer(config.model), Pairs(300), MARKS, torch.device("cpu"))
+    assert isinstance(trainer.feed, Lines if batches == "lines" else Rows)
+    losses = []
+    for step in trainer.steps():
+        if step:
+            losses.append(float(trainer.step(step, sum(piece.labelled for piece in step)).loss))
+        else:
+            trainer.end_epoch()
+        if len(losses) == 25:
+            return losses
+    raise AssertionError
+
+
+def test_a_model_learns_from_lines() -> None:
+    lines, pieces = trained("lines"), trained("lines", micro_batch_tokens=128)
+    assert sum(lines[-5:]) < sum(lines[:5]) and sum(pieces[-5:]) < sum(pieces[:5])
+    assert isinstance(
+        Trainer(settings(), Transformer(settings().model), Pairs(), MARKS, torch.device("cpu")).feed, Rows
+    )
+
+
+@pytest.mark.parametrize(
+    ("decoder", "train", "reason"),
+    [
+        (
+            {"mixer": "retention(2)", "position": "rope"},
+            {},
+            "only attention keeps them apart, and decoder has retention",
+        ),
+        ({"position": "alibi"}, {}, "scores are not bent, and decoder has alibi positions"),
+        ({"mask": "causal & strided(4)"}, {}, "a token sees one stretch of its own, and decoder has other masks"),
+        ({"mixer": "attention(4, kernel='math')"}, {}, "only attention keeps them apart"),
+        ({}, {"alignment": "guided"}, "only for translation without guided alignment"),
+    ],
+)
+def test_what_cannot_lie_in_lines(decoder: dict[str, Any], train: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings(decoder, batches="lines", **train)
+    assert str(refused.value).startswith("train.batches: ") and reason in str(refused.value)
+    config = settings(decoder, **train)
+    assert config.train.batches == "auto"
