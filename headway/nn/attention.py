@@ -10,7 +10,7 @@ from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.mixer import MixerConfig
+from headway.nn.mixer import MixerConfig, head_width, refuse_odd
 from headway.nn.places import Heard, Memory
 from headway.nn.positions import Position
 from headway.nn.ring import Inputs, Ring
@@ -40,18 +40,12 @@ class Attention(nn.Module):
         kernel: Literal["auto", "math", "sdpa", "flex"] = "auto"
 
         def resolved(self, scope: Scope) -> Self:
-            if self.d_k is None and scope.d_model % self.heads:
-                raise ConfigError(
-                    f"{self.heads} heads do not divide d_model = {scope.d_model}. "
-                    "Choose a number that does, or give d_k.",
-                    "heads",
-                )
+            d_k = head_width(self.heads, self.d_k, scope)
             groups = self.groups or self.heads
             if self.heads % groups:
                 raise ConfigError(
                     f"{groups} groups do not divide {self.heads} heads. Choose a number that does.", "groups"
                 )
-            d_k = self.d_k or scope.d_model // self.heads
             dropout = scope.dropout if self.dropout is None else self.dropout
             if self.kernel == "flex" and dropout:
                 raise ConfigError(
@@ -69,10 +63,7 @@ class Attention(nn.Module):
             )
 
         def refuse(self, mask: Mask, position: Position.Config) -> None:
-            if position.acts == "turns" and self.d_k and self.d_k % 2:
-                raise ConfigError(
-                    f"{position.kind} turns pairs of channels, and a head has {self.d_k}: make d_k even.", "position"
-                )
+            refuse_odd(self.d_k, position)
             if position.hears and self.kernel in ("sdpa", "flex"):
                 raise ConfigError(
                     f'{position.kind} needs the weights of attention, and "{self.kernel}" does not show them. Leave the '
