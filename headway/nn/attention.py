@@ -13,9 +13,9 @@ from headway.nn.masks import Mask
 from headway.nn.mixer import MixerConfig, head_width, refuse_odd
 from headway.nn.places import Heard, Memory
 from headway.nn.positions import Position
-from headway.nn.ring import Inputs, Ring
+from headway.nn.ring import Inputs, new_keys
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.nn.state import KV, Fixed, Keys, State
+from headway.nn.state import Fixed, Keys, State
 from headway.parts import number
 
 
@@ -110,11 +110,7 @@ class Attention(nn.Module):
     ) -> State:
         """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks.
         `learns`: the weights will change before it is read again."""
-        if listens:
-            return Fixed(batch, device)
-        if reach is None:
-            return KV(batch, device)
-        return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)
+        return Fixed(batch, device) if listens else new_keys(batch, device, reach, learns)
 
     def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | Inputs | None) -> Heard:
         if isinstance(state, Fixed):

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from headway.nn.attention import Attention, look, split
 from headway.nn.context import Context
 from headway.nn.places import Heard, Memory
-from headway.nn.ring import Inputs, Ring
+from headway.nn.ring import Inputs, new_keys
 from headway.nn.scope import Cost, Scope, make_linear, make_norm
-from headway.nn.state import KV, Keys, State
+from headway.nn.state import Keys, State
 
 
 class SharedKeys(nn.Module):
@@ -41,9 +41,7 @@ class SharedKeys(nn.Module):
         ctx.published["shared"] = Heard(k, v, places, owner)
 
     def new_state(self, batch: int, device: torch.device, reach: int | None, learns: bool) -> State:
-        if reach is None:
-            return KV(batch, device)
-        return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)
+        return new_keys(batch, device, reach, learns)
 
 
 class Shared(nn.Module):
