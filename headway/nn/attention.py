@@ -1,5 +1,6 @@
 """Multi-head attention around attend: project, split into heads, attend, join, project."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -97,9 +98,7 @@ class Attention(nn.Module):
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
-    def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | Fixed | Inputs | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | None = None) -> Tensor:
         asked = split(self.query(x), self.config.heads)  # (B, H, T, D)
         heads = look(asked, self._heard(x, ctx, source, state), ctx, self.config, self.training)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
@@ -112,22 +111,29 @@ class Attention(nn.Module):
         `learns`: the weights will change before it is read again."""
         return Fixed(batch, device) if listens else new_keys(batch, device, reach, learns)
 
-    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | Inputs | None) -> Heard:
+    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | None) -> Heard:
         if isinstance(state, Fixed):
             if state.kept is not None:
-                return Heard(*state.kept, "source")
+                return Heard(*state.kept, state.name)
             if source is None:
                 raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
-        (values, places), owner = ((x, ctx.queries), "self") if source is None else (source, "source")
-        if isinstance(state, Inputs):
-            (values, places), owner = state.recall(values, places), state.name
+        given, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
+        return hear(given, owner, state, lambda known: self._project(known, ctx))
+
+    def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
-        k, v = ctx.turn(split(self.key(values), groups), places), split(self.value(values), groups)
-        if isinstance(state, Fixed):
-            state.fill(k, v, places)
-        elif state is not None and not isinstance(state, Inputs):
-            return Heard(*state.append(k, v, places), state.name)
-        return Heard(k, v, places, owner)
+        return ctx.turn(split(self.key(known.values), groups), known.places), split(self.value(known.values), groups)
+
+
+def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> Heard:
+    """Keys and values of what is given, after all that the state remembers, which takes in the new. `owner` names where
+    they stand if there is no state."""
+    if isinstance(state, Inputs):
+        given, owner = state.recall(*given), state.name
+    k, v = project(given)
+    if state is None or isinstance(state, Inputs):
+        return Heard(k, v, given.places, owner)
+    return Heard(*state.append(k, v, given.places), state.name)
 
 
 def split(x: Tensor, heads: int) -> Tensor:
