@@ -14,7 +14,7 @@ adds
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from headway.errors import ConfigError
 from headway.nn.masks import Mask
@@ -26,6 +26,8 @@ from headway.parts import Part
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig(Part):
     """The settings of a mixer; what is not written here by a kind is as follows."""
+
+    reads: ClassVar[str] = ""  # what it hears instead of x, by the name under which that is published below it
 
     def resolved(self, scope: Scope) -> Self:
         """Derived values filled in, impossible ones refused."""
