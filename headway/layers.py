@@ -119,7 +119,7 @@ def _slot_at(path: tuple[str, ...]) -> str:
         rules = specs[name].metadata
         if "slot" in rules:
             return str(rules["slot"])
-        inner = tree_class(rules["tree"]) if "tree" in rules else hint_of(cls, name)
+        inner = tree_class(rules["tree"]) if "tree" in rules else hint_of(cls, name)  # type: ignore[arg-type]
         if not (isinstance(inner, type) and issubclass(inner, Node)):
             break
         cls = inner

@@ -8,6 +8,7 @@ they are made, whichever way: from Python, from a file, from a flag. A part may 
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import typing
@@ -209,7 +210,7 @@ def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -
         if not entries:
             raise ConfigError("this list is empty. Give at least one entry.")
         return tuple(make_part(rules["slot"], entry, default) for entry in entries)
-    value = typed(hint_of(owner, spec.name), value, from_dict)
+    value = typed(hint_of(owner, spec.name), value, from_dict)  # type: ignore[arg-type]  # mypy takes no class for hashable
     low, high = rules.get("low"), rules.get("high")
     if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
         bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
@@ -217,17 +218,9 @@ def _normalised(owner: type[Node], spec: "dataclasses.Field[Any]", value: Any) -
     return value
 
 
+@functools.cache  # half of the time that a config takes to be read would go into this
 def hint_of(owner: type[Node], name: str) -> Any:
     """The type of one field. Fields of other kinds may name types that are imported for type checking only."""
-    if (owner, name) not in _HINTS:  # half of the time that a config takes to be read would go into this
-        _HINTS[owner, name] = _find_hint(owner, name)
-    return _HINTS[owner, name]
-
-
-_HINTS: dict[tuple[type[Node], str], Any] = {}
-
-
-def _find_hint(owner: type[Node], name: str) -> Any:
     for cls in owner.__mro__:
         if name in inspect.get_annotations(cls):
             hint = inspect.get_annotations(cls)[name]

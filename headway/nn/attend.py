@@ -58,14 +58,15 @@ def sdpa(
     bend: Bend | None,
     scale: float,
     dropout: float = 0.0,
+    causal: bool = False,
 ) -> Tensor:
-    """PyTorch's fused kernel, over a dense mask."""
+    """PyTorch's fused kernel, over a dense mask, or over a triangle that it knows without being shown."""
     if bend is not None:
         bias = bend(torch.zeros((), dtype=q.dtype, device=q.device), q.shape[0])
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     shared = k.shape[1] != q.shape[1]
     with _unplanned() if q.is_cuda and q.shape[2] == 1 else contextlib.nullcontext():
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None, scale: float) -> Tensor:
@@ -121,8 +122,7 @@ def attend(
     if not also and kernel == "spans":
         return _spans(q, k, v, mask, scale, dropout)
     if not also and kernel == "sdpa" and isinstance(mask, Pattern) and mask.plainly_causal and score is None:
-        shared = k.shape[1] != q.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=shared)
+        return sdpa(q, k, v, None, None, scale, dropout, causal=True)
     dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense(q.shape[0])
     if not also and kernel == "sdpa":
         if score is not None and not score.adds:

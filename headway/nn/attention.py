@@ -1,5 +1,6 @@
 """Multi-head attention around attend: project, split into heads, attend, join, project."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -10,12 +11,12 @@ from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.mixer import MixerConfig
+from headway.nn.mixer import MixerConfig, head_width, refuse_odd
 from headway.nn.places import Heard, Memory
 from headway.nn.positions import Position
-from headway.nn.ring import Inputs, Ring
+from headway.nn.ring import Inputs, new_keys
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.nn.state import KV, Fixed, Keys, State
+from headway.nn.state import Fixed, Keys, State
 from headway.parts import number
 
 
@@ -40,18 +41,12 @@ class Attention(nn.Module):
         kernel: Literal["auto", "math", "sdpa", "flex"] = "auto"
 
         def resolved(self, scope: Scope) -> Self:
-            if self.d_k is None and scope.d_model % self.heads:
-                raise ConfigError(
-                    f"{self.heads} heads do not divide d_model = {scope.d_model}. "
-                    "Choose a number that does, or give d_k.",
-                    "heads",
-                )
+            d_k = head_width(self.heads, self.d_k, scope)
             groups = self.groups or self.heads
             if self.heads % groups:
                 raise ConfigError(
                     f"{groups} groups do not divide {self.heads} heads. Choose a number that does.", "groups"
                 )
-            d_k = self.d_k or scope.d_model // self.heads
             dropout = scope.dropout if self.dropout is None else self.dropout
             if self.kernel == "flex" and dropout:
                 raise ConfigError(
@@ -69,10 +64,7 @@ class Attention(nn.Module):
             )
 
         def refuse(self, mask: Mask, position: Position.Config) -> None:
-            if position.acts == "turns" and self.d_k and self.d_k % 2:
-                raise ConfigError(
-                    f"{position.kind} turns pairs of channels, and a head has {self.d_k}: make d_k even.", "position"
-                )
+            refuse_odd(self.d_k, position)
             if position.hears and self.kernel in ("sdpa", "flex"):
                 raise ConfigError(
                     f'{position.kind} needs the weights of attention, and "{self.kernel}" does not show them. Leave the '
@@ -106,9 +98,7 @@ class Attention(nn.Module):
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
-    def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | Fixed | Inputs | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | None = None) -> Tensor:
         asked = split(self.query(x), self.config.heads)  # (B, H, T, D)
         heads = look(asked, self._heard(x, ctx, source, state), ctx, self.config, self.training)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
@@ -119,28 +109,31 @@ class Attention(nn.Module):
     ) -> State:
         """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks.
         `learns`: the weights will change before it is read again."""
-        if listens:
-            return Fixed(batch, device)
-        if reach is None:
-            return KV(batch, device)
-        return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)
+        return Fixed(batch, device) if listens else new_keys(batch, device, reach, learns)
 
-    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | Fixed | Inputs | None) -> Heard:
+    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | None) -> Heard:
         if isinstance(state, Fixed):
             if state.kept is not None:
-                return Heard(*state.kept, "source")
+                return Heard(*state.kept, state.name)
             if source is None:
                 raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
-        (values, places), owner = ((x, ctx.queries), "self") if source is None else (source, "source")
-        if isinstance(state, Inputs):
-            (values, places), owner = state.recall(values, places), state.name
+        given, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
+        return hear(given, owner, state, lambda known: self._project(known, ctx))
+
+    def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
-        k, v = ctx.turn(split(self.key(values), groups), places), split(self.value(values), groups)
-        if isinstance(state, Fixed):
-            state.fill(k, v, places)
-        elif state is not None and not isinstance(state, Inputs):
-            return Heard(*state.append(k, v, places), state.name)
-        return Heard(k, v, places, owner)
+        return ctx.turn(split(self.key(known.values), groups), known.places), split(self.value(known.values), groups)
+
+
+def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> Heard:
+    """Keys and values of what is given, after all that the state remembers, which takes in the new. `owner` names where
+    they stand if there is no state."""
+    if isinstance(state, Inputs):
+        given, owner = state.recall(*given), state.name
+    k, v = project(given)
+    if state is None or isinstance(state, Inputs):
+        return Heard(k, v, given.places, owner)
+    return Heard(*state.append(k, v, given.places), state.name)
 
 
 def split(x: Tensor, heads: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.residual import Residual
+from headway.nn.residual import Residual, streams
 from headway.nn.scope import Scope, make
 from headway.nn.state import State
 from headway.parts import Part
@@ -34,7 +34,8 @@ class Block(nn.Module):
             inside = replace(ctx, where=where) if name == "self" else ctx.inside(where)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, st=state: _run(run, x, c, st))  # type: ignore[misc]
             if ctx.traced:
-                _record_stream(s, inside)
+                for number, stream in enumerate(streams(s), start=1):
+                    inside.record("stream" if number == 1 else f"stream{number}", stream)
         return s
 
     @property
@@ -66,9 +67,3 @@ def _run(sublayer: nn.Module, x: Tensor, ctx: Context, state: State | None) -> T
     ctx.record("output", output)
     assert isinstance(output, Tensor)
     return output
-
-
-def _record_stream(s: Any, ctx: Context) -> None:
-    """What runs on from here: one vector a place, or several where the residual carries several."""
-    for number, part in enumerate(s if isinstance(s, tuple) else (s,), start=1):
-        ctx.record("stream" if number == 1 else f"stream{number}", part)

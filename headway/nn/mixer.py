@@ -14,8 +14,9 @@ adds
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
+from headway.errors import ConfigError
 from headway.nn.masks import Mask
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope
@@ -25,6 +26,8 @@ from headway.parts import Part
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig(Part):
     """The settings of a mixer; what is not written here by a kind is as follows."""
+
+    reads: ClassVar[str] = ""  # what it hears instead of x, by the name under which that is published below it
 
     def resolved(self, scope: Scope) -> Self:
         """Derived values filled in, impossible ones refused."""
@@ -40,3 +43,17 @@ class MixerConfig(Part):
     def cost(self, scope: Scope) -> Cost:
         """What it will cost, before it is built; a test counts."""
         raise NotImplementedError
+
+
+def head_width(heads: int, d_k: int | None, scope: Scope) -> int:
+    """d_k, or else an equal share of the model's width."""
+    if d_k is None and scope.d_model % heads:
+        raise ConfigError(
+            f"{heads} heads do not divide d_model = {scope.d_model}. Choose a number that does, or give d_k.", "heads"
+        )
+    return d_k or scope.d_model // heads
+
+
+def refuse_odd(d_k: int | None, position: Position.Config) -> None:
+    if position.acts == "turns" and d_k and d_k % 2:
+        raise ConfigError(f"{position.kind} turns pairs of channels, and a head has {d_k}: make d_k even.", "position")

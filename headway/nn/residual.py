@@ -27,6 +27,11 @@ class Residual(Protocol):
     def finish(self, s: Any) -> Tensor: ...
 
 
+def streams(s: Any) -> tuple[Tensor, ...]:
+    """What a residual carries: one vector a place, or several. Sub-layers hear the first."""
+    return s if isinstance(s, tuple) else (s,)
+
+
 class Post(nn.Module):
     """norm(x + dropout(f(x))): the paper's"""
 

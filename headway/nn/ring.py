@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.places import Memory, Places
-from headway.nn.state import check_remembered
+from headway.nn.state import KV, Keys, check_remembered
 
 SLACK = 16  # tokens beyond the window that are still known, so that a few can be taken back
 
@@ -109,3 +109,10 @@ class Inputs(Ring):
         """Take in (B, T, d) more. Returns what was known and the new, and where they stand."""
         (known,), heard = self.take((x[:, None],), places)
         return Memory(known[:, 0], heard)
+
+
+def new_keys(batch: int, device: torch.device, reach: int | None, learns: bool) -> Keys:
+    """What attention remembers of itself, whose mask looks back so far; `learns`: the weights will change before."""
+    if reach is None:
+        return KV(batch, device)
+    return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)

@@ -15,6 +15,7 @@ from headway.nn.masks import FULL, Mask, make_mask
 from headway.nn.mixers.shared import SharedKeys
 from headway.nn.places import Chosen, Places
 from headway.nn.positions import NoPosition, Position
+from headway.nn.residual import streams
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
 from headway.parts import Node, Part, make_part, number, slot, tiled
@@ -78,8 +79,7 @@ class Stack(nn.Module):
 
         def _refuse_unlike(self) -> None:
             """Layers that share keys must ask for the same."""
-            readers = [i for i, mixer in enumerate(self.tiled("mixer")) if getattr(mixer, "reads", "") == "shared"]
-            mixers, positions = ([self.tiled(name)[i] for i in readers] for name in ("mixer", "position"))
+            mixers, positions = ([self.tiled(name)[i] for i in self.readers] for name in ("mixer", "position"))
             for name in ("groups", "d_k", "d_v"):
                 given = sorted({getattr(mixer, name) for mixer in mixers})
                 if len(given) > 1:
@@ -96,6 +96,11 @@ class Stack(nn.Module):
                     "position",
                 )
 
+        @property
+        def readers(self) -> list[int]:
+            """The layers that share keys and values."""
+            return [index for index, mixer in enumerate(self.tiled("mixer")) if mixer.reads == "shared"]
+
         def tiled(self, name: str) -> list[Any]:
             parts = getattr(self, name)
             return [None] * self.layers if parts is None else tiled(parts, self.layers)
@@ -110,8 +115,8 @@ class Stack(nn.Module):
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
-                for mixer in [mixer for mixer in self.tiled("mixer") if hasattr(mixer, "shared_cost")][:1]:
-                    own += mixer.shared_cost(scope)
+                for index in self.readers[:1]:
+                    own += self.tiled("mixer")[index].shared_cost(scope)
                 for part, layers in Counter(self.tiled("position")).items():
                     own += part.cost(replace(scope, layers=layers))
             return own, cross
@@ -128,7 +133,7 @@ class Stack(nn.Module):
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
         parts = zip(*map(config.tiled, ("mixer", "cross", "feedforward")))
-        self.readers = [i for i, mixer in enumerate(config.tiled("mixer")) if getattr(mixer, "reads", "") == "shared"]
+        self.readers = config.readers
         self.shared = SharedKeys(config.tiled("mixer")[self.readers[0]], scope) if self.readers else None
         self.blocks = nn.ModuleList(Block(mixer, cross, ff, config.residual, scope) for mixer, cross, ff in parts)
         # The layer from which on nobody remembers what it reads: above it, only what is asked for need be computed.
@@ -151,7 +156,7 @@ class Stack(nn.Module):
             own = {} if states is None else states[index]
             if self.shared is not None and index == self.readers[0]:
                 inside = ctx.inside(f"{self.name}.shared", self.masks[index], position, layer)
-                self.shared(_streams(s)[0], inside, own.get("shared"))
+                self.shared(streams(s)[0], inside, own.get("shared"))
             if last is not None and index == self.settled:
                 ctx, s = ctx.narrowed(last), _each(s, last.of)
             inside = ctx.inside(f"{self.name}.{index}", self.masks[index], position, layer)
@@ -169,11 +174,6 @@ class Stack(nn.Module):
         return states
 
 
-def _streams(s: Any) -> tuple[Tensor, ...]:
-    """What a residual carries: one vector a place, or several."""
-    return s if isinstance(s, tuple) else (s,)
-
-
 def _each(s: Any, act: Callable[[Tensor], Tensor]) -> Any:
     return tuple(map(act, s)) if isinstance(s, tuple) else act(s)
 
@@ -182,7 +182,7 @@ def _refuse_cross(part: Any) -> None:
     """What listens to another text sees all of it, and without positions."""
     try:
         part.refuse(FULL, NoPosition.Config())
-        able = not getattr(part, "reads", "")
+        able = not part.reads
     except ConfigError:
         able = False
     if not able:

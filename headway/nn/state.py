@@ -148,12 +148,16 @@ class KV:
 class Fixed:
     """Keys and values of another text, taken in once: the state of cross-attention."""
 
+    name = "source"
+
     def __init__(self, batch: int, device: torch.device) -> None:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.kept: tuple[Tensor, Tensor, Places] | None = None
 
-    def fill(self, k: Tensor, v: Tensor, places: Places) -> None:
+    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]:
+        """The other text, whole."""
         self.kept = (k, v, places)
+        return self.kept
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]

@@ -1,17 +1,14 @@
 """Retention: three forms of one function, equal to a plain loop over the definition; the layer of the reference
 implementation; what it remembers, what it refuses, what it costs."""
 
-import json
-import os
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from golden import golden
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -32,7 +29,6 @@ from headway.nn.transformer import Transformer, valid_places
 from headway.parts import from_dict, make_part
 from nn.building import small
 
-GOLDEN = Path(os.environ.get("HEADWAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden")) / "retnet.safetensors"
 NEAR = {"rtol": 0.0, "atol": 1e-12}
 FORMS = ("recurrent", "parallel", "chunkwise")
 
@@ -158,32 +154,23 @@ def layer(mixer: str, width: int = 16) -> Retention:
     return module.double()
 
 
-@pytest.fixture(scope="module")
-def golden() -> dict[str, Any]:
-    if not GOLDEN.exists():
-        pytest.skip(f"no golden data at {GOLDEN}: set HEADWAY_GOLDEN")
-    with safe_open(GOLDEN, "pt") as file:
-        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return {**found, "config": json.loads(file.metadata()["config"])}
-
-
 @pytest.mark.parametrize("form", FORMS)
 @torch.no_grad()
-def test_the_layer_is_torchscales(golden: dict[str, Any], form: str) -> None:
-    c = golden["config"]
+def test_the_layer_is_torchscales(form: str) -> None:
+    theirs, c = golden("retnet")
     heads, chunk, eps = c["heads"], c["chunk"], c["eps"]
     module = layer(
         f"retention({heads}, d_v={c['value_dim'] // heads}, form='{form}', chunk={chunk}, eps={eps})", c["dim"]
     )
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "gate": "g_proj", "output": "out_proj"}
-    weights = {f"{ours}.weight": golden[f"w.{theirs}.weight"] for ours, theirs in names.items()}
+    weights = {f"{ours}.weight": theirs[f"w.{name}.weight"] for ours, name in names.items()}
     module.load_state_dict(weights)
     places = places_from(c["n"], None, torch.device("cpu"))
     position = Rope(Rope.Config(spacing="closed"), Scope(d_model=32, dropout=0, norm=None, linear=None))
     state = module.new_state(2, torch.device("cpu"))
-    output = module(golden["in.x"], Context(places, position=position), state=state)
-    torch.testing.assert_close(output, golden[f"out.{form}"], rtol=0, atol=1e-9)
-    total = golden["out.recurrent_state"].mT * golden["out.recurrent_scale"].sqrt()[None, :, None, None]
+    output = module(theirs["in.x"], Context(places, position=position), state=state)
+    torch.testing.assert_close(output, theirs[f"out.{form}"], rtol=0, atol=1e-9)
+    total = theirs["out.recurrent_state"].mT * theirs["out.recurrent_scale"].sqrt()[None, :, None, None]
     torch.testing.assert_close(state.values["total"], total, rtol=0, atol=1e-9)
 
 

@@ -118,7 +118,7 @@ def test_another_text_is_taken_in_once() -> None:
     assert state.bytes == 0
     k, v = some(6)
     valid = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
-    state.fill(k, v, places_from(6, valid, CPU))
+    state.append(k, v, places_from(6, valid, CPU))
     state.select(torch.tensor([1, 1, 0]))
     state.truncate(torch.tensor([0, 0, 0]))
     assert state.kept is not None
@@ -133,7 +133,7 @@ def test_another_text_is_taken_in_once() -> None:
 def test_detaching_another_text(filled: bool) -> None:
     state = Fixed(2, CPU)
     if filled:
-        state.fill(*(x.requires_grad_() for x in some(2)), places_from(2, None, CPU))
+        state.append(*(x.requires_grad_() for x in some(2)), places_from(2, None, CPU))
     state.detach()
     assert state.kept is None or not any(x.requires_grad for x in state.kept[:2])
     assert (state.kept is not None) == filled

@@ -248,34 +248,41 @@ def _bert_config(c: Any, position: str, head: str) -> dict[str, Any]:
     }
 
 
-def from_llama(theirs: Any) -> Transformer:
-    """transformers.LlamaForCausalLM: pre-norm without biases, keys shared by groups of heads, turned by halves."""
+def pour_swiglu(pouring: Pouring, ours: str, theirs: str) -> None:
+    pouring.linears(ours, theirs, {"gate": "gate_proj", "inner": "up_proj", "outer": "down_proj"})
+
+
+def from_llama(
+    theirs: Any, feedforward: Any = None, pour: Callable[[Pouring, str, str], None] = pour_swiglu
+) -> Transformer:
+    """transformers.LlamaForCausalLM: pre-norm without biases, keys shared by groups of heads, turned by halves. Its
+    relatives have another feed-forward, and pour that themselves."""
     c = theirs.config
     pouring = Pouring(theirs)
     for i in range(c.num_hidden_layers):
         layer = f"model.layers.{i}"
         names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
         pouring.linears(block("decoder", i, "self"), f"{layer}.self_attn", names)
-        names = {"gate": "gate_proj", "inner": "up_proj", "outer": "down_proj"}
-        pouring.linears(block("decoder", i, "feedforward"), f"{layer}.mlp", names)
+        pour(pouring, block("decoder", i, "feedforward"), f"{layer}.mlp")
         pouring.norm(around("decoder", i, "self"), f"{layer}.input_layernorm")
         pouring.norm(around("decoder", i, "feedforward"), f"{layer}.post_attention_layernorm")
     pouring.norm("stacks.decoder.ends.norm", "model.norm")
     pouring.ours["embeddings.decoder.words.weight"] = pouring.take("model.embed_tokens.weight")
     pouring.ours["head.weight"] = pouring.take("lm_head.weight")
-    heads = f"heads={c.num_attention_heads}, groups={c.num_key_value_heads}, d_k={c.head_dim}"
+    heads = {"heads": c.num_attention_heads, "groups": c.num_key_value_heads, "d_k": c.head_dim}
     return pouring.into(
         {
             "d_model": c.hidden_size,
             "vocabulary": c.vocab_size,
+            "dropout": 0.0,
             "norm": f"rmsnorm({c.rms_norm_eps})",
             "embedding": {"scale": False, "tied": "none"},
             "encoder": {"layers": 0},
             "decoder": {
                 "layers": c.num_hidden_layers,
                 "position": f"rope({c.rope_parameters['rope_theta']}, 'halves')",
-                "mixer": f"attention({heads}, bias=false)",
-                "feedforward": f"swiglu({c.intermediate_size})",
+                "mixer": {"kind": "attention", "bias": False} | heads,
+                "feedforward": feedforward or f"swiglu({c.intermediate_size})",
                 "residual": "pre",
             },
         }

@@ -16,7 +16,7 @@ from headway.nn.places import places_from
 from headway.nn.scope import Scope
 from headway.nn.transformer import Transformer, valid_places
 from headway.parts import make_part
-from parity.copying import Pouring, around, block
+from parity.copying import Pouring, from_llama
 
 VALID = valid_places(torch.tensor([9, 4, 6]), 9)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -41,58 +41,31 @@ def stirred(model: Any, dtype: torch.dtype) -> Any:
 
 def pour_experts(pouring: Pouring, ours: str, theirs: str) -> None:
     """Theirs lie in one tensor; of each, the gate lies before the inner weights."""
-    pouring.ours[f"{ours}router.weight"] = pouring.take(f"{theirs}gate.weight")
-    both, outer = pouring.take(f"{theirs}experts.gate_up_proj"), pouring.take(f"{theirs}experts.down_proj")
+    pouring.linear(f"{ours}.router", f"{theirs}.gate")
+    both, outer = pouring.take(f"{theirs}.experts.gate_up_proj"), pouring.take(f"{theirs}.experts.down_proj")
     for index in range(len(both)):
         names = ("gate", "inner", "outer")
         for name, weight in zip(names, (*both[index].chunk(2), outer[index])):
-            pouring.ours[f"{ours}experts.{index}.{name}.weight"] = weight
+            pouring.ours[f"{ours}.experts.{index}.{name}.weight"] = weight
 
 
 def from_mixtral(theirs: Any) -> Transformer:
     """transformers.MixtralForCausalLM: Llama with experts where its feed-forward was."""
     c = theirs.config
-    pouring = Pouring(theirs)
-    for i in range(c.num_hidden_layers):
-        layer = f"model.layers.{i}"
-        names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
-        pouring.linears(block("decoder", i, "self"), f"{layer}.self_attn", names)
-        pour_experts(pouring, f"{block('decoder', i, 'feedforward')}.", f"{layer}.mlp.")
-        pouring.norm(around("decoder", i, "self"), f"{layer}.input_layernorm")
-        pouring.norm(around("decoder", i, "feedforward"), f"{layer}.post_attention_layernorm")
-    pouring.norm("stacks.decoder.ends.norm", "model.norm")
-    pouring.ours["embeddings.decoder.words.weight"] = pouring.take("model.embed_tokens.weight")
-    pouring.ours["head.weight"] = pouring.take("lm_head.weight")
-    expert = {"kind": "swiglu", "hidden": c.intermediate_size}
-    return pouring.into(
-        {
-            "d_model": c.hidden_size,
-            "vocabulary": c.vocab_size,
-            "dropout": 0.0,
-            "norm": f"rmsnorm({c.rms_norm_eps})",
-            "embedding": {"scale": False, "tied": "none"},
-            "encoder": {"layers": 0},
-            "decoder": {
-                "layers": c.num_hidden_layers,
-                "position": f"rope({c.rope_parameters['rope_theta']}, 'halves')",
-                "mixer": f"attention({c.num_attention_heads}, {c.num_key_value_heads}, bias=false)",
-                "feedforward": {
-                    "kind": "moe", "experts": c.num_local_experts, "top": c.num_experts_per_tok, "expert": expert,
-                    "balance": 1.0,
-                },
-                "residual": "pre",
-            },
-        }
-    )  # fmt: skip
+    experts = {
+        "kind": "moe", "experts": c.num_local_experts, "top": c.num_experts_per_tok,
+        "expert": f"swiglu({c.intermediate_size})", "balance": 1.0,
+    }  # fmt: skip
+    return from_llama(theirs, experts, pour_experts)
 
 
 def both_blocks(experts: int, top: int, dtype: torch.dtype) -> tuple[Any, MixtureOfExperts]:
     theirs = stirred(MixtralSparseMoeBlock(settings(experts, top)), dtype)
     ours = MixtureOfExperts(MixtureOfExperts.Config(experts=experts, top=top, expert="swiglu(20)"), SCOPE).to(dtype)
-    pouring = Pouring(theirs)
-    pour_experts(pouring, "", "")
+    pouring = Pouring(nn.ModuleDict({"it": theirs}))
+    pour_experts(pouring, "it", "it")
     assert not pouring.left
-    ours.load_state_dict(pouring.ours)
+    nn.ModuleDict({"it": ours}).load_state_dict(pouring.ours)
     return theirs, ours.eval()
 
 

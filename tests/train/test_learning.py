@@ -163,7 +163,7 @@ def agrees(model: Transformer, found: Hypothesis, frame: Frame, source: Tensor |
         logps = model.logits(model(source, given).hidden)[0].log_softmax(-1)
     said = [*found.ids, *([frame.end] if found.finished else [])]
     expected = [float(logps[place, token]) for place, token in enumerate(said)][found.prefix :]
-    assert found.token_logps == pytest.approx(expected, abs=1e-4)
+    assert found.token_logps == pytest.approx(expected, abs=1e-5)
     assert found.token_logps
 
 

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import ConfigError
+from headway.nn.attention import split
 from headway.nn.context import Context
 from headway.nn.masks import Mask
-from headway.nn.mixer import MixerConfig
+from headway.nn.mixer import MixerConfig, head_width, refuse_odd
 from headway.nn.places import Memory
 from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
@@ -39,13 +40,7 @@ class Retention(nn.Module):
         bias: bool = False
 
         def resolved(self, scope: Scope) -> Self:
-            if self.d_k is None and scope.d_model % self.heads:
-                raise ConfigError(
-                    f"{self.heads} heads do not divide d_model = {scope.d_model}. "
-                    "Choose a number that does, or give d_k.",
-                    "heads",
-                )
-            d_k = self.d_k or scope.d_model // self.heads
+            d_k = head_width(self.heads, self.d_k, scope)
             return replace(self, d_k=d_k, d_v=self.d_v or 2 * d_k)
 
         def refuse(self, mask: Mask, position: Position.Config) -> None:
@@ -61,10 +56,7 @@ class Retention(nn.Module):
                     'that is added, as "sinusoidal", or that turns, as "rope", or "none": its decays mark order too.',
                     "position",
                 )
-            if position.acts == "turns" and self.d_k and self.d_k % 2:
-                raise ConfigError(
-                    f"{position.kind} turns pairs of channels, and a head has {self.d_k}: make d_k even.", "position"
-                )
+            refuse_odd(self.d_k, position)
 
         def bounded(self, mask: Mask) -> bool:
             return True
@@ -111,7 +103,7 @@ class Retention(nn.Module):
     ) -> Tensor:
         c = self.config
         assert source is None and c.d_k and c.d_v
-        q, k, v = (self._split(project(x)) for project in (self.query, self.key, self.value))
+        q, k, v = (split(project(x), c.heads) for project in (self.query, self.key, self.value))
         q, k = ctx.turn(q, ctx.queries), ctx.turn(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
         log_decay, valid = self._log_decay(x, ctx), ctx.queries.valid
         if valid is not None:
@@ -143,6 +135,3 @@ class Retention(nn.Module):
             return decay
         kept: Tensor = self.decay(x).transpose(1, 2)  # (B, H, T)
         return F.logsigmoid(kept.to(kept_dtype(kept))) / TEMPERATURE
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], self.config.heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)

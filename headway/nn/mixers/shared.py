@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from headway.nn.attention import Attention, look, split
+from headway.nn.attention import Attention, hear, look, split
 from headway.nn.context import Context
-from headway.nn.places import Heard, Memory
-from headway.nn.ring import Inputs, Ring
+from headway.nn.places import Memory
+from headway.nn.ring import new_keys
 from headway.nn.scope import Cost, Scope, make_linear, make_norm
-from headway.nn.state import KV, Keys, State
+from headway.nn.state import Keys, State
 
 
 class SharedKeys(nn.Module):
@@ -28,22 +28,16 @@ class SharedKeys(nn.Module):
         self.key = make_linear(scope.d_model, c.groups * c.d_k, scope, bias=c.bias)
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
 
-    def forward(self, x: Tensor, ctx: Context, state: Keys | Inputs | None) -> None:
+    def forward(self, x: Tensor, ctx: Context, state: Keys | None) -> None:
         """Published in ctx, with all that the state remembers."""
-        (values, places), owner = (x, ctx.queries), "shared"
-        if isinstance(state, Inputs):
-            (values, places), owner = state.recall(x, places), f"shared {state.name}"
-        normed = self.norm(values)
-        k, v = ctx.turn(split(self.key(normed), self.groups), places), split(self.value(normed), self.groups)
-        if state is not None and not isinstance(state, Inputs):
-            k, v, places = state.append(k, v, places)
-            owner = f"shared {state.name}"
-        ctx.published["shared"] = Heard(k, v, places, owner)
+        ctx.published["shared"] = hear(Memory(x, ctx.queries), "self", state, lambda known: self._project(known, ctx))
 
     def new_state(self, batch: int, device: torch.device, reach: int | None, learns: bool) -> State:
-        if reach is None:
-            return KV(batch, device)
-        return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)
+        return new_keys(batch, device, reach, learns)
+
+    def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
+        normed = self.norm(known.values)
+        return ctx.turn(split(self.key(normed), self.groups), known.places), split(self.value(normed), self.groups)
 
 
 class Shared(nn.Module):
