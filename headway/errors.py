@@ -22,8 +22,16 @@ class ConfigError(HeadwayError):
 
 
 def did_you_mean(given: str, allowed: list[str]) -> str:
-    """' Did you mean "x"?' or ''."""
+    """' Did you mean "x"?' or ''. Capitals, - and _ make no difference: papers write Pre-LN and ALiBi."""
     import difflib
 
+    spelt = {_plain(name): name for name in reversed(allowed)}
+    if _plain(given) in spelt:
+        return f' Did you mean "{spelt[_plain(given)]}"?'
     near = difflib.get_close_matches(given, allowed, n=1)
+    near = near or [spelt[name] for name in difflib.get_close_matches(_plain(given), spelt, n=1)]
     return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "")

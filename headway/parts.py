@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import re
 import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -130,7 +131,7 @@ def expand(slot_name: str, text: str) -> dict[str, Any]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise _unreadable(text) from None
+        raise _unreadable(slot_name, text) from None
     return _expand(slot_name, tree, text)
 
 
@@ -143,7 +144,7 @@ def _expand(slot_name: str, tree: ast.expr, text: str) -> dict[str, Any]:
     if isinstance(tree, ast.Name):
         return {"kind": tree.id}
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
-        raise _unreadable(text)
+        raise _unreadable(slot_name, text)
     kind = tree.func.id
     names = [spec.name for spec in dataclasses.fields(config_class(slot_name, kind)) if spec.name != "kind"]
     if len(tree.args) > len(names):
@@ -154,7 +155,7 @@ def _expand(slot_name: str, tree: ast.expr, text: str) -> dict[str, Any]:
             table[name] = _literal(node)
         for keyword in tree.keywords:
             if keyword.arg is None:
-                raise _unreadable(text)
+                raise _unreadable(slot_name, text)
             if keyword.arg in table:
                 raise ConfigError(f'"{text}" gives {keyword.arg} twice.')
             table[keyword.arg] = _literal(keyword.value)
@@ -181,8 +182,13 @@ def _literal(tree: ast.expr) -> Any:
     return ast.literal_eval(tree)
 
 
-def _unreadable(text: str) -> ConfigError:
-    return ConfigError(f'"{text}" cannot be read. Write a kind, as in "causal", or with values, as in "local(256)".')
+def _unreadable(slot_name: str, text: str) -> ConfigError:
+    hyphened = re.findall(r"[^\W\d]\w*(?:-\w+)+", text)
+    hints = [did_you_mean(word, catalogue.kinds(slot_name)) for word in hyphened]
+    return ConfigError(
+        f'"{text}" cannot be read.{next(filter(None, hints), "")} Write a kind, as in "causal", or with values, as in '
+        '"local(256)".'
+    )
 
 
 def tiled(parts: tuple[Part, ...], layers: int) -> list[Part]:

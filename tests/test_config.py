@@ -69,6 +69,27 @@ def test_unknown_keys_and_typos() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("slot", "written", "meant"),
+    [
+        ("residual", "resi-dual", "resi_dual"),
+        ("residual", "ResiDual", "resi_dual"),
+        ("residual", "Pre-LN", "pre"),
+        ("position", "ALiBi", "alibi"),
+        ("feedforward", "Swi-GLU(64)", "swiglu"),
+        ("mask", "causal & Big-Bird(4)", "bigbird"),
+    ],
+)
+def test_kinds_spelt_as_papers_do(slot: str, written: str, meant: str) -> None:
+    assert f' Did you mean "{meant}"?' in refused({"model": {"encoder": {slot: written}}})
+
+
+def test_what_cannot_be_read_and_is_near_nothing() -> None:
+    assert refused({"model": {"encoder": {"mask": "x-y-z"}}}) == (
+        'model.encoder.mask: "x-y-z" cannot be read. Write a kind, as in "causal", or with values, as in "local(256)".'
+    )
+
+
 def test_wrong_types_and_ranges() -> None:
     assert refused({"train": {"steps": "many"}}) == "train.steps: 'many' is a string, and this must be a whole number."
     assert (

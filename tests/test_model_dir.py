@@ -167,6 +167,11 @@ def test_the_average_is_the_mean() -> None:
     assert torch.equal(thirds, torch.full((1,), 0.1))  # summed in float64
 
 
+def test_packed_weights_have_no_average() -> None:
+    with pytest.raises(HeadwayError, match=r"packed models cannot be averaged: the weights between two of theirs"):
+        average([{"w": torch.zeros(2, dtype=torch.uint8)}] * 2)
+
+
 @pytest.mark.parametrize("other", [{"w": torch.zeros(3)}, {"v": torch.zeros(2)}, {}])
 def test_different_models_have_no_average(other: dict[str, torch.Tensor]) -> None:
     with pytest.raises(HeadwayError, match=r"these models have different shapes, so they cannot be averaged"):

@@ -33,14 +33,21 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     from headway.errors import HeadwayError
     from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
     from headway.model_dir import average as mean
+    from headway.packing import is_packed
     from headway.train.checkpoints import checkpoints
     from headway.train.history import History
 
     if out.resolve() in [Path(model).resolve() for model in models]:
         raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
-    first = load_model(models[0])
+    loaded = [load_model(model) for model in models]
+    first = loaded[0]
+    for model, one in zip(models, loaded):
+        if is_packed(one.config):
+            raise HeadwayError(
+                f"{model} is packed, and packed models cannot be averaged: the weights between two of theirs do not "
+                "exist. Average those that they were packed from, and pack the result: headway pack"
+            )
     if len(models) > 1:
-        loaded = [first, *(load_model(model) for model in models[1:])]
         files = [Path(model) / WEIGHTS for model in models]
         if any(one.config.model != first.config.model for one in loaded):
             raise HeadwayError("these models are built differently, so they cannot be averaged.")

@@ -19,7 +19,8 @@ from headway.cli.terminal import log
 )
 @click.argument("model")
 @option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
-def pack(model: str, out: Path) -> None:
+@option("--overwrite", is_flag=True, help="Write over the model that --out holds.")
+def pack(model: str, out: Path, overwrite: bool) -> None:
     """Pack the ternary weights of a BitNet model, four to a byte.
 
     MODEL is a model directory that was trained with model.linear = "bitnet". What is packed computes the same and
@@ -33,6 +34,8 @@ def pack(model: str, out: Path) -> None:
         raise click.UsageError(f"--out is {out}, the model itself: name another.", click.get_current_context())
     if (out / "checkpoints").exists():
         raise HeadwayError(f"{out} holds a training, which could not go on from packed weights. Choose another --out.")
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
     loaded = load_model(model)
     try:
         config, weights = packed(loaded)

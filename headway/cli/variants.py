@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -45,6 +46,7 @@ def variants(kind: str | None, slot: str | None) -> None:
 
     With a name, its settings with their defaults, and the page about it where the documentation is at hand."""
     from headway.catalogue import CATALOGUE, slots
+    from headway.cli.page import show_page
     from headway.errors import ConfigError, did_you_mean
 
     if slot is not None and slot not in slots():
@@ -54,6 +56,7 @@ def variants(kind: str | None, slot: str | None) -> None:
     found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
     if not found:
         names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
+        names += [] if slot else slots()
         elsewhere = [entry.slot for entry in CATALOGUE if entry.kind == kind]
         hint = f" It is a kind of {elsewhere[0]}." if elsewhere else did_you_mean(str(kind), names)
         raise ConfigError(
@@ -66,11 +69,12 @@ def variants(kind: str | None, slot: str | None) -> None:
         click.echo(described(entry))
     for page in dict.fromkeys(map(page_of, found)):
         if (DOCS / page).exists():
-            shown(DOCS / page)
+            show_page((DOCS / page).read_text(encoding="utf-8"))
 
 
 def listed(entries: "list[Entry]") -> None:
     """One line each, under the name of its slot; a table of tabs where nobody watches."""
+    from headway.cli.page import columns
     from headway.cli.terminal import is_watched, table
 
     if not is_watched(sys.stdout):
@@ -79,26 +83,31 @@ def listed(entries: "list[Entry]") -> None:
             [(e.slot, e.kind, e.line, e.cost, e.reference) for e in entries],
         )
         return
-    width = max(len(entry.kind) for entry in entries)
+    names = max(len(entry.kind) for entry in entries)
+    room = max(columns() - names - 4, 20)
     for number, entry in enumerate(entries):
         if not number or entries[number - 1].slot != entry.slot:
             click.secho(f"{'' if not number else chr(10)}{entry.slot}", bold=True)
         told = ", ".join(part for part in (entry.cost, entry.reference) if part)
-        line, more = f"  {entry.kind:{width}}  {entry.line}", f"  [{told}]" if told else ""
-        click.echo(line + more if len(line + more) <= 80 else f"{line}\n{'':{width + 2}}{more}")
+        line, more = entry.line, f"[{told}]" if told else ""
+        joined = f"{line}  {more}".rstrip()
+        lines = [joined] if len(joined) <= room else [*wrap(line, room), *wrap(more, room)]
+        for place, text in enumerate(lines):
+            click.echo(f"  {'' if place else entry.kind:{names}}  {text}")
 
 
 def described(entry: "Entry") -> str:
     """A kind with its settings, as one writes them."""
     import dataclasses
 
+    from headway.cli.page import columns
     from headway.parts import config_class
 
     fields = [spec for spec in dataclasses.fields(config_class(entry.slot, entry.kind)) if spec.name != "kind"]
     settings = [f"  {spec.name} = {_default(spec)}" for spec in fields]
     told = [part for part in (entry.cost and f"cost {entry.cost}", entry.reference) if part]
     head = f"{entry.slot} {entry.kind}: {entry.line}" + (f" ({'; '.join(told)})" if told else "")
-    return "\n".join([head, *settings])
+    return "\n".join([*wrap(head, columns(), subsequent_indent="    ", break_on_hyphens=False), *settings])
 
 
 def _default(spec: "object") -> str:
@@ -114,16 +123,3 @@ def page_of(entry: "Entry") -> str:
     """Its own page, where somebody wrote docs/<kind>.md, or that of its slot."""
     own = f"{entry.kind}.md"
     return own if (DOCS / own).exists() else PAGES[entry.slot]
-
-
-def shown(page: Path) -> None:
-    """Rendered where somebody watches, else as it is written."""
-    from headway.cli.terminal import console, is_watched
-
-    text = page.read_text(encoding="utf-8")
-    if not is_watched(sys.stdout):
-        click.echo(f"\n{text}", nl=False)
-        return
-    from rich.markdown import Markdown
-
-    console(sys.stdout).print(Markdown(text))

@@ -121,12 +121,20 @@ def draw_positions(values: np.ndarray, path: str | Path) -> None:
 
 
 def draw_curves(
-    curves: Mapping[str, Sequence[float]], path: str | Path, *, title: str, across: str, up: str, log: bool = False
+    curves: Mapping[str, Sequence[float]],
+    path: str | Path,
+    *,
+    title: str,
+    across: str,
+    up: str,
+    log: bool = False,
+    first: int = 0,
 ) -> None:
-    """One line for each name, over 0, 1, 2 …"""
+    """One line for each name, over first, first + 1, first + 2 …"""
     figure, axis = _plot().subplots(figsize=(7, 4), layout="constrained")
     for number, (name, values) in enumerate(curves.items()):
-        axis.plot(range(len(values)), values, marker="osD^vP*X"[number % 8], markersize=4, label=_drawn(name))
+        places = range(first, first + len(values))
+        axis.plot(places, values, marker="osD^vP*X"[number % 8], markersize=4, label=_drawn(name))
     if log:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")  # powers need fonts that may be missing
@@ -141,7 +149,7 @@ def draw_visits(found: Sequence[Visits], path: str | Path) -> None:
     """A panel for each layer: tokens from left to right, experts from top to bottom."""
     experts, tokens = max(one.shares.shape[1] for one in found), len(found[0].tokens)
     cell = 0.28 * min(1.0, 60 / max(experts * len(found), tokens))  # inches
-    size = (1.6 + cell * tokens, (1.0 + cell * experts) * len(found))
+    size = (1.6 + max(cell * tokens, 0.7), (1.0 + cell * experts) * len(found))
     figure, axes = _plot().subplots(len(found), 1, figsize=size, squeeze=False, layout="constrained")
     for axis, one in zip(axes.flat, found):
         image = axis.imshow(one.shares.T, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
@@ -149,7 +157,8 @@ def draw_visits(found: Sequence[Visits], path: str | Path) -> None:
         axis.set_yticks(range(one.shares.shape[1]), range(1, one.shares.shape[1] + 1), fontsize=25 * cell)
         axis.set_ylabel("expert", fontsize=8)
         axis.set_title(one.where, fontsize=9)
-    figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01).ax.tick_params(labelsize=7)
+    beside = max(0.0, 1.7 - cell * tokens) / 2  # inches that a title juts out over few tokens
+    figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01 + beside / size[0]).ax.tick_params(labelsize=7)
     _save(figure, path)
 
 

@@ -178,7 +178,8 @@ def _repeat(x: Tensor, heads: int) -> Tensor:
 
 
 def _unplanned() -> contextlib.AbstractContextManager[None]:
-    """Without cuDNN, which makes a plan for every number of keys: in decoding that is every step, and takes 13 ms."""
+    """Without cuDNN, which makes a plan for every number of keys: in decoding that is every step, and takes longer than
+    the step itself."""
     backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     return sdpa_kernel(backends)
 

@@ -132,6 +132,15 @@ class BigBird:
         seed: int = 0
 
         def mask(self) -> Mask:
-            plan = random_plan(-(-self.longest // self.block), self.random, self.heads, self.seed)
+            blocks = -(-self.longest // self.block)
+            left = max(blocks - 5, 0)
+            if self.random > left:
+                raise ConfigError(
+                    f"random = {self.random}, but {self.longest} places in blocks of {self.block} leave {left} to draw "
+                    "from: the first, the last, oneself and the neighbours are seen anyway. Lower random or block, or "
+                    "raise longest.",
+                    "mask",
+                )
+            plan = random_plan(blocks, self.random, self.heads, self.seed)
             told = ", ".join(str(value) for value in (self.block, self.random, self.longest, self.heads, self.seed))
             return bigbird(self.block, plan, f"bigbird({told})")

@@ -75,6 +75,18 @@ def _size(count: int) -> str:
     return f"{count / 1e6:.2f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
 
 
+def test_nothing_is_written_over_unasked(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    message(capsys, 0, "pack", bit_dir, "--out", tmp_path / "empty")
+    weights = tmp_path / "empty" / WEIGHTS
+    weights.write_bytes(b"mine")
+    told = message(capsys, 1, "pack", bit_dir, "--out", weights.parent)
+    assert f"{weights.parent} is not empty. Choose another --out, or write over it with --overwrite." in told
+    assert weights.read_bytes() == b"mine"
+    message(capsys, 0, "pack", bit_dir, "--out", weights.parent, "--overwrite")
+    assert load_translator([weights.parent], "cpu")("The dog sees a red house.")
+
+
 def test_without_a_card_it_gets_one(bit_dir: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bit_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints", "README.md")))
     assert main(["pack", str(copy), "-o", str(tmp_path / "out")]) == 0
@@ -134,12 +146,11 @@ def test_it_is_trained_no_more(capsys: Capture, packed_dir: Path, toy: Path, tin
 
 
 def test_averages_are_taken_before_packing(capsys: Capture, bit_dir: Path, packed_dir: Path, tmp_path: Path) -> None:
-    assert "packed models cannot be averaged" in message(
-        capsys, 1, "average", "-m", packed_dir, "-m", packed_dir, "--out", tmp_path / "never"
-    )
-    assert "these models are built differently" in message(
-        capsys, 1, "average", "-m", bit_dir, "-m", packed_dir, "--out", tmp_path / "never"
-    )
+    for models in ([packed_dir], [packed_dir, packed_dir], [bit_dir, packed_dir]):
+        flags = [word for model in models for word in ("-m", model)]
+        told = message(capsys, 1, "average", *flags, "--out", tmp_path / "never")
+        assert f"{packed_dir} is packed, and packed models cannot be averaged" in told
+        assert "Average those that they were packed from, and pack the result: headway pack" in told
     assert len(checkpoints(bit_dir)) == 2
     for command in (["average", "-m", bit_dir, "--last", 2, "-o", tmp_path / "a"], ["pack", tmp_path / "a", "-o", tmp_path / "b"]):  # fmt: skip
         message(capsys, 0, *command)

@@ -1,9 +1,13 @@
 """`headway variants` tells everything in the catalogue, and one thing with its settings and its page."""
 
+from pathlib import Path
+
 import pytest
 
 from headway.catalogue import CATALOGUE, slots
+from headway.cli.page import narrowed
 from headway.cli.root import main
+from headway.cli.variants import DOCS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -52,9 +56,58 @@ def test_where_somebody_watches_it_is_grouped(capsys: Capture, monkeypatch: pyte
     assert "Positions" in said(capsys, "rope")
 
 
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("columns", [48, 80])
+def test_every_line_fits(capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int, watched: bool) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("headway.cli.terminal.is_watched", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.page.is_watched", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.variants.DOCS", DOCS / "missing")
+    kinds = dict.fromkeys(entry.kind for entry in CATALOGUE)
+    texts = [said(capsys, kind) for kind in kinds] + ([said(capsys)] if watched else [])
+    assert max(len(line) for text in texts for line in text.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_is_as_wide_as_asked(page: Path) -> None:
+    """Only code stays as it is."""
+    code = False
+    for line in narrowed(page.read_text(encoding="utf-8"), 80).splitlines():
+        code ^= line.lstrip().startswith("```")
+        assert len(line) <= 80 or code or line.startswith("    "), line
+
+
+def test_what_a_page_becomes() -> None:
+    assert narrowed("A sum: 1 - 2 - 3 + 4 = 0, not more.\n\n- one two three\n- four\n", 12).splitlines() == [
+        "A sum: 1 -",  # a line that began with "- 2" would be a list
+        "2 - 3 + 4 =",
+        "0, not more.",
+        "",
+        "- one two",
+        "  three",
+        "- four",
+    ]
+    kept = "# A heading that is long\n\n    code = that_is_long\n```\n| in | code |\n```\n|a|\n|-|\n|b|"
+    assert narrowed(kept, 12) == kept
+    table = "| kind | what |\n|---|---|\n| `a \\| b` | either of [two](them) |\n| c | |"
+    assert narrowed(table, 22).splitlines() == [
+        "| kind     | what    |",
+        "|----------|---------|",
+        "| `a \\| b` | either  |",
+        "|          | of      |",
+        "|          | [two](t |",
+        "|          | hem)    |",
+        "| c        |         |",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["Pre-LN"], 'nothing is called "Pre-LN". Did you mean "pre"? See: headway variants'),
+        (["ALiBi"], 'nothing is called "ALiBi". Did you mean "alibi"? See: headway variants'),
+        (["resi-dual"], 'nothing is called "resi-dual". Did you mean "resi_dual"? See: headway variants'),
+        (["feed-forward"], 'nothing is called "feed-forward". Did you mean "feedforward"? See: headway variants'),
         (["rop"], 'nothing is called "rop". Did you mean "rope"? See: headway variants'),
         (
             ["retention", "--slot", "mask"],

@@ -10,7 +10,7 @@ import pytest
 import headway
 from headway.errors import HeadwayError
 from headway.inspect.attention import label
-from headway.inspect.experts import visits
+from headway.inspect.experts import Visits, visits
 from headway.inspect.pictures import draw_visits
 from headway.inspect.trace import Trace, load_trace
 
@@ -46,6 +46,19 @@ def test_it_is_drawn(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(axis.images[0].get_array(), found[0].shares.T)
         assert axis.get_title() == "encoder, layer 1"
         assert [tick.get_text() for tick in axis.get_xticklabels()][1] == label(found[0].tokens[1])
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+def test_the_colours_lie_beside_the_title(tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", lambda self, *a, **k: figures.append(self))
+    layers = [Visits(np.eye(tokens, 4), ["word"] * tokens, f"encoder, layer {layer}") for layer in (9, 10, 11)]
+    draw_visits(layers, tmp_path / "experts.png")
+    figures[0].draw_without_rendering()
+    *panels, colours = figures[0].axes
+    assert len(panels) == 3
+    for panel in panels:
+        assert panel.title.get_window_extent().x1 < colours.get_window_extent().x0
 
 
 def test_without_experts_it_says_so(trace: Trace) -> None:

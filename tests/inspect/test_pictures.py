@@ -86,6 +86,9 @@ def test_curves(figures: list[Any], tmp_path: Path) -> None:
     assert [line.get_ydata().tolist() for line in axis.lines] == list(curves.values())
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [r"one \$", "two"]
     assert (axis.get_yscale(), axis.get_xlabel(), axis.get_ylabel()) == ("log", "layer", "distance")
+    assert axis.lines[1].get_xdata().tolist() == [0, 1]
+    draw_curves(curves, tmp_path / "c.png", title="t", across="layer", up="distance", first=1)
+    assert figures[1].axes[0].lines[1].get_xdata().tolist() == [1, 2]
 
 
 def test_a_long_text_is_drawn_small_and_numbered(figures: list[Any], tmp_path: Path) -> None:

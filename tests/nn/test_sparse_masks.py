@@ -127,3 +127,16 @@ def test_how_many_keys_a_kernel_must_look_at(rule: str, sees: int | None) -> Non
 def test_fixed_places_must_fit() -> None:
     with pytest.raises(ConfigError, match=r"4 groups of 8 places do not fit into a stretch of 16. Lower them"):
         make_mask("fixed(16, 8, 4)")
+
+
+def test_random_blocks_must_be_there() -> None:
+    with pytest.raises(
+        ConfigError, match=r"random = 4, but 120 places in blocks of 16 leave 3 to draw from: the first"
+    ):
+        make_mask("bigbird(16, 4, 120)")
+    with pytest.raises(ConfigError, match=r"random = 1, but 16 places in blocks of 16 leave 0 to draw from"):
+        make_mask("bigbird(16, 1, 16)")
+    assert make_mask("bigbird(16, 0, 16)") and make_mask("bigbird(16, 3, 120)")
+    for blocks in range(6, 12):  # as many as can be drawn for every block
+        plan = random_plan(blocks, blocks - 5, heads=1, seed=0)[0]
+        assert all(len(set(plan[one].tolist())) == blocks - 5 and plan[one].all() for one in range(blocks))
