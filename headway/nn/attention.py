@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
+from headway.nn.linear import together
 from headway.nn.masks import Mask
 from headway.nn.mixer import MixerConfig, head_width, refuse_odd
-from headway.nn.places import Heard, Memory
+from headway.nn.places import Heard, Memory, Places
 from headway.nn.positions import Position
 from headway.nn.ring import Inputs, new_keys
 from headway.nn.scope import Cost, Scope, make_linear
@@ -99,8 +100,12 @@ class Attention(nn.Module):
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
     def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | None = None) -> Tensor:
-        asked = split(self.query(x), self.config.heads)  # (B, H, T, D)
-        heads = look(asked, self._heard(x, ctx, source, state), ctx, self.config, self.training)
+        if source is None and state is None:
+            q, k, v = together(x, self.query, self.key, self.value)
+            heard = Heard(*self._keys(k, v, ctx.queries, ctx), ctx.queries, "self")
+        else:
+            q, heard = self.query(x), self._heard(x, ctx, source, state)
+        heads = look(split(q, self.config.heads), heard, ctx, self.config, self.training)  # (B, H, T, E)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
 
@@ -121,8 +126,12 @@ class Attention(nn.Module):
         return hear(given, owner, state, lambda known: self._project(known, ctx))
 
     def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
+        k, v = together(known.values, self.key, self.value)
+        return self._keys(k, v, known.places, ctx)
+
+    def _keys(self, k: Tensor, v: Tensor, places: Places, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
-        return ctx.turn(split(self.key(known.values), groups), known.places), split(self.value(known.values), groups)
+        return ctx.turn(split(k, groups), places), split(v, groups)  # (B, G, S, D), (B, G, S, E)
 
 
 def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> Heard:

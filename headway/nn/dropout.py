@@ -21,7 +21,7 @@ def hashed_dropout(x: Tensor, p: float) -> Tensor:
     """Each number is 0 with probability p, and the others grow as much as keeps the mean."""
     seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=x.device)
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    kept = (mixed(place * -1640531535 ^ seed) & 0xFFFFFF) >= int(p * 0x1000000)
+    kept = (mixed((place ^ seed) * -1640531535) & 0xFFFFFF) >= int(p * 0x1000000)
     return torch.where(kept, x * (1 / (1 - p)), 0.0)
 
 

@@ -30,7 +30,8 @@ class Captured:
         self.batch = batch.each(torch.clone)
         self.labelled = torch.zeros((), device=batch.labels.device)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        # Other threads go on with what they do on the device: batches are made ready in one.
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             self.told = update([self.batch], self.labelled)
 
     def replay(self, batch: Batch, labelled: int) -> Told:
