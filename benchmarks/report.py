@@ -25,7 +25,7 @@ class Table:
         full = [cells for cells in self.rows.values() if len(cells) > 1]
         widths = [max(map(len, column)) for column in zip(self.columns, *full)]
         room = max(80 - sum(widths) - 2 * len(widths), 0)
-        lines = ["", self.title, " " * room + _line(self.columns, widths)]
+        lines = ["", fill(self.title), " " * room + _line(self.columns, widths)]
         for name, cells in self.rows.items():
             if len(cells) == 1:
                 lines += [name, f"  {cells[0]}"[:80]]
