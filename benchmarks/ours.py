@@ -1,0 +1,176 @@
+"""Headway's side of benchmarks/train_gpu.py: its own Trainer, on made-up batches and on those of a real corpus."""
+
+import contextlib
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from peers import DROPOUT, PAD, SMOOTHING, PlainModel, Size
+from torch import Tensor
+
+from headway.config import Config
+from headway.data.files import read_lines
+from headway.data.parallel import ParallelFiles, read_parallel
+from headway.data.texts import parallel
+from headway.layers import Layer, assignment, compose
+from headway.nn.transformer import Transformer
+from headway.text import Tokenizer, Tokenizers
+from headway.train.corpus import ParallelText, marks_of
+from headway.train.loop import Position, Trainer
+from headway.train.loop import Step as Pieces
+from headway.train.objectives import IGNORED, Batch, Marks
+from headway.train.running import RunningText
+
+EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
+SAMPLE = 50_000  # pairs that a vocabulary is learned from
+
+
+def made_up(size: Size, tokens: int, masked: bool, device: torch.device) -> Batch:
+    """So many tokens on each side; the same for everybody, and on the device already."""
+    rows = tokens // size.length
+    source, inputs, labels = torch.randint(4, size.vocabulary, (3, rows, size.length))
+    valid = torch.ones(rows, size.length, dtype=torch.bool)
+    if masked:
+        valid[::EARLY, -1] = False
+    source, inputs = source.where(valid, PAD), inputs.where(valid, PAD)
+    count, mask = int(valid.sum()), valid if masked else None
+    return Batch(source, mask, inputs, mask, labels.where(valid, IGNORED), count, 2 * count).to(device)
+
+
+def config_for(size: Size, tokens: int, written: str = "") -> Config:
+    """`written`: settings with space between them, as in "compile=on model.norm=rmsnorm". A name without a dot is one
+    of [train]; `residual` is that of both sides."""
+    stack = {
+        "layers": size.layers, "mixer": f"attention({size.heads})", "feedforward": f"relu({size.hidden})",
+        "residual": "pre",
+    }  # fmt: skip
+    sizes = {"d_model": size.d_model, "vocabulary": size.vocabulary, "dropout": DROPOUT}
+    train = {"batch_tokens": tokens, "micro_batch_tokens": tokens, "label_smoothing": SMOOTHING}
+    table = {
+        "model": {**sizes, "encoder": stack, "decoder": dict(stack)},
+        "train": {**train, "schedule": f"constant({size.rate}, warmup=1)"},
+    }
+    layers = [Layer("benchmark", table)]
+    for one in written.split():
+        paths = [one if "." in one.partition("=")[0] else f"train.{one}"]
+        if one.startswith("residual="):
+            paths = [f"model.{side}.{one}" for side in ("encoder", "decoder")]
+        layers += [Layer("command line", assignment(path)) for path in paths]
+    return compose(layers)[0]
+
+
+def trainer_for(config: Config, device: torch.device) -> Trainer:
+    """Without text: batches are brought along."""
+    marks = Marks(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
+    nothing = RunningText(np.zeros(2, np.int64), 2, 0)
+    return Trainer(config, Transformer(config.model), nothing, marks, device)
+
+
+def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
+    def step(batch: Batch) -> Tensor:
+        told = trainer.step([batch], batch.labelled)
+        if trainer.at_once < batch.labels.numel():
+            raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
+        return told.loss
+
+    return step
+
+
+@torch.no_grad()
+def difference(size: Size, batch: Batch) -> float:
+    """Between the logits of the model written by hand and of Headway's with the same weights, where a label counts."""
+    ours, plain = Transformer(config_for(size, 1).model).double().eval(), PlainModel(size).double().eval()
+    plain.words.table.weight.copy_(ours.output_embedding)
+    for side, layers in (("encoder", plain.encoder), ("decoder", plain.decoder)):
+        for layer, block in zip(layers, ours.stacks[side].blocks):
+            sub, own = block.sublayers, block.sublayers["self"]
+            pairs = [(layer.qkv, [own.query, own.key, own.value]), (layer.out, [own.output])]
+            pairs += [(layer.up, [sub["feedforward"].inner]), (layer.down, [sub["feedforward"].outer])]
+            if side == "decoder":
+                cross = sub["cross"]
+                pairs += [(layer.q, [cross.query]), (layer.kv, [cross.key, cross.value]), (layer.heard, [cross.output])]
+            for to, parts in pairs:
+                to.weight.copy_(torch.cat([part.weight for part in parts]))
+    hidden = ours(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid).hidden
+    apart = ours.logits(hidden) - plain(batch.source, batch.source_valid, batch.inputs)
+    return float(apart[batch.labels != IGNORED].abs().max())
+
+
+class Real(NamedTuple):
+    first: float  # seconds of the first pass, which compiles
+    steps: int
+    seconds: float
+    tokens: int  # real ones, source and target
+    padding: float  # share of what is computed
+    loading: float  # batches a second with nobody training
+
+
+def europarl(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("europarl.part1.tsv*"))
+
+
+class Corpus:
+    """Europarl through the real pipeline: a vocabulary of its own, ids on disk, batches of like length."""
+
+    def __init__(self, folder: Path, pairs: int, vocabulary: int, work: Path) -> None:
+        os.environ["HEADWAY_CACHE"] = str(work / "cache")
+        file = work / "sample.en-de.tsv"
+        found = europarl(folder)[0]
+        lines = itertools.islice(read_lines(str(found)), pairs)
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        sides = itertools.chain.from_iterable(itertools.islice(read_parallel(ParallelFiles(str(file))), SAMPLE))
+        self.tokenizer = Tokenizer.train(sides, f"bpe({vocabulary})")
+        both = Tokenizers(self.tokenizer, self.tokenizer)
+        self.text = ParallelText([parallel(ParallelFiles(str(file)))], both, (), longest=256)
+
+    def trainer(self, config: Config, device: torch.device) -> Trainer:
+        return Trainer(config, Transformer(config.model), self.text, marks_of(self.tokenizer), device)
+
+
+@contextlib.contextmanager
+def corpus_in(folder: Path, pairs: int, vocabulary: int) -> Iterator[Corpus]:
+    with tempfile.TemporaryDirectory() as work:
+        yield Corpus(folder, pairs, vocabulary, Path(work))
+
+
+def real(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None]) -> Real:
+    """The same steps three times: to compile every shape, at most so many seconds long; timed; and only loaded."""
+
+    def learn(pieces: Pieces) -> None:
+        trainer.step(pieces, sum(piece.labelled for piece in pieces))
+
+    began = time.perf_counter()
+    reached, _, _ = _over(trainer, steps, seconds, learn, wait)
+    first = time.perf_counter() - began
+    count, took, pieces = _over(trainer, reached, np.inf, learn, wait)
+    loaded, loading, _ = _over(trainer, reached, np.inf, lambda _: None, wait)
+    cells = sum(x.numel() for piece in pieces for x in (piece.source, piece.labels) if x is not None)
+    tokens = sum(piece.tokens for piece in pieces)
+    return Real(first, count, took, tokens, 1 - tokens / cells, loaded / loading)
+
+
+def _over(
+    trainer: Trainer, steps: int, seconds: float, act: Callable[[Pieces], Any], wait: Callable[[], None]
+) -> tuple[int, float, list[Batch]]:
+    """How many steps it came, how long they took from the first batch on, and what was in them."""
+    trainer.at = Position()  # the same batches each time
+    taken: list[Pieces] = []
+    with contextlib.closing(trainer.steps()) as stream:
+        full = (pieces for pieces in stream if pieces)  # an empty one ends an epoch
+        first = next(full)
+        wait()
+        began = time.perf_counter()
+        for pieces in itertools.islice(itertools.chain([first], full), steps):
+            act(pieces)
+            taken.append(pieces)
+            if time.perf_counter() - began > seconds:
+                break
+        wait()
+        took = time.perf_counter() - began
+    return len(taken), took, [piece for pieces in taken for piece in pieces]

@@ -1,0 +1,245 @@
+"""Training throughput of Headway beside its peers, all in one run. For one GPU.
+
+    python benchmarks/train_gpu.py [--size big] [--only headway,plain-compiled] [--results FILE]
+    python benchmarks/train_gpu.py --headway 'compile=on' 'compile=on clip=1' 'compile=off residual=post'
+    python benchmarks/train_gpu.py --only headway,data --tokens 16384 --data FOLDER
+    python benchmarks/train_gpu.py --tiny    # on the CPU: only that everything runs, and is what it says
+
+A step is forward, loss, backward and optimiser, in bfloat16 autocast, on a batch that lies on the device; Headway's is
+that of its Trainer, which also takes the gradient's norm and looks for values that are not numbers. Every contender
+has the same sizes, dropout, label smoothing and fused Adam, and the same padding mask: one row in eight ends a token
+early (--full: no row does, and nobody gets a mask). Tokens count source and target, without padding.
+
+The first step is timed by itself: it compiles. TFLOP/s are those of the matrix products of the model, counted once for
+all; "of peak" is their share of one large bfloat16 product, "ratio" is the speed against the quickest peer.
+
+Real batches (--data) go through Headway's own pipeline, several shapes of them: "first" is a whole pass over them, in
+which they are compiled, then the same steps are timed. "made up" is the speed against that on made-up batches with as
+many tokens, "loader/s" how many batches a second there are with nobody training."""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import ours
+import peers
+import torch
+from peers import PEERS, SIZES
+from report import Table, append, fill, versions
+
+from headway.train.objectives import Batch
+
+ROUND = 10  # steps that follow each other without waiting
+FEWEST = 20  # steps that are timed
+HEADWAY = ["compile=on", "compile=off"]
+TINY = ["compile=off", "compile=off residual=post"]  # compiling for a CPU takes minutes, even this
+MADE_UP = ["first", "ms/step", "tokens/s", "GB", "TFLOP/s", "of peak", "ratio"]
+REAL = ["first", "steps", "steps/s", "tokens/s", "made up", "padding", "loader/s"]
+
+
+class Found(NamedTuple):
+    first: float  # seconds of the first step
+    step: float  # seconds of the others
+    memory: float  # GB at most
+
+
+class Bench:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.device = torch.device("cpu" if given.tiny else "cuda")
+        self.cuda, self.size = self.device.type == "cuda", SIZES["tiny" if given.tiny else given.size]
+        self.began = time.perf_counter()
+        self.peak = self.product()
+        self.rates: dict[tuple[str, int], float] = {}  # tokens/s by contender and tokens a step
+
+    def wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def seconds(self, act: Callable[[], object], times: int = 1) -> float:
+        self.wait()
+        began = time.perf_counter()
+        for _ in range(times):
+            act()
+        self.wait()
+        return time.perf_counter() - began
+
+    def product(self) -> float:
+        """TFLOP/s of one large matrix product, which no model can reach."""
+        n = 8192 if self.cuda else 256
+        a, b = torch.randn(2, n, n, device=self.device, dtype=torch.bfloat16 if self.cuda else torch.float32)
+        self.seconds(lambda: a @ b, 5)
+        return 2 * n**3 / min(self.seconds(lambda: a @ b, 20) / 20 for _ in range(3)) / 1e12
+
+    def contenders(self, tokens: int) -> Iterator[tuple[str, Callable[[], peers.Step]]]:
+        """By name, each as a function that makes its step; nothing is built before it is called."""
+        for name in self.given.headway if self.wanted("headway") else []:
+            yield f"headway {name}", partial(self.headway, name, tokens)
+        for name, peer in PEERS.items():
+            if self.wanted(name):
+                yield name, partial(self.peer, peer)
+
+    def wanted(self, name: str) -> bool:
+        return not self.given.only or name in self.given.only
+
+    def headway(self, written: str, tokens: int) -> peers.Step:
+        return ours.training(ours.trainer_for(ours.config_for(self.size, tokens, written), self.device))
+
+    def peer(self, peer: peers.Peer) -> peers.Step:
+        return peers.training(peer.model(self.size), self.size, self.device, peer.compiled)
+
+    def measure(self, make: Callable[[], peers.Step], batch: Batch) -> Found:
+        before = torch.cuda.memory_allocated() if self.cuda else 0
+        step = make()
+        first = self.seconds(lambda: step(batch))
+        self.seconds(lambda: step(batch), 3)
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+        count, spent = 0, 0.0
+        while count < FEWEST or spent < self.given.seconds:
+            spent += self.seconds(lambda: step(batch), ROUND)
+            count += ROUND
+        memory = torch.cuda.max_memory_allocated() - before if self.cuda else 0
+        return Found(first, spent / count, memory / 1e9)
+
+    def attempt(self, act: Callable[[], list[str]]) -> list[str]:
+        """Cells of a row, or the one that says why there are none: one that fails ends nothing."""
+        gc.collect()
+        torch._dynamo.reset()
+        if self.cuda:
+            torch.cuda.empty_cache()
+        torch.manual_seed(0)
+        if time.perf_counter() - self.began > self.given.limit:
+            return [f"left out: {self.given.limit:.0f} s are over"]
+        try:
+            return act()
+        except Exception as error:
+            return [f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"]
+
+    def made_up(self, tokens: int) -> Table:
+        batch = ours.made_up(self.size, tokens, not self.given.full, self.device)
+        work = 3 * ours.config_for(self.size, tokens).model.forward_flops(self.size.length, self.size.length)
+        rows = tokens // self.size.length
+        table = Table(f"{tokens:,} + {tokens:,} tokens a step ({rows} x {self.size.length})", MADE_UP)
+
+        def cells(name: str, make: Callable[[], peers.Step]) -> list[str]:
+            found = self.measure(make, batch)
+            self.rates[name, tokens] = batch.tokens / found.step
+            speed = work * rows / found.step / 1e12
+            memory, share = f"{found.memory:.1f}" if self.cuda else "-", speed / self.peak
+            rate = f"{self.rates[name, tokens]:,.0f}"
+            return [f"{found.first:.1f} s", f"{1000 * found.step:.1f}", rate, memory, f"{speed:.1f}", f"{share:.1%}"]
+
+        for name, make in self.contenders(tokens):
+            table.add(name, self.attempt(partial(cells, name, make)))
+        best = max((self.rates.get((name, tokens), 0.0) for name in PEERS), default=0.0)
+        for name, row in table.rows.items():
+            if len(row) > 1:
+                row.append(f"{self.rates[name, tokens] / best:.2f}" if best else "-")
+        return table
+
+    def real(self) -> Table:
+        """Batches of a corpus, as they come: counted without padding."""
+        tokens = 256 if self.given.tiny else 16_384
+        table = Table(f"Europarl, at most {tokens:,} tokens a side", REAL)
+
+        def cells(corpus: ours.Corpus, written: str) -> list[str]:
+            size = self.size._replace(vocabulary=corpus.tokenizer.size)
+            trainer = corpus.trainer(ours.config_for(size, tokens, written), self.device)
+            found = ours.real(trainer, self.given.steps, self.given.compiling, self.wait)
+            rate = found.tokens / found.seconds
+            known = self.rates.get((f"headway {written}", tokens))
+            share, pace = f"{rate / known:.2f}" if known else "-", f"{found.steps / found.seconds:.1f}"
+            counts = [f"{found.padding:.1%}", f"{found.loading:.0f}"]
+            return [f"{found.first:.0f} s", str(found.steps), pace, f"{rate:,.0f}", share, *counts]
+
+        pairs, vocabulary = (2000, 500) if self.given.tiny else (self.given.pairs, self.size.vocabulary)
+        with ours.corpus_in(self.given.data, pairs, vocabulary) as corpus:
+            for written in self.given.headway:
+                table.add(f"headway {written}", self.attempt(partial(cells, corpus, written)))
+        return table
+
+
+def check(bench: Bench) -> None:
+    """What is timed is right: the peer by hand computes what Headway computes, all have as many weights, all learn."""
+    size = bench.size
+    batch = ours.made_up(size, 8 * size.length, True, bench.device)
+    apart = ours.difference(size, batch)
+    assert apart < 1e-5, apart  # positions are kept in float32
+    count = ours.config_for(size, 1).model.parameter_count()
+    makers = [partial(bench.headway, "", 8 * size.length)]
+    for model in dict.fromkeys(peer.model for peer in PEERS.values()):
+        own = sum(weights.numel() for weights in model(size).parameters() if weights.requires_grad)
+        assert abs(own - count) <= 0.01 * count, (model, own, count)
+        makers.append(partial(bench.peer, peers.Peer(model, compiled=False)))
+    for make in makers:
+        torch.manual_seed(0)
+        step = make()
+        losses = [float(step(batch)) for _ in range(60)]
+        assert losses[-1] < 0.8 * losses[0], (make, losses[0], losses[-1])
+    print(f"checked: {count:,} weights each, all learn; by hand and Headway {apart:.0e} apart", file=sys.stderr)
+
+
+def tell(bench: Bench, tables: list[Table]) -> None:
+    size, where = bench.size, torch.cuda.get_device_name() if bench.cuda else "CPU, tiny"
+    layers = f"{size.layers} + {size.layers} layers, {size.d_model}/{size.hidden}, {size.heads} heads"
+    facts = [
+        f"{where}, {versions()}",
+        f"{layers}, {size.vocabulary:,} words; {'no mask' if bench.given.full else 'a padding mask'}",
+        f"one large matrix product: {bench.peak:.1f} TFLOP/s",
+    ]
+    print("\n".join([*map(fill, facts), *(table.told() for table in tables)]))
+    if bench.given.results:
+        append(bench.given.results, "Training beside its peers", f"{'. '.join(facts)}.", tables)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ["headway", *PEERS, "data"]
+    parser.add_argument("--size", choices=["base", "big"], default="base")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes on the CPU, with checks")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[], help=f"some of {','.join(names)}")
+    parser.add_argument("--headway", nargs="+", metavar="SETTINGS", help="what to compare of it")
+    parser.add_argument("--tokens", type=lambda text: [int(n) for n in text.split(",")], help="a step, on each side")
+    parser.add_argument("--full", action="store_true", help="without padding and masks")
+    parser.add_argument("--seconds", type=float, help="that each contender is timed at least")
+    parser.add_argument("--limit", type=float, default=450, help="seconds after which no contender is begun")
+    parser.add_argument("--data", type=Path, help="the folder of europarl.part1.tsv.xz, for real batches")
+    parser.add_argument("--pairs", type=int, default=150_000, help="of it")
+    parser.add_argument("--steps", type=int, default=200, help="of real batches that are timed")
+    parser.add_argument("--compiling", type=float, default=120, help="seconds of the first pass over them at most")
+    parser.add_argument("--results", type=Path, help="a Markdown file to append to")
+    given = parser.parse_args()
+    if unknown := set(given.only) - set(names):
+        parser.error(f"--only knows {', '.join(names)}, not {', '.join(sorted(unknown))}")
+    if "data" in given.only and not given.data:
+        parser.error("--only data needs --data FOLDER")
+    if given.data and not ours.europarl(given.data):
+        parser.error(f"there is no europarl.part1.tsv.xz in {given.data} or below")
+    if not given.tiny and not torch.cuda.is_available():
+        parser.error("no CUDA device: add --tiny")
+    given.headway = given.headway or (TINY if given.tiny else HEADWAY)
+    given.tokens = given.tokens or ([128, 256] if given.tiny else [16_384, 65_536])
+    given.seconds = given.seconds or (0.1 if given.tiny else 3.0)
+    given.steps = min(given.steps, 10) if given.tiny else given.steps
+    torch.set_float32_matmul_precision("high")  # as Headway's Trainer does, for all
+    bench = Bench(given)
+    if given.tiny:
+        check(bench)
+    tables: list[Table] = []
+    try:
+        for tokens in given.tokens if any(map(bench.wanted, names[:-1])) else []:
+            tables.append(bench.made_up(tokens))
+        if given.data and bench.wanted("data"):
+            tables.append(bench.real())
+    finally:  # whatever happens, what was measured is told
+        tell(bench, tables)
+
+
+if __name__ == "__main__":
+    main()
