@@ -17,6 +17,27 @@ class Dropout(nn.Dropout):
         return F.dropout(x, self.p)
 
 
+def dropped_relu(x: Tensor, p: float) -> Tensor:
+    """Dropout of what is above 0. Its result alone tells where gradients go, and the next layer keeps that anyway."""
+    result: Tensor = _DroppedRelu.apply(x, p)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _DroppedRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p):  # type: ignore[no-untyped-def]
+        compiled = x.is_cuda and torch.compiler.is_compiling()
+        y = hashed_dropout(x.relu(), p) if compiled else F.dropout(x.relu(), p)
+        ctx.save_for_backward(y)
+        ctx.scale = 1 / (1 - p)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (y,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad * ctx.scale, y, 0), None
+
+
 def hashed_dropout(x: Tensor, p: float) -> Tensor:
     """Each number is 0 with probability p, and the others grow as much as keeps the mean."""
     seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=x.device)

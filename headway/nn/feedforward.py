@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.context import Context
-from headway.nn.dropout import Dropout
+from headway.nn.dropout import Dropout, dropped_relu
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.parts import Part, number
 
@@ -52,7 +52,12 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.dropout or 0.0)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        result: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        inner = self.inner(x)
+        if self.training and self.activation is F.relu and 0 < self.dropout.p < 1 and inner.is_cuda:
+            heard = dropped_relu(inner, self.dropout.p)
+        else:
+            heard = self.dropout(self.activation(inner))
+        result: Tensor = self.outer(heard)
         return result
 
 

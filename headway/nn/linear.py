@@ -40,9 +40,10 @@ def together(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     """What several layers make of the same input. Where a GPU learns it is one product of their weights side by side,
     which reads the input once and fills the device better."""
     dense = [layer for layer in layers if type(layer) is Dense]
-    biases = [layer.bias for layer in dense if layer.bias is not None]
+    biases: list[Tensor] = [layer.bias for layer in dense if layer.bias is not None]
     alike = len(dense) == len(layers) and len(biases) in (0, len(dense))
     if not (alike and x.is_cuda and torch.is_grad_enabled()):
         return tuple(layer(x) for layer in layers)
-    product = F.linear(x, torch.cat([layer.weight for layer in dense]), torch.cat(biases) if biases else None)
-    return product.split([len(layer.weight) for layer in dense], dim=-1)
+    weights: list[Tensor] = [layer.weight for layer in dense]
+    product = F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return torch.split(product, [len(weight) for weight in weights], dim=-1)

@@ -77,7 +77,7 @@ class Trainer:
         loss = Loss(self.model, self.settings.label_smoothing, self.settings.alignment)
         if self._compiles():
             torch._dynamo.config.recompile_limit = 64  # one for each shape of batch
-            loss.function = torch.compile(loss.function, dynamic=False)
+            loss.function = torch.compile(loss.function, dynamic=False, options=compiler_options())
         self.loss = team.joined(loss, device)
         self.feed = self._feed()
         capture = device.type == "cuda" and self.settings.graphs == "auto" and can_capture(self.optimisers)
@@ -231,3 +231,10 @@ class Trainer:
         worth = worth and not self.carry.wanted  # a state grows from step to step
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)
+
+
+def compiler_options() -> dict[str, str | int | bool]:
+    """Norms' gradients for gains and for inputs in separate kernels: together they take twice as long on an H200."""
+    from torch._inductor import config
+
+    return {"triton.mix_order_reduction": False} if hasattr(config.triton, "mix_order_reduction") else {}
