@@ -16,6 +16,7 @@ from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
 
 Kernel = Literal["auto", "math", "sdpa", "flex"]
+UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # all but cuDNN
 
 
 class Attended(NamedTuple):
@@ -163,8 +164,7 @@ def _repeat(x: Tensor, heads: int) -> Tensor:
 
 def _unplanned() -> contextlib.AbstractContextManager[None]:
     """Without cuDNN, which makes a plan for every number of keys: in decoding that is every step, and takes 13 ms."""
-    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return sdpa_kernel(backends)
+    return sdpa_kernel(UNPLANNED)
 
 
 def _flex() -> Callable[..., Any]:
