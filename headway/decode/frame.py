@@ -8,9 +8,7 @@ B rows    K beams of each    C candidates of each    L positions at most    V vo
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.decode import choose, constrain
@@ -111,10 +109,9 @@ class Frame:
         self.left.copy_(other.left)
         self.set_rules(search, jobs)
 
-    def read(self, first: int, last: int) -> NDArray[np.int32]:
-        """What the trellis says of these steps: (steps, 4, B, C). Waits for the device."""
-        lines: NDArray[np.int32] = self.trellis[first:last].cpu().numpy()
-        return lines
+    def read(self, first: int, last: int) -> Tensor:
+        """What the trellis says of these steps: (steps, 4, B, C), a copy."""
+        return self.trellis[first:last].clone()
 
     def step(self, reach: int) -> None:
         """One more token for each beam. No position reaches `reach`."""

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,7 +85,7 @@ def run(stepper: ModelStepper, task: Task, source: Tensor | None, valid: Tensor 
     engine: Engine = stepper.engine
     with engine.running():
         parts = _Walk(engine, task, jobs, source, valid).parts()
-    return list(trellis.found(trellis.joined(parts, len(jobs)), jobs, task))
+        return list(trellis.found(trellis.joined(parts, len(jobs)), jobs, task))
 
 
 class _Walk:
@@ -99,19 +98,18 @@ class _Walk:
         self.total = max(len(job.prefix) + job.room for job in jobs)
         marks, prefixed = task.marks, any(job.prefix for job in jobs)
         self.plan = Plan(task.search.beam_size, marks.end, marks.suppress, prefixed)
-        self.rows = np.arange(len(jobs))  # those in the frame
-        self.done: list[tuple[trellis.Ints, Any]] = []
+        self.rows = torch.arange(len(jobs), device=engine.model.device)  # those in the frame
+        self.done: list[tuple[Tensor, Tensor]] = []
         self.first = self.now = 0  # the first step that this frame has made, and the next one
         memory, width = None, 0
         if source is not None:
             device = engine.model.device
             source, valid = source.to(device), None if valid is None else valid.to(device)
             memory, width = engine.model.encode(source, valid), source.shape[1]
-        length = _power(min(self.total, engine.shortest))
-        self.player = self._player(len(jobs), rounded(width, 8), length)
+        self.player = self._player(len(jobs), rounded(width, 8), engine.shortest)
         self.player.frame.load(task, jobs, memory)
 
-    def parts(self) -> list[tuple[trellis.Ints, Any]]:
+    def parts(self) -> list[tuple[Tensor, Tensor]]:
         """All steps, as trellis.joined takes them."""
         watch, left = Watch(self.engine.model.device), None
         while self.now < self.total and left != 0:
@@ -133,35 +131,30 @@ class _Walk:
     def _player(self, rows: int, source: int, length: int) -> Player:
         return self.engine.players.get(self.plan, Size(rounded(rows), source, length))
 
-    def _active(self) -> trellis.Ints:
+    def _active(self) -> Tensor:
         """Which rows of the frame are searched further. Waits for the device."""
-        return self.player.frame.active[: len(self.rows)].cpu().numpy().nonzero()[0]
+        return self.player.frame.active[: len(self.rows)].nonzero()[:, 0]
 
     def _read(self) -> None:
         self.done.append((self.rows, self.player.frame.read(self.first, self.now)))
         self.first = self.now
 
-    def _move(self, active: trellis.Ints, length: int) -> None:
+    def _move(self, active: Tensor, length: int) -> None:
         """Go on with the rows of the frame that are active."""
         self._read()
         old = self.player.frame
         self.rows = self.rows[active]
         self.player = self._player(len(active), old.size.source, length)
-        jobs = [self.jobs[row] for row in self.rows]
-        self.player.frame.take(old, torch.from_numpy(active).to(old.ids.device), self.task.search, jobs)
+        jobs = [self.jobs[row] for row in self.rows.tolist()]
+        self.player.frame.take(old, active, self.task.search, jobs)
 
 
 def rounded(count: int, least: int = 1) -> int:
     """Up to 1, 2, 3, 4, 6, 8, 12, 16, 24 …: at most a third is empty."""
     if count <= least:
         return least if count else 0
-    power = _power(count)
+    power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power > 3 and count <= power * 3 // 4 else power
-
-
-def _power(count: int) -> int:
-    """Up to a power of two."""
-    return int(1 << (count - 1).bit_length())
 
 
 def _mark(model: Transformer) -> list[tuple[int, int]]:

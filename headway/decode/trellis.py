@@ -1,98 +1,103 @@
-"""From the candidates of every step to hypotheses, on the host and after the search: the same judgement as in `turn`,
-for all steps at once.
+"""From the candidates of every step to hypotheses, after the search: the same judgement as in `turn`, for all steps at
+once, on the device on which they were found.
 
 T steps    B rows    C candidates of each    K beams    M hypotheses
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from headway.decode.hypothesis import Hypothesis
 from headway.decode.task import Job, Task
 from headway.decode.turn import not_numbers
 
-Ints = NDArray[np.int64]
+
+class Trellis(NamedTuple):
+    """All (T, C, B): rows last, where they lie side by side."""
+
+    ids: Tensor
+    parents: Tensor
+    logps: Tensor
+    sums: Tensor
 
 
-@dataclass(frozen=True)
-class Trellis:
-    """All (T, B, C)."""
+class Ends(NamedTuple):
+    """Where hypotheses ended, (M,) each."""
 
-    ids: NDArray[np.int32]
-    parents: NDArray[np.int32]
-    logps: NDArray[np.float32]
-    sums: NDArray[np.float32]
-
-    @property
-    def exists(self) -> NDArray[np.bool_]:
-        return self.sums > -np.inf
+    steps: Tensor
+    places: Tensor  # which of the candidates
+    rows: Tensor
 
 
-def joined(parts: list[tuple[Ints, NDArray[np.int32]]], rows: int) -> Trellis:
-    """What was read from one frame after the other: which rows were in it, and (steps, 4, frame's rows, C) words."""
-    steps, candidates = sum(len(words) for _, words in parts), parts[0][1].shape[3]
-    whole, first = np.zeros((4, steps, rows, candidates), dtype=np.int32), 0
-    for kept, words in parts:
-        whole[:, first : first + len(words), kept] = words[:, :, : len(kept)].swapaxes(0, 1)
-        first += len(words)
-    return Trellis(whole[0], whole[1], whole[2].view(np.float32), whole[3].view(np.float32))
+def joined(parts: list[tuple[Tensor, Tensor]], rows: int) -> Trellis:
+    """What frames wrote, one after the other: which rows were in it, and words (steps, 4, frame's rows, C)."""
+    words = [words for _, words in parts]
+    steps, candidates = sum(len(part) for part in words), words[0].shape[3]
+    whole, first = words[0].new_zeros(4, steps, candidates, rows), 0
+    for (kept, _), part in zip(parts, words):
+        whole[:, first : first + len(part), :, kept] = part[:, :, : len(kept)].permute(1, 0, 3, 2)
+        first += len(part)
+    return Trellis(whole[0].long(), whole[1].long(), whole[2].view(torch.float32), whole[3].view(torch.float32))
 
 
 def found(trellis: Trellis, jobs: list[Job], task: Task) -> Iterator[tuple[Job, Hypothesis]]:
     """The n_best of each row, best first."""
-    beam, exists = task.search.beam_size, trellis.exists
-    steps = np.arange(len(exists))[:, None]
-    ends = trellis.ids == task.marks.end
+    beam, device = task.search.beam_size, trellis.ids.device
+    exists, ends = trellis.sums > -torch.inf, trellis.ids == task.marks.end
     runs = exists & ~ends
-    last = steps + 1 >= np.array([len(job.prefix) + job.room for job in jobs])  # (T, B)
-    complete = exists & (ends | last[:, :, None])
-    complete[:, :, beam:] = False  # only the K best may end; the others stand by to run on in their stead
-    ended = complete.sum(2).cumsum(0)
-    stays = np.logical_and.accumulate(runs.any(2) & ~last & (ended < beam))
-    alive = np.concatenate([np.ones_like(stays[:1]), stays[:-1]])  # (T, B)
-    for step, row in np.argwhere(~(trellis.sums[:, :, 0] < np.inf) & alive):
+    limits = torch.tensor([len(job.prefix) + job.room for job in jobs], device=device)
+    last = torch.arange(1, len(ends) + 1, device=device)[:, None] >= limits  # (T, B)
+    complete = exists & (ends | last[:, None])
+    complete[:, beam:] = False  # only the K best may end; the others stand by to run on in their stead
+    ended = complete.sum(1).cumsum(0)
+    stays = (runs.any(1) & ~last & (ended < beam)).cumprod(0).bool()
+    alive = torch.cat([torch.ones_like(stays[:1]), stays[:-1]])  # (T, B)
+    for step, row in (~(trellis.sums[:, 0] < torch.inf) & alive).nonzero().tolist():
         raise not_numbers(jobs[row], step - len(jobs[row].prefix))
-    complete &= alive[:, :, None]
-    for step, row in np.argwhere(alive & ~exists.any(2) & (ended == 0)):  # nothing can follow: what it had is all
+    complete &= alive[:, None]
+    for step, row in (
+        (alive & ~exists.any(1) & (ended == 0)).nonzero().tolist()
+    ):  # nothing can follow: what it had is all
         if step == 0:
             yield jobs[row], task.hypothesis(jobs[row], [], [], 0.0)
         else:
-            complete[step - 1, row] = runs[step - 1, row] & (runs[step - 1, row].cumsum() <= beam)
+            complete[step - 1, :, row] = runs[step - 1, :, row] & (runs[step - 1, :, row].cumsum(0) <= beam)
     best = _ranked(trellis, complete, jobs, task)
-    lines = _traced(trellis, runs, *best)
-    for step, row, line, logps, total in zip(best[0], best[1], *lines, trellis.sums[best].tolist()):
+    ids, logps = _traced(trellis, runs, best)
+    totals = trellis.sums[best].tolist()
+    for step, row, line, values, total in zip(best.steps.tolist(), best.rows.tolist(), ids, logps, totals):
         job = jobs[row]
-        yield job, task.hypothesis(job, line[: step + 1], logps[len(job.prefix) : step + 1], total)
+        yield job, task.hypothesis(job, line[: step + 1], values[len(job.prefix) : step + 1], total)
 
 
-def _ranked(trellis: Trellis, complete: NDArray[np.bool_], jobs: list[Job], task: Task) -> tuple[NDArray[np.intp], ...]:
-    """Where the n_best of each row ended: steps, rows and candidates, (M,) each."""
-    where = complete.nonzero()
-    step, row = where[0], where[1]
-    length = step + 1 - np.array([len(job.prefix) for job in jobs])[row]
-    divisors = np.array([task.search.divisor(length) for length in range(len(complete) + 1)])
-    scores = trellis.sums[where].astype(np.float64) / divisors[length]
-    order = np.lexsort((-scores, row))  # equal ones stay in the order in which they were found
-    counted = row[order]
-    firsts = np.searchsorted(counted, counted)  # where each row begins
-    order = order[np.arange(len(order)) - firsts < task.search.n_best]
-    return tuple(index[order] for index in where)
+def _ranked(trellis: Trellis, complete: Tensor, jobs: list[Job], task: Task) -> Ends:
+    """Where the n_best of each row ended."""
+    ends = Ends(*complete.nonzero(as_tuple=True))
+    prefixes = torch.tensor([len(job.prefix) for job in jobs], device=complete.device)
+    lengths = ends.steps + 1 - prefixes[ends.rows]
+    divisors = torch.tensor([task.search.divisor(n) for n in range(len(complete) + 1)], dtype=torch.float64)
+    scores = trellis.sums[ends].double() / divisors.to(complete.device)[lengths]
+    # By score, then by row; equal ones stay in the order in which they were found.
+    order = scores.argsort(descending=True, stable=True)
+    order = order[ends.rows[order].argsort(stable=True)]
+    rows = ends.rows[order]
+    rank = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows)
+    order = order[rank < task.search.n_best]
+    return Ends(*(index[order] for index in ends))
 
 
-def _traced(
-    trellis: Trellis, runs: NDArray[np.bool_], step: NDArray[np.intp], row: NDArray[np.intp], place: NDArray[np.intp]
-) -> tuple[list[list[int]], list[list[float]]]:
+def _traced(trellis: Trellis, runs: Tensor, ends: Ends) -> tuple[list[list[int]], list[list[float]]]:
     """Ids and log-probabilities of each hypothesis, (M, T), from its end back to the first step."""
-    size = (len(row), len(runs))
-    ids, logps = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float64)
-    place = place.copy()
+    rows, place, ids, logps = ends.rows, ends.places, [], []
+    slots = runs.cumsum(1) * runs  # (T, C, B) of those that ran, the first filled beam 0, the second beam 1 …
     for now in range(len(runs) - 1, -1, -1):
-        ids[:, now], logps[:, now] = trellis.ids[now, row, place], trellis.logps[now, row, place]
+        ids.append(trellis.ids[now, place, rows])
+        logps.append(trellis.logps[now, place, rows])
         if now:
-            slot = trellis.parents[now, row, place]  # the beam that it went on from: which of those that ran it was
-            before = (runs[now - 1, row].cumsum(1) == slot[:, None] + 1).argmax(1)
-            place = np.where(now <= step, before, place)
-    return ids.tolist(), logps.tolist()
+            beam = trellis.parents[now, place, rows]  # that it went on from
+            before = (slots[now - 1][:, rows] == beam + 1).to(torch.uint8).argmax(0)
+            place = torch.where(now <= ends.steps, before, place)
+    return torch.stack(ids[::-1], 1).tolist(), torch.stack(logps[::-1], 1).tolist()
