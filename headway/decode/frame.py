@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headway.decode import choose, constrain
 from headway.decode.folded import Folded
+from headway.decode.joint import Joint
 from headway.decode.settings import Search
 from headway.decode.task import Job, Task
 from headway.nn.places import Memory
@@ -54,6 +55,7 @@ class Frame:
         # Of each step ids, parents, and the bits of the floats logps and sums.
         self.trellis = torch.zeros(length, 4, rows, plan.candidates, dtype=torch.int32, device=device)
         self.suppress = torch.tensor(plan.suppress, dtype=torch.long, device=device)
+        self.joint = Joint(beam, model.model.config.vocabulary or 0, device)
 
     @property
     def bytes(self) -> int:
@@ -120,8 +122,14 @@ class Frame:
         if plan.suppress:
             constrain.ban_ids(logps, self.suppress)
         logps[:, plan.end].add_(self.early.index_select(0, past.now))
-        picks = choose.greedy(logps, self.sums) if plan.beam == 1 else choose.beam(logps, self.sums, plan.beam)
+        picks = self._pick(logps)
         self._advance(self._obeyed(picks) if plan.forced else picks)
+
+    def _pick(self, logps: Tensor) -> choose.Picks:
+        if self.plan.beam == 1:
+            values, ids = logps.max(1, keepdim=True)  # the first of equal ones
+            return choose.Picks(self.sums + values, values, ids, torch.zeros_like(ids))
+        return self.joint(logps, self.sums) if self.joint.able else choose.beam(logps, self.sums, self.plan.beam)
 
     def _obeyed(self, picks: choose.Picks) -> choose.Picks:
         """Where a prefix says what comes next, only that may, and it costs nothing."""
@@ -141,21 +149,22 @@ class Frame:
         words = [picks.ids.int(), picks.parents.int(), picks.logps.view(torch.int32), picks.sums.view(torch.int32)]
         self.trellis.index_copy_(0, now, torch.stack(words)[None])
         exists, ends = picks.sums > -torch.inf, picks.ids == self.plan.end  # (B, C)
-        runs = exists & ~ends
+        idle = ends | ~exists
         last = now + 1 >= self.limit  # (B,)
         found = exists & (ends | last[:, None])
         self.ended.add_(found[:, :beam].sum(1))
-        self.active.logical_and_(runs.any(1) & ~last & (self.ended < beam))
+        self.active.logical_and_(~(idle.all(1) | last | (self.ended >= beam)))
         torch.sum(self.active, 0, keepdim=True, out=self.left)
         past.now.add_(1)
+        sums = picks.sums.masked_fill(idle, -torch.inf)
         if beam == 1:
             self.ids.copy_(picks.ids)
-            self.sums.copy_(picks.sums.masked_fill(~runs, -torch.inf))
+            self.sums.copy_(sums)
             past.owners.index_fill_(2, now, 0)
             return
-        order = (~runs).to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]  # (B, K)
-        self.ids.copy_(picks.ids.gather(1, order))
-        self.sums.copy_(picks.sums.masked_fill(~runs, -torch.inf).gather(1, order))
+        order = idle.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]  # (B, K)
+        torch.gather(picks.ids, 1, order, out=self.ids)
+        torch.gather(sums, 1, order, out=self.sums)
         parents = picks.parents.gather(1, order)[:, :, None].expand_as(past.owners)
         past.owners.copy_(past.owners.gather(1, parents))
-        past.owners.index_copy_(2, now, self.past.beams[:, None].expand(self.size.rows, -1, 1))
+        past.owners.index_copy_(2, now, past.beams[:, None].expand(self.size.rows, -1, 1))

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.decode import Hypothesis, Marks, Search, decode
+from headway.decode import Hypothesis, Marks, Search, choose, decode
+from headway.decode.frame import Frame, Plan, Size
+from headway.decode.joint import Joint
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.static import Engine, rounded
 from headway.errors import HeadwayError
@@ -239,3 +242,53 @@ def test_sizes() -> None:
         0, 1, 2, 3, 4, 6, 8, 12, 16, 128, 192, 1024,
     ]  # fmt: skip
     assert [rounded(count, 8) for count in (0, 1, 8, 9, 28)] == [0, 8, 8, 12, 32]
+
+
+@pytest.mark.parametrize("vocabulary", [256, 300, 1000])
+@pytest.mark.parametrize("beam", [2, 4, 7])
+def test_all_beams_at_once(beam: int, vocabulary: int) -> None:
+    """Exactly what is found line by line, equal sums too: rounded numbers, of which many are equal."""
+    joint = Joint(beam, vocabulary, torch.device("cpu"))
+    assert joint.able
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        logps = -torch.randint(0, 40, (3 * beam, vocabulary), generator=generator).float() / 8
+        logps[torch.rand(logps.shape, generator=generator) < 0.9] = -torch.inf if seed % 2 else -9.0
+        sums = -torch.randint(0, 8, (3, beam), generator=generator).float() / 4
+        sums[1, 1:], sums[2] = -torch.inf, 0.0
+        mine, other = joint(logps, sums), choose.beam(logps, sums, beam)
+        assert torch.equal(mine.sums, other.sums)
+        real = mine.sums > -torch.inf
+        for name in ("sums", "logps", "ids", "parents"):
+            assert torch.equal(getattr(mine, name)[real], getattr(other, name)[real])
+    logps[0, 5] = torch.nan
+    assert joint(logps, sums).sums[0, 0].isnan()
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_a_large_vocabulary(beam: int) -> None:
+    both(small(ModelStepper(model(vocabulary=700, end=4.0))), 9, Search(beam_size=beam, n_best=beam, max_length=20))
+
+
+def test_a_step_asks_the_host_nothing() -> None:
+    """What a graph cannot record: anything whose result the host has to know."""
+
+    class Listening(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+            name = function.overloadpacket.__name__
+            assert name not in ("nonzero", "_local_scalar_dense", "masked_select", "item", "unique", "equal"), name
+            indices = given[1] if name in ("index", "index_put_") else []
+            assert not any(part is not None and part.dtype == torch.bool for part in indices), name
+            return function(*given, **(named or {}))
+
+    for changes in ({"position": "rope"}, {"position": "alibi", "mask": "causal & local(3)", "vocabulary": 700}):
+        for beam in (1, 4):
+            plan = Plan(beam, end=1, suppress=(3,), forced=True)
+            frame = Frame(Engine(model(**changes)).folded, plan, Size(2, 8, 16))
+            with torch.no_grad():
+                frame.step(16)  # makes its tables
+                places = [part.data_ptr() for part in vars(frame).values() if isinstance(part, Tensor)]
+                with Listening():
+                    frame.step(16)
+            assert places == [part.data_ptr() for part in vars(frame).values() if isinstance(part, Tensor)]
+            assert int(frame.past.now) == 2
