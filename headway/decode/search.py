@@ -56,10 +56,13 @@ def _searched(
     """By the engine that was asked for, or is fastest."""
     if engine == "static" or (engine == "auto" and stepper.device.type == "cuda"):
         reason = static.why_not(stepper, task, lengths)
-        if not reason:
-            return static.run(stepper, task, source, valid)
-        if engine == "static":
+        if reason and engine == "static":
             raise HeadwayError(f'this search cannot be static: {reason}. Leave the engine at "auto".')
+        if not reason:
+            try:
+                return static.run(stepper, task, source, valid)
+            except torch.OutOfMemoryError:
+                stepper.engine = None  # the plain loop keeps less: only the rows that are not done
     return (item for _, new in run(stepper, task, source, valid) for item in new)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.decode import Hypothesis, Marks, Search, choose, decode
+from headway.decode import Hypothesis, Marks, Search, choose, decode, static
 from headway.decode.frame import Frame, Plan, Size
 from headway.decode.joint import Joint
 from headway.decode.model import Ensemble, ModelStepper
@@ -64,11 +64,9 @@ def assert_same(mine: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[
 
 def both(stepper: ModelStepper, rows: int, search: Search, marks: Marks = MARKS, **more: Any) -> list[list[Hypothesis]]:
     source = sources(rows) if "encoder" in stepper.model.stacks else (None, None)
-    naive, static = (
-        decode(stepper, *source, marks=marks, search=search, engine=e, **more) for e in ("naive", "static")
-    )  # type: ignore[arg-type]
-    assert_same(static, naive)
-    return naive
+    plain, swift = (decode(stepper, *source, marks=marks, search=search, engine=e, **more) for e in ("naive", "static"))  # type: ignore[arg-type]
+    assert_same(swift, plain)
+    return plain
 
 
 @pytest.mark.parametrize("rows", [1, 5, 37])
@@ -158,6 +156,16 @@ def test_little_is_kept() -> None:
     assert not stepper.engine.players.kept
 
 
+def test_where_memory_is_short_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(static, "run", full)
+    stepper = small(ModelStepper(model()))
+    both(stepper, 3, SHORT)
+    assert stepper.engine is None
+
+
 def test_nothing_can_follow() -> None:
     """A stuck row gives what it had."""
     every = tuple(token for token in range(40) if token != 1)
@@ -204,10 +212,10 @@ def test_half_precision() -> None:
     stepper = small(ModelStepper(model().bfloat16()))
     source, search = sources(60), Search(beam_size=4, max_length=16)
     with torch.backends.mkldnn.flags(enabled=False):  # it picks instructions that not every machine lets it use
-        naive, static = (decode(stepper, *source, marks=MARKS, search=search, engine=e) for e in ("naive", "static"))  # type: ignore[arg-type]
-    same = sum(a[0].ids == b[0].ids for a, b in zip(naive, static))
+        plain, swift = (decode(stepper, *source, marks=MARKS, search=search, engine=e) for e in ("naive", "static"))  # type: ignore[arg-type]
+    same = sum(a[0].ids == b[0].ids for a, b in zip(plain, swift))
     assert same >= 50
-    close = [abs(a[0].score - b[0].score) < 0.05 for a, b in zip(naive, static) if a[0].ids == b[0].ids]
+    close = [abs(a[0].score - b[0].score) < 0.05 for a, b in zip(plain, swift) if a[0].ids == b[0].ids]
     assert all(close)
 
 
