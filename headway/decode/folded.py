@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
-from headway.decode.bias import Biases, Tables, View
+from headway.decode.tables import Step, Tables, View
 from headway.nn.attend import UNPLANNED
 from headway.nn.attention import Attention, split
 from headway.nn.context import Context
@@ -74,7 +74,7 @@ class Layer:
     """One layer, its projections of queries, keys and values joined into one product."""
 
     def __init__(self, block: Any, mask: Mask, position: Position) -> None:
-        self.residuals, self.sublayers, self.position = block.residuals, block.sublayers, position
+        self.residuals, self.sublayers = block.residuals, block.sublayers
         own: Attention = block.sublayers["self"]
         c = own.config
         self.view = View(mask, position, c.heads, c.d_k or 1, c.scale or 1.0)
@@ -82,7 +82,6 @@ class Layer:
         self.own, self.cross = own, dict(block.sublayers.items()).get("cross")
         self.weight = torch.cat([part.weight for part in parts])
         self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
-        self.turns = type(position).turn is not Position.turn
 
     def past(self, rows: int, beam: int, length: int) -> Tensor:
         c = self.own.config
@@ -93,17 +92,17 @@ class Layer:
         c = self.cross.config
         return self.weight.new_zeros(2, rows, c.groups, length, c.d_k)
 
-    def listen(self, x: Tensor, past: Tensor, ctx: Context, now: Tensor, reach: int, bias: Tensor) -> Tensor:
+    def listen(self, x: Tensor, past: Tensor, step: Step) -> Tensor:
         """Self-attention of x (B, K, d), which it writes into the past."""
         heads, groups = self.own.config.heads, self.own.config.groups or 1
         joined = split(F.linear(x, self.weight, self.bias), heads + 2 * groups)  # (B, H + 2G, K, D)
-        if self.turns:
-            turned = self.position.turn(joined[:, : heads + groups], ctx.queries)
+        if self.view.turn is not None:
+            turned = step.turn(joined[:, : heads + groups], self.view)
             joined = torch.cat([turned, joined[:, heads + groups :]], dim=1)
         size = (len(x), 2, groups, 1, *joined.shape[2:])
-        past.index_copy_(3, now, joined[:, heads:].view(size).transpose(0, 1))  # (2, B, G, 1, K, D)
-        keys, values = past[:, :, :, :reach].flatten(3, 4)  # (B, G, reach · K, D)
-        return self.own.output(_attend(joined[:, :heads], keys, values, bias, self.own.config.scale or 1.0))  # type: ignore[no-any-return]
+        past.index_copy_(3, step.now, joined[:, heads:].view(size).transpose(0, 1))  # (2, B, G, 1, K, D)
+        keys, values = past[:, :, :, : step.reach].flatten(3, 4)  # (B, G, reach · K, D)
+        return self.own.output(_attend(joined[:, :heads], keys, values, step.bias(self.view), self.view.scale))  # type: ignore[no-any-return]
 
     def listen_across(self, x: Tensor, source: Tensor, heard: Tensor) -> Tensor:
         """Attention of x (B, K, d) to the source."""
@@ -160,13 +159,11 @@ class Folded:
         tables = self.tables(past.length)
         places = Places(past.now[None], None, past.length)
         x = self.model.embeddings["decoder"](ids, places, tables)  # (B, K, d)
-        ctx, biases = Context(places), Biases(tables, past.owners[:, :, :reach], past.beams, past.now)
+        ctx, step = Context(places), Step(tables, past.owners[:, :, :reach], past.beams, past.now)
         s = self.stack.ends.start(x)
         for index, layer in enumerate(self.layers):
-            bias, residuals = biases.of(layer.view), layer.residuals
-            s = residuals["self"].wrap(
-                s, lambda x, a=layer, i=index, b=bias: a.listen(x, past.own[i], ctx, past.now, reach, b)
-            )
+            residuals = layer.residuals
+            s = residuals["self"].wrap(s, lambda x, a=layer, i=index: a.listen(x, past.own[i], step))
             if layer.cross is not None:
                 s = residuals["cross"].wrap(
                     s, lambda x, a=layer, i=index: a.listen_across(x, past.source[i], past.heard)

@@ -5,6 +5,7 @@ outgrows its frame, or most rows are done, the search goes on in another frame.
 """
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +52,7 @@ class Engine:
         self.folded = Folded(model)
         self.players = Players(self.folded)
         self.lock = threading.Lock()
-        self.stream = torch.cuda.Stream(model.device) if model.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream = _stream(model.device) if model.device.type == "cuda" else None
         self.shortest, self.fewest = 32, 32  # positions of a frame; rows from which on shrinking pays
 
     @property
@@ -155,6 +156,12 @@ def rounded(count: int, least: int = 1) -> int:
         return least if count else 0
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power > 3 and count <= power * 3 // 4 else power
+
+
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all: memory that was used on a stream is free for that one only."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _mark(model: Transformer) -> list[tuple[int, int]]:

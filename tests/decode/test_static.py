@@ -100,6 +100,7 @@ def test_settings(beam: int, settings: dict[str, Any]) -> None:
     "changes",
     [
         {"position": "rope"},
+        {"position": ["rope(layout='halves', spacing='closed')", "rope(100)"]},
         {"position": "learned(24)"},
         {"position": "none"},
         {"position": "alibi"},
