@@ -1,5 +1,5 @@
 """From the candidates of every step to hypotheses, after the search: the same judgement as in `turn`, for all steps at
-once, on the device on which they were found.
+once; on the device on which they were found, unless they are few.
 
 T steps    B rows    C candidates of each    K beams    M hypotheses
 """
@@ -13,6 +13,8 @@ from torch import Tensor
 from headway.decode.hypothesis import Hypothesis
 from headway.decode.task import Job, Task
 from headway.decode.turn import not_numbers
+
+SMALL = 2**17  # numbers that the host is through with before a GPU has begun
 
 
 class Trellis(NamedTuple):
@@ -40,6 +42,8 @@ def joined(parts: list[tuple[Tensor, Tensor]], rows: int) -> Trellis:
     for (kept, _), part in zip(parts, words):
         whole[:, first : first + len(part), :, kept] = part[:, :, : len(kept)].permute(1, 0, 3, 2)
         first += len(part)
+    if whole.numel() < SMALL:
+        whole = whole.cpu()
     return Trellis(whole[0].long(), whole[1].long(), whole[2].view(torch.float32), whole[3].view(torch.float32))
 
 
@@ -91,13 +95,12 @@ def _ranked(trellis: Trellis, complete: Tensor, jobs: list[Job], task: Task) -> 
 
 def _traced(trellis: Trellis, runs: Tensor, ends: Ends) -> tuple[list[list[int]], list[list[float]]]:
     """Ids and log-probabilities of each hypothesis, (M, T), from its end back to the first step."""
-    rows, place, ids, logps = ends.rows, ends.places, [], []
-    slots = runs.cumsum(1) * runs  # (T, C, B) of those that ran, the first filled beam 0, the second beam 1 …
-    for now in range(len(runs) - 1, -1, -1):
-        ids.append(trellis.ids[now, place, rows])
-        logps.append(trellis.logps[now, place, rows])
-        if now:
-            beam = trellis.parents[now, place, rows]  # that it went on from
-            before = (slots[now - 1][:, rows] == beam + 1).to(torch.uint8).argmax(0)
-            place = torch.where(now <= ends.steps, before, place)
-    return torch.stack(ids[::-1], 1).tolist(), torch.stack(logps[::-1], 1).tolist()
+    filled = (~runs).to(torch.uint8).argsort(dim=1, stable=True)  # (T, C, B) which candidate went into beam 0, 1 …
+    before = filled[:-1].gather(1, trellis.parents[1:])  # (T - 1, C, B) which one each of the next step went on from
+    place, path = ends.places, [ends.places]
+    for now in range(len(before), 0, -1):
+        place = torch.where(ends.steps >= now, before[now - 1, place, ends.rows], place)
+        path.append(place)
+    steps = torch.arange(len(path), device=place.device)
+    where = (steps, torch.stack(path[::-1], 1), ends.rows[:, None])  # (M, T)
+    return trellis.ids[where].tolist(), trellis.logps[where].tolist()
