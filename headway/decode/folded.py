@@ -77,15 +77,16 @@ class Layer:
         self.residuals, self.sublayers = block.residuals, block.sublayers
         own: Attention = block.sublayers["self"]
         c = own.config
-        self.view = View(mask, position, c.heads, c.d_k or 1, c.scale or 1.0)
+        assert c.groups and c.d_k and c.scale is not None  # a model's config is resolved
+        self.view = View(mask, position, c.heads, c.d_k, c.scale)
+        self.groups = c.groups
         parts: list[Any] = [own.query, own.key, own.value]
         self.own, self.cross = own, dict(block.sublayers.items()).get("cross")
         self.weight = torch.cat([part.weight for part in parts])
         self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
 
     def past(self, rows: int, beam: int, length: int) -> Tensor:
-        c = self.own.config
-        return self.weight.new_zeros(2, rows, c.groups or 1, length, beam, c.d_k or 1)
+        return self.weight.new_zeros(2, rows, self.groups, length, beam, self.view.d_k)
 
     def source(self, rows: int, length: int) -> Tensor:
         assert self.cross is not None
@@ -94,7 +95,7 @@ class Layer:
 
     def listen(self, x: Tensor, past: Tensor, step: Step) -> Tensor:
         """Self-attention of x (B, K, d), which it writes into the past."""
-        heads, groups = self.own.config.heads, self.own.config.groups or 1
+        heads, groups = self.view.heads, self.groups
         joined = split(F.linear(x, self.weight, self.bias), heads + 2 * groups)  # (B, H + 2G, K, D)
         if self.view.turn is not None:
             turned = step.turn(joined[:, : heads + groups], self.view)

@@ -55,7 +55,7 @@ def _searched(
 ) -> Iterable[tuple[Job, Hypothesis]]:
     """By the engine that was asked for, or is fastest."""
     if engine == "static" or (engine == "auto" and stepper.device.type == "cuda"):
-        reason = static.why_not(stepper, task, lengths)
+        reason = static.why_not(stepper, task, source, lengths)
         if reason and engine == "static":
             raise HeadwayError(f'this search cannot be static: {reason}. Leave the engine at "auto".')
         if not reason:

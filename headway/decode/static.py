@@ -26,7 +26,7 @@ LONGEST_PREFIX = 64  # prefixes are read token by token, which the plain loop do
 SHRINK = 4  # by how much too large a frame must be before the search leaves it
 
 
-def why_not(stepper: Any, task: Task, lengths: list[int]) -> str:
+def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int]) -> str:
     """Why this search has to take the plain loop; nothing if it need not. lengths: of the sources."""
     search = task.search
     if not isinstance(stepper, ModelStepper):
@@ -36,7 +36,9 @@ def why_not(stepper: Any, task: Task, lengths: list[int]) -> str:
             return f"{name} is set"
     if task.record is not None:
         return "it is being recorded"
-    if min(lengths, default=0) < 1 and "encoder" in stepper.model.stacks:
+    if (source is None) == ("encoder" in stepper.model.stacks):
+        return "the model reads a source and has none, or has one and reads none"
+    if source is not None and min(lengths, default=0) < 1:
         return "a source is empty"
     if max((len(job.prefix) for job in task.jobs), default=0) > LONGEST_PREFIX:
         return f"a prefix has more than {LONGEST_PREFIX} tokens"
@@ -69,7 +71,11 @@ class Engine:
                 self.stream.wait_stream(outside)
                 stack.callback(outside.wait_stream, self.stream)
                 stack.enter_context(torch.cuda.stream(self.stream))
-            yield
+            try:
+                yield
+            except BaseException:  # what is left in the frames may be no numbers
+                self.players.kept.clear()
+                raise
             self.players.tidy()
 
 

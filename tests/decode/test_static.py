@@ -198,13 +198,15 @@ def test_broken_weights_are_told_alike() -> None:
         built.stacks["decoder"].blocks[0].sublayers["feedforward"].outer.weight[0, 0] = torch.nan  # type: ignore[index,union-attr]
     source, told = sources(3), []
     for engine in ("naive", "static"):
+        stepper = ModelStepper(built)
         with pytest.raises(HeadwayError, match="row 0, output token 1: the model's log-probabilities") as error:
             decode(
-                ModelStepper(built), *source, marks=MARKS, search=Search(beam_size=2, max_length=5),
+                stepper, *source, marks=MARKS, search=Search(beam_size=2, max_length=5),
                 prefixes=[[4, 5]] * 3, engine=engine,
             )  # fmt: skip
         told.append(str(error.value))
     assert told[0] == told[1]
+    assert not stepper.engine.players.kept, "what it left is not used again"
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
@@ -235,6 +237,8 @@ def test_what_it_cannot_do_is_said_and_left_to_the_loop() -> None:
     check("no_repeat_ngram is set", search=Search(no_repeat_ngram=2, max_length=4))
     check("it is being recorded", record=lambda choice: None)
     check("a source is empty", valid=valid & torch.tensor([[True], [False]]))
+    with pytest.raises(HeadwayError, match="cannot be static: the model reads a source and has none"):
+        decode(stepper, None, marks=MARKS, search=SHORT, prefixes=[[4]], engine="static")
     check("a prefix has more than 64", prefixes=[[4] * 65, [5]])
     check("its position is shaw", ModelStepper(model(position="shaw")))
     check("it learned 64 positions", ModelStepper(model(position="learned(64)", end=50.0)), Search(max_length=65))
