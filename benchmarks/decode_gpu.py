@@ -2,6 +2,7 @@
 
     python benchmarks/decode_gpu.py            # prints a table, and appends it to benchmarks/RESULTS.md
     python benchmarks/decode_gpu.py --check    # first that both engines write the same
+    python benchmarks/decode_gpu.py --profile  # only which kernels the static search spends its time in
     python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: only that it runs
 
 Marian with random weights at the size of Transformer-base, copied into our model; bfloat16; sources of 28 tokens, and
@@ -130,6 +131,26 @@ def race(bench: Bench) -> str:
     return table(bench)
 
 
+@torch.no_grad()
+def profile(bench: Bench) -> None:
+    from parity.copying import from_marian
+    from torch.profiler import ProfilerActivity
+
+    s = bench.sizes
+    stepper = ModelStepper(from_marian(marian(s)).to(bench.device, bench.dtype))
+    marks = Marks(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
+    search = Search(beam_size=4, min_length=s.length, max_length=s.length)
+    for batch in s.batches:
+        source = torch.randint(1, s.vocabulary - 1, (batch, s.length), device=bench.device)
+        for _ in range(2):
+            decode(stepper, source, marks=marks, search=search, engine="static")
+        with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA][: 1 + bench.cuda]) as seen:
+            decode(stepper, source, marks=marks, search=search, engine="static")
+            bench.wait()
+        by = "self_cuda_time_total" if bench.cuda else "self_cpu_time_total"
+        print(f"batch {batch}\n{seen.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80)}")
+
+
 def table(bench: Bench) -> str:
     kinds = [(beam, batch) for beam in (4, 1) for batch in bench.sizes.batches]
     names = [f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch:,}" for beam, batch in kinds]
@@ -218,6 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; nothing is appended")
     parser.add_argument("--check", action="store_true", help="compare what both engines write, too")
+    parser.add_argument("--profile", action="store_true", help="only print the kernels of the static search")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():
@@ -225,6 +247,8 @@ def main() -> None:
     device = torch.device("cpu" if given.smoke else "cuda")
     torch.manual_seed(0)
     bench = Bench(SMOKE if given.smoke else GPU, device)
+    if given.profile:
+        return profile(bench)
     if given.check:
         check(bench)
     speeds = race(bench)
