@@ -36,6 +36,8 @@ def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int])
             return f"{name} is set"
     if task.record is not None:
         return "it is being recorded"
+    if torch.is_autocast_enabled(stepper.device.type):
+        return "autocast changes the precision on the way"
     if (source is None) == ("encoder" in stepper.model.stacks):
         return "the model reads a source and has none, or has one and reads none"
     if source is not None and min(lengths, default=0) < 1:
