@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli import options
+from headway.cli.ahead import ahead
 from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log, opened
 
@@ -82,14 +83,18 @@ def translate(
         warn_if_rough(translator)
     if not text and not input_file and sys.stdin.isatty():
         log("type text to translate, a line at a time; Ctrl-D ends")
-    number = 0
+
+    def found(numbered: tuple[int, list[str]]) -> "list[Translation]":
+        first, group = numbered
+        forced = None if prefix is None else [prefix] * len(group)
+        return translator.translate(
+            group, settings, to=to, split=not no_split, prefixes=forced, first=first, align=align
+        )  # fmt: skip
+
+    number, workers = 0, 2 if translator.stepper.device.type == "cuda" else 1
     with opened(output) as sink:
-        for group in lines:
-            forced = None if prefix is None else [prefix] * len(group)
-            found = translator.translate(
-                group, settings, to=to, split=not no_split, prefixes=forced, first=number, align=align
-            )  # fmt: skip
-            for result in found:
+        for results in ahead(counted(lines), found, workers):
+            for result in results:
                 for warning in result.warnings:
                     log(f"line {number + 1}: {warning}", "warning")
                 sink.write(shown(translator, result, number, search["n_best"], scores, as_json))
@@ -157,6 +162,14 @@ def waiting_lines(text: tuple[str, ...], input_file: str | None) -> Iterator[lis
         yield from ([line] for line in read_lines("-"))
         return
     yield from grouped(read_lines(path))
+
+
+def counted(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Each with the number of its first line."""
+    first = 0
+    for group in groups:
+        yield first, group
+        first += len(group)
 
 
 def grouped(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ class ModelStepper:
         self.model = model
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
+        self.engine: Any = None  # what the static search keeps of the model
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
         memory = None if source is None else self.model.encode(source, valid)

@@ -1,15 +1,17 @@
 """decode and stream: ids in, ids out."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from headway.decode import static
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
 from headway.decode.settings import Marks, Search
 from headway.decode.stepper import S, Stepper
-from headway.decode.task import Task, check_ids, forced_prefixes, lengths_of, make_jobs
+from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
 from headway.errors import ConfigError, HeadwayError
 
 
@@ -24,25 +26,44 @@ def decode(
     prefixes: Sequence[Sequence[int]] | None = None,
     lines: Sequence[int] | None = None,
     record: Recorder | None = None,
+    engine: Literal["auto", "naive", "static"] = "auto",
 ) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
 
     valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to go on from.
     lines: numbers the rows carry, which with the seed decide what is drawn for them; None: 0, 1, …
     record: called with every row's candidates at every step; it costs time and changes nothing.
+    engine: "naive" is the plain loop; "static" finds the same in tensors that keep their shape, as recorded steps on a
+        GPU; "auto" is static on a GPU where it can be.
     """
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)
-    jobs = make_jobs(lengths_of(source, valid, forced), forced, search, lines)
+    lengths = lengths_of(source, valid, forced)
+    jobs = make_jobs(lengths, forced, search, lines)
     task = Task(search, marks, jobs, stepper.device, record)
     found: list[list[Hypothesis]] = [[] for _ in forced]
     for job in jobs:
         if job.room <= 0 and job.copy == 0:
             found[job.row].append(task.hypothesis(job, job.prefix, [], 0.0))
-    for _, new in run(stepper, task, source, valid):
-        for job, hypothesis in new:
-            found[job.row].append(hypothesis)
+    for job, hypothesis in _searched(engine, stepper, task, source, valid, lengths):
+        found[job.row].append(hypothesis)
     return [sorted(row, key=lambda hypothesis: -hypothesis.score)[: search.n_best] for row in found]
+
+
+def _searched(
+    engine: str, stepper: Any, task: Task, source: Tensor | None, valid: Tensor | None, lengths: list[int]
+) -> Iterable[tuple[Job, Hypothesis]]:
+    """By the engine that was asked for, or is fastest."""
+    if engine == "static" or (engine == "auto" and stepper.device.type == "cuda"):
+        reason = static.why_not(stepper, task, source, lengths)
+        if reason and engine == "static":
+            raise HeadwayError(f'this search cannot be static: {reason}. Leave the engine at "auto".')
+        if not reason:
+            try:
+                return static.run(stepper, task, source, valid)
+            except torch.OutOfMemoryError:
+                stepper.engine = None  # the plain loop keeps less: only the rows that are not done
+    return (item for _, new in run(stepper, task, source, valid) for item in new)
 
 
 @torch.no_grad()

@@ -79,11 +79,14 @@ class Search(Node):
 
     def score(self, logp: float, length: int) -> float:
         """logp / penalty(length), by which finished hypotheses are ranked."""
+        return logp / self.divisor(length)
+
+    def divisor(self, length: int) -> float:
+        """penalty(length)"""
         length = max(length, 1)
         if self.penalty == "none":
-            return logp
-        base = (5 + length) / 6 if self.penalty == "paper" else length
-        return float(logp / base**self.alpha)
+            return 1.0
+        return float(((5 + length) / 6 if self.penalty == "paper" else length) ** self.alpha)
 
 
 @dataclass(frozen=True, kw_only=True)

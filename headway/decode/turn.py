@@ -39,11 +39,16 @@ def look(picks: Picks, batch: Batch, task: Task) -> Turn:
     flags = torch.stack([broken, moved.any(1)], dim=1).to(torch.uint8)
     told = torch.cat([codes, flags], dim=1).cpu().numpy()  # the transfer
     for row in told[:, -2].nonzero()[0]:
-        raise HeadwayError(
-            f"row {batch.jobs[row].row}, output token {batch.step + 1}: the model's log-probabilities are not numbers "
-            "(NaN or infinite). Its weights are damaged, or it overflows in this precision: try float32."
-        )
+        raise not_numbers(batch.jobs[row], batch.step)
     return _judge(picks, order, told[:, :-2], bool(told[:, -1].any()), batch, task)
+
+
+def not_numbers(job: Job, step: int) -> HeadwayError:
+    """For a row whose log-probabilities were NaN or infinite after `step` tokens."""
+    return HeadwayError(
+        f"row {job.row}, output token {step + 1}: the model's log-probabilities are not numbers (NaN or infinite). Its "
+        "weights are damaged, or it overflows in this precision: try float32."
+    )
 
 
 def _judge(picks: Picks, order: Tensor, codes: NDArray[np.uint8], moved: bool, batch: Batch, task: Task) -> Turn:

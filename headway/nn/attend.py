@@ -17,6 +17,7 @@ from headway.nn.scores import Bend
 from headway.nn.spans import attend_spans
 
 Kernel = Literal["auto", "math", "sdpa", "flex", "spans"]
+UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # all but cuDNN
 
 
 class Attended(NamedTuple):
@@ -180,8 +181,7 @@ def _repeat(x: Tensor, heads: int) -> Tensor:
 def _unplanned() -> contextlib.AbstractContextManager[None]:
     """Without cuDNN, which makes a plan for every number of keys: in decoding that is every step, and takes longer than
     the step itself."""
-    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return sdpa_kernel(backends)
+    return sdpa_kernel(UNPLANNED)
 
 
 def _flex() -> Callable[..., Any]:

@@ -122,13 +122,20 @@ class Learned(Position):
 def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout, spacing: Spacing = "open") -> Tensor:
     """Turn each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2 ("halves").
     `spacing`: "closed" turns by base^(-i/(D/2-1)) instead, so that the slowest pair turns by 1/base."""
-    width = x.shape[-1]
-    steps = torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width
+    return turned(x, *turns(positions, x.shape[-1], base, spacing, x.dtype), layout)
+
+
+def turns(positions: Tensor, width: int, base: float, spacing: Spacing, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine by which each position (B or 1, T) turns each pair of channels: (B or 1, 1, T, D / 2)."""
+    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
     if spacing == "closed":
-        steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=x.device)
+        steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=positions.device)
     rates = base**-steps
-    angles = positions[:, None, :, None].double() * rates  # (B or 1, 1, T, D / 2)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    angles = positions[:, None, :, None].double() * rates
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     if layout == "halves":
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

@@ -233,7 +233,7 @@ class Trainer:
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)
 
 
-def compiler_options() -> dict[str, str | int | bool]:
+def compiler_options() -> dict[str, Any]:
     """Norms' gradients for gains and for inputs in separate kernels: together they take twice as long on an H200."""
     from torch._inductor import config
 

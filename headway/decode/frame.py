@@ -1,0 +1,170 @@
+"""A search whose tensors keep their shape and their place, so that a step can be recorded once and played again.
+
+A step asks the host nothing. Rows that are done run on without effect; what became of them is read from the trellis,
+in which every step writes its candidates, by the rules of the plain loop (see trellis.py).
+
+B rows    K beams of each    C candidates of each    L positions at most    V vocabulary
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headway.decode import choose, constrain
+from headway.decode.folded import Folded
+from headway.decode.joint import Joint
+from headway.decode.settings import Search
+from headway.decode.task import Job, Task
+from headway.nn.places import Memory
+
+
+class Plan(NamedTuple):
+    """What is fixed in a recorded step."""
+
+    beam: int
+    end: int
+    suppress: tuple[int, ...]
+    forced: bool  # some output has a prefix
+
+    @property
+    def candidates(self) -> int:
+        return 1 if self.beam == 1 else 2 * self.beam
+
+
+class Size(NamedTuple):
+    rows: int
+    source: int
+    length: int
+
+
+class Frame:
+    def __init__(self, model: Folded, plan: Plan, size: Size) -> None:
+        self.model, self.plan, self.size = model, plan, size
+        rows, beam, length = size.rows, plan.beam, size.length
+        device = model.model.device
+        self.past = model.new_past(rows, beam, length, size.source)
+        self.ids = torch.zeros(rows, beam, dtype=torch.long, device=device)  # read next
+        self.sums = torch.zeros(rows, beam, device=device)  # log-probability of each beam; -inf: it is empty
+        self.limit = torch.zeros(rows, dtype=torch.long, device=device)  # of tokens, a prefix counted
+        self.ended = torch.zeros(rows, dtype=torch.long, device=device)  # hypotheses
+        self.active = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.left = torch.zeros(1, dtype=torch.long, device=device)  # how many are active
+        self.early = torch.zeros(length, device=device)  # -inf where the end would come before the least length
+        self.forced = torch.full((rows, length), -1, device=device)  # ids of the prefix; -1: free
+        # Of each step ids, parents, and the bits of the floats logps and sums.
+        self.trellis = torch.zeros(length, 4, rows, plan.candidates, dtype=torch.int32, device=device)
+        self.suppress = torch.tensor(plan.suppress, dtype=torch.long, device=device)
+        self.joint = Joint(beam, model.model.config.vocabulary or 0, device)
+
+    @property
+    def bytes(self) -> int:
+        big = [*self.past.own, *self.past.source, self.past.owners, self.trellis]
+        return sum(part.nbytes for part in big)
+
+    def load(self, task: Task, jobs: list[Job], memory: Memory | None) -> None:
+        """Begin: the first rows are these jobs, the others are done."""
+        past, count = self.past, len(jobs)
+        if memory is not None:
+            self.model.hear(memory, past)
+        past.now.zero_()
+        past.owners.fill_(-1)
+        past.owners[:, :, 0] = self.past.beams
+        self.ids.fill_(task.marks.start)
+        self.sums.fill_(-torch.inf)
+        self.sums[:, 0] = 0.0
+        self.ended.zero_()
+        self.active.zero_()
+        self.active[:count] = True
+        self.left.fill_(count)
+        self.set_rules(task.search, jobs)
+
+    def set_rules(self, search: Search, jobs: list[Job]) -> None:
+        """What the settings say of each position and row."""
+        count, length = len(jobs), self.size.length
+        self.early.zero_()
+        self.early[: max(search.min_length - 1, 0)] = -torch.inf
+        limits = [len(job.prefix) + job.room for job in jobs]
+        self.limit[:count] = torch.tensor(limits, device=self.limit.device)
+        if self.plan.forced:
+            lines = [[*job.prefix[:length], *[-1] * (length - len(job.prefix))] for job in jobs]
+            self.forced[:count] = torch.tensor(lines, device=self.forced.device)
+
+    def take(self, other: "Frame", rows: Tensor, search: Search, jobs: list[Job]) -> None:
+        """Go on where another frame was, with these rows of it. Its trellis is not taken along."""
+        count, known = len(rows), min(self.size.length, other.size.length)
+        mine, theirs = self.past, other.past
+        for to, what in zip(mine.own, theirs.own):
+            to[:, :count, :, :known] = what[:, rows, :, :known]
+        for to, what in zip(mine.source, theirs.source):
+            to[:, :count] = what[:, rows]
+        for to, what in ((mine.heard, theirs.heard), (self.ids, other.ids), (self.sums, other.sums)):
+            to[:count] = what[rows]
+        mine.heard[count:] = 0.0
+        mine.owners.fill_(-1)
+        mine.owners[:, :, 0] = self.past.beams  # the rows that are empty look at something, too
+        mine.owners[:count, :, : known + 1] = theirs.owners[rows, :, : known + 1]
+        mine.now.copy_(theirs.now)
+        self.ended[:count] = other.ended[rows]
+        self.active.zero_()
+        self.active[:count] = other.active[rows]
+        self.left.copy_(other.left)
+        self.set_rules(search, jobs)
+
+    def read(self, first: int, last: int) -> Tensor:
+        """What the trellis says of these steps: (steps, 4, B, C), a copy."""
+        return self.trellis[first:last].clone()
+
+    def step(self, reach: int) -> None:
+        """One more token for each beam. No position reaches `reach`."""
+        past, plan = self.past, self.plan
+        logps = self.model.logits(self.ids, past, reach).log_softmax(-1, dtype=torch.float32)  # (B · K, V)
+        if plan.suppress:
+            constrain.ban_ids(logps, self.suppress)
+        logps[:, plan.end].add_(self.early.index_select(0, past.now))
+        picks = self._pick(logps)
+        self._advance(self._obeyed(picks) if plan.forced else picks)
+
+    def _pick(self, logps: Tensor) -> choose.Picks:
+        if self.plan.beam == 1:
+            values, ids = logps.max(1, keepdim=True)  # the first of equal ones
+            return choose.Picks(self.sums + values, values, ids, torch.zeros_like(ids))
+        return self.joint(logps, self.sums) if self.joint.able else choose.beam(logps, self.sums, self.plan.beam)
+
+    def _obeyed(self, picks: choose.Picks) -> choose.Picks:
+        """Where a prefix says what comes next, only that may, and it costs nothing."""
+        token = self.forced.index_select(1, self.past.now)  # (B, 1)
+        free, first = token < 0, torch.arange(self.plan.candidates, device=token.device) == 0
+        cost = torch.where(first, 0.0, -torch.inf)
+        return choose.Picks(
+            torch.where(free, picks.sums, cost),
+            torch.where(free, picks.logps, cost),
+            torch.where(free, picks.ids, token),
+            torch.where(free, picks.parents, 0),
+        )
+
+    def _advance(self, picks: choose.Picks) -> None:
+        """Write the candidates down and let the best of those that run on fill the beams, as `turn` and `loop` do."""
+        past, beam, now = self.past, self.plan.beam, self.past.now
+        words = [picks.ids.int(), picks.parents.int(), picks.logps.view(torch.int32), picks.sums.view(torch.int32)]
+        self.trellis.index_copy_(0, now, torch.stack(words)[None])
+        exists, ends = picks.sums > -torch.inf, picks.ids == self.plan.end  # (B, C)
+        idle = ends | ~exists
+        last = now + 1 >= self.limit  # (B,)
+        found = exists & (ends | last[:, None])
+        self.ended.add_(found[:, :beam].sum(1))
+        self.active.logical_and_(~(idle.all(1) | last | (self.ended >= beam)))
+        torch.sum(self.active, 0, keepdim=True, out=self.left)
+        past.now.add_(1)
+        sums = picks.sums.masked_fill(idle, -torch.inf)
+        if beam == 1:
+            self.ids.copy_(picks.ids)
+            self.sums.copy_(sums)
+            past.owners.index_fill_(2, now, 0)
+            return
+        order = idle.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]  # (B, K)
+        torch.gather(picks.ids, 1, order, out=self.ids)
+        torch.gather(sums, 1, order, out=self.sums)
+        parents = picks.parents.gather(1, order)[:, :, None].expand_as(past.owners)
+        past.owners.copy_(past.owners.gather(1, parents))
+        past.owners.index_copy_(2, now, past.beams[:, None].expand(self.size.rows, -1, 1))

@@ -1,0 +1,89 @@
+"""Steps of a frame, recorded as CUDA graphs: the host launches hundreds of kernels at once. Elsewhere they just run."""
+
+from collections import Counter, OrderedDict, deque
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.decode.folded import Folded
+from headway.decode.frame import Frame, Plan, Size
+
+WARM = 2  # steps of each kind before it is recorded: libraries set themselves up, and they are steps like any other
+SHARE = 0.25  # of the device's memory, which frames may hold between searches
+LAG = 1  # steps that the host is ahead when it asks how many rows are left, so that the device never waits for it
+
+
+class Player:
+    """A frame and its recorded steps, one for each reach."""
+
+    def __init__(self, frame: Frame, pool: Any) -> None:
+        self.frame, self.pool = frame, pool
+        self.seen: Counter[int] = Counter()
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        length = frame.size.length
+        self.stride = max(16, length // 4)  # by which the reach grows
+
+    def step(self, now: int) -> None:
+        """The step at position `now`, which attends no further than it has to."""
+        reach = min((now // self.stride + 1) * self.stride, self.frame.size.length)
+        self.seen[reach] += 1
+        if self.frame.ids.is_cuda and self.seen[reach] > WARM:
+            self._graph(reach).replay()
+        else:
+            self.frame.step(reach)
+
+    def _graph(self, reach: int) -> torch.cuda.CUDAGraph:
+        if reach not in self.graphs:
+            graph = torch.cuda.CUDAGraph()
+            stream = torch.cuda.current_stream()
+            with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
+                self.frame.step(reach)
+            self.graphs[reach] = graph
+        return self.graphs[reach]
+
+
+class Players:
+    """Those used last, as many as fit."""
+
+    def __init__(self, model: Folded) -> None:
+        device = model.model.device
+        self.model = model
+        cuda = device.type == "cuda"
+        # One pool for all: no two steps run at a time, and what lasts beyond a step lies outside of it.
+        self.pool = torch.cuda.graph_pool_handle() if cuda else None
+        self.room = SHARE * torch.cuda.get_device_properties(device).total_memory if cuda else 2**28
+        self.kept: OrderedDict[tuple[Plan, Size], Player] = OrderedDict()
+
+    def get(self, plan: Plan, size: Size) -> Player:
+        if (plan, size) not in self.kept:
+            self.kept[plan, size] = Player(Frame(self.model, plan, size), self.pool)
+        self.kept.move_to_end((plan, size))
+        return self.kept[plan, size]
+
+    def tidy(self) -> None:
+        """Between searches: forget the oldest until the others fit."""
+        while self.kept and sum(player.frame.bytes for player in self.kept.values()) > self.room:
+            self.kept.popitem(last=False)
+
+
+class Watch:
+    """How many rows are left, without waiting for the step that has just been launched."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.told: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+
+    def look(self, left: Tensor) -> int | None:
+        """The number after an earlier step; None: none is known yet."""
+        if not self.cuda:
+            return int(left)
+        number, done = torch.empty(1, dtype=left.dtype, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        number.copy_(left, non_blocking=True)
+        done.record()
+        self.told.append((number, done))
+        if len(self.told) <= LAG:
+            return None
+        number, done = self.told.popleft()
+        done.synchronize()
+        return int(number)

@@ -1,0 +1,177 @@
+"""The search in tensors that keep their shape: what the plain loop finds, without asking the device at every step.
+
+Rows, source and length are rounded up to a few sizes, so that a recorded step serves many batches. Where the output
+outgrows its frame, or most rows are done, the search goes on in another frame.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.decode import trellis
+from headway.decode.folded import Folded, hindrance
+from headway.decode.frame import Plan, Size
+from headway.decode.graphs import Player, Players, Watch
+from headway.decode.hypothesis import Hypothesis
+from headway.decode.model import ModelStepper
+from headway.decode.task import Job, Task
+from headway.nn.transformer import Transformer
+
+LONGEST_PREFIX = 64  # prefixes are read token by token, which the plain loop does at once
+SHRINK = 4  # by how much too large a frame must be before the search leaves it
+
+
+def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int]) -> str:
+    """Why this search has to take the plain loop; nothing if it need not. lengths: of the sources."""
+    search = task.search
+    if not isinstance(stepper, ModelStepper):
+        return "the model is none of ours, or several"
+    for name in ("sample", "no_repeat_ngram"):
+        if getattr(search, name):
+            return f"{name} is set"
+    if task.record is not None:
+        return "it is being recorded"
+    if torch.is_autocast_enabled(stepper.device.type):
+        return "autocast changes the precision on the way"
+    if (source is None) == ("encoder" in stepper.model.stacks):
+        return "the model reads a source and has none, or has one and reads none"
+    if source is not None and min(lengths, default=0) < 1:
+        return "a source is empty"
+    if max((len(job.prefix) for job in task.jobs), default=0) > LONGEST_PREFIX:
+        return f"a prefix has more than {LONGEST_PREFIX} tokens"
+    longest = max((len(job.prefix) + job.room for job in task.jobs), default=0)
+    return hindrance(stepper.model, longest)
+
+
+class Engine:
+    """What is kept of a model between searches. One search at a time."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model, self.mark = model, _mark(model)
+        self.folded = Folded(model)
+        self.players = Players(self.folded)
+        self.lock = threading.Lock()
+        self.stream = _stream(model.device) if model.device.type == "cuda" else None
+        self.shortest, self.fewest = 32, 32  # positions of a frame; rows from which on shrinking pays
+
+    @property
+    def current(self) -> bool:
+        """Whether the weights are still those that it knows."""
+        return self.mark == _mark(self.model)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Graphs are recorded on a stream of their own; all that belongs to a search runs there."""
+        with self.lock, contextlib.ExitStack() as stack:
+            if self.stream is not None:
+                outside = torch.cuda.current_stream(self.model.device)
+                self.stream.wait_stream(outside)
+                stack.callback(outside.wait_stream, self.stream)
+                stack.enter_context(torch.cuda.stream(self.stream))
+            try:
+                yield
+            except BaseException:  # what is left in the frames may be no numbers
+                self.players.kept.clear()
+                raise
+            self.players.tidy()
+
+
+def run(stepper: ModelStepper, task: Task, source: Tensor | None, valid: Tensor | None) -> list[tuple[Job, Hypothesis]]:
+    """The n_best of every job that has room for a token."""
+    jobs = [job for job in task.jobs if job.room > 0]
+    if not jobs:
+        return []
+    if source is not None and len(jobs) < len(source):
+        rows = [job.row for job in jobs]
+        source, valid = source[rows], None if valid is None else valid[rows]
+    if stepper.engine is None or not stepper.engine.current:
+        stepper.engine = Engine(stepper.model)
+    engine: Engine = stepper.engine
+    with engine.running():
+        parts = _Walk(engine, task, jobs, source, valid).parts()
+        return list(trellis.found(trellis.joined(parts, len(jobs)), jobs, task))
+
+
+class _Walk:
+    """One search through as many frames as it takes."""
+
+    def __init__(
+        self, engine: Engine, task: Task, jobs: list[Job], source: Tensor | None, valid: Tensor | None
+    ) -> None:
+        self.engine, self.task, self.jobs = engine, task, jobs
+        self.total = max(len(job.prefix) + job.room for job in jobs)
+        marks, prefixed = task.marks, any(job.prefix for job in jobs)
+        self.plan = Plan(task.search.beam_size, marks.end, marks.suppress, prefixed)
+        self.rows = torch.arange(len(jobs), device=engine.model.device)  # those in the frame
+        self.done: list[tuple[Tensor, Tensor]] = []
+        self.first = self.now = 0  # the first step that this frame has made, and the next one
+        memory, width = None, 0
+        if source is not None:
+            device = engine.model.device
+            source, valid = source.to(device), None if valid is None else valid.to(device)
+            memory, width = engine.model.encode(source, valid), source.shape[1]
+        self.player = self._player(len(jobs), rounded(width, 8), engine.shortest)
+        self.player.frame.load(task, jobs, memory)
+
+    def parts(self) -> list[tuple[Tensor, Tensor]]:
+        """All steps, as trellis.joined takes them."""
+        watch, left = Watch(self.engine.model.device), None
+        while self.now < self.total and left != 0:
+            size = self.player.frame.size
+            full = self.now == size.length
+            if full or (left is not None and size.rows >= max(SHRINK * left, self.engine.fewest)):
+                active = self._active()
+                if not len(active):
+                    break
+                if full or rounded(len(active)) < size.rows:
+                    self._move(active, 2 * size.length if full else size.length)
+                    watch = Watch(self.engine.model.device)
+            self.player.step(self.now)
+            self.now += 1
+            left = watch.look(self.player.frame.left)
+        self._read()
+        return self.done
+
+    def _player(self, rows: int, source: int, length: int) -> Player:
+        return self.engine.players.get(self.plan, Size(rounded(rows), source, length))
+
+    def _active(self) -> Tensor:
+        """Which rows of the frame are searched further. Waits for the device."""
+        return self.player.frame.active[: len(self.rows)].nonzero()[:, 0]
+
+    def _read(self) -> None:
+        self.done.append((self.rows, self.player.frame.read(self.first, self.now)))
+        self.first = self.now
+
+    def _move(self, active: Tensor, length: int) -> None:
+        """Go on with the rows of the frame that are active."""
+        self._read()
+        old = self.player.frame
+        self.rows = self.rows[active]
+        self.player = self._player(len(active), old.size.source, length)
+        jobs = [self.jobs[row] for row in self.rows.tolist()]
+        self.player.frame.take(old, active, self.task.search, jobs)
+
+
+def rounded(count: int, least: int = 1) -> int:
+    """Up to 1, 2, 3, 4, 6, 8, 12, 16, 24 …: at most a third is empty."""
+    if count <= least:
+        return least if count else 0
+    power = 1 << (count - 1).bit_length()
+    return power * 3 // 4 if power > 3 and count <= power * 3 // 4 else power
+
+
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all: memory that was used on a stream is free for that one only."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _mark(model: Transformer) -> list[tuple[int, int]]:
+    """Changes whenever a weight does, or moves."""
+    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

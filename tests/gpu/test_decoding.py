@@ -1,0 +1,61 @@
+"""Recorded steps write what the plain loop writes. Run with: pytest -m gpu tests/gpu"""
+
+from typing import Any
+
+import pytest
+import torch
+from decode.test_static import MARKS, assert_same, model, small, sources
+
+from headway.decode import Search, decode
+from headway.decode.model import ModelStepper
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("ignore"),  # the compiler warns of itself, in each version of something else
+]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"position": "rope"},
+        {"position": "alibi"},
+        {"position": "learned(64)", "mixer": "attention(4, groups=2)"},
+        {"position": "t5(8, 20)", "mask": "causal & local(9)", "feedforward": "swiglu(24)"},
+        {"encoder": 0},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -> None:
+    """Twice: the first time the steps are recorded, through several frames."""
+    stepper = small(ModelStepper(model(1, **changes).cuda()), shortest=32, fewest=8)
+    search = Search(beam_size=beam, n_best=beam, max_length=50)
+    source, valid = (part.cuda() for part in sources(37))
+    given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
+    naive = decode(stepper, *given, marks=MARKS, search=search, engine="naive")
+    for _ in range(2):
+        assert_same(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive)
+    players = stepper.engine.players.kept.values()
+    assert any(player.graphs for player in players), "nothing was recorded"
+    assert not any(player.frame.ids.is_cpu for player in players)
+
+
+def test_prefixes_and_half_precision() -> None:
+    prefixes = [[7, 8, 9, 10][: row % 5] for row in range(20)]
+    stepper, search = ModelStepper(model(3).cuda()), Search(beam_size=4, n_best=4, max_length=24, min_length=6)
+    source, valid = (part.cuda() for part in sources(20))
+    both = [
+        decode(stepper, source, valid, marks=MARKS, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
+        for engine in ("naive", "static", "auto")
+    ]
+    assert_same(both[1], both[0])
+    assert_same(both[2], both[0])
+    stepper = ModelStepper(model(3).cuda().bfloat16())
+    naive, static = (
+        decode(stepper, source, valid, marks=MARKS, search=search, engine=engine)  # type: ignore[arg-type]
+        for engine in ("naive", "static")
+    )
+    assert sum(a[0].ids == b[0].ids for a, b in zip(naive, static)) >= 16
