@@ -22,9 +22,11 @@ from headway.layers import Layer, assignment, compose
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText, marks_of
+from headway.train.cross_entropy import IGNORED
+from headway.train.feed import Lines
+from headway.train.feed import Step as Pieces
 from headway.train.loop import Position, Trainer
-from headway.train.loop import Step as Pieces
-from headway.train.objectives import IGNORED, Batch, Marks
+from headway.train.objectives import Batch, Example, Marks
 from headway.train.running import RunningText
 
 EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
@@ -73,13 +75,29 @@ def trainer_for(config: Config, device: torch.device) -> Trainer:
 
 
 def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
+    made: dict[int, Batch] = {}  # the sentences of a batch, as this trainer reads them
+
     def step(batch: Batch) -> Tensor:
-        told = trainer.step([batch], batch.labelled)
-        if trainer.at_once < batch.labels.numel():
+        if id(batch) not in made:
+            made[id(batch)] = lined(batch, trainer) if isinstance(trainer.feed, Lines) else batch
+        told = trainer.step([made[id(batch)]], batch.labelled)
+        if trainer.feed.at_once < batch.labels.numel():
             raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
         return told.loss
 
     return step
+
+
+def lined(batch: Batch, trainer: Trainer) -> Batch:
+    """The same sentences one behind the other. A target begins with the start token, which the inputs have already."""
+    assert batch.source is not None and batch.inputs is not None
+    lengths = (batch.labels != IGNORED).sum(1).tolist()
+    rows = zip(batch.source.cpu().numpy(), batch.inputs.cpu().numpy(), lengths)
+    examples = [Example(source[:length], target[1:length]) for source, target, length in rows]
+    size, settings = batch.labels.numel(), trainer.settings
+    line: Batch = settings.objective.pack(examples, trainer.marks, (size, size), settings.longest)
+    assert (line.labelled, line.tokens) == (batch.labelled, batch.tokens)
+    return line.to(trainer.device)
 
 
 @torch.no_grad()
