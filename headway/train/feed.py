@@ -139,7 +139,7 @@ def unlined(settings: Training, model: "Transformer.Config") -> str:
     for side in resolved.sides:
         stack = getattr(resolved, side)
         for mixer in (*stack.mixer, *(stack.cross or ())):
-            if mixer.kind != "attention" or mixer.kernel not in ("auto", "spans"):
+            if mixer.kind != "attention" or mixer.kernel != "auto":
                 return f"in a line of texts only attention keeps them apart, and {side} has {mixer.kind}"
         for position in stack.position:
             if position.acts == "bends":

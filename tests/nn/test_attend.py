@@ -287,6 +287,16 @@ def test_a_score_that_does_more_than_add_goes_to_math() -> None:
         attend(q, k, v, score=bend, kernel="sdpa")
 
 
+def test_spans_are_of_texts_in_a_line() -> None:
+    q = k = v = torch.randn(1, 1, 7, 4)
+    with pytest.raises(
+        ValueError, match="kernel='spans' needs texts in one line, and a mask by which a query sees one"
+    ):
+        attend(q, k, v, kernel="spans")
+    with pytest.raises(ValueError, match="kernel='spans' needs texts in one line"):
+        attend(q, k, v, mask=window(7, 3), kernel="spans")
+
+
 def test_flex_refuses_what_it_would_drop() -> None:
     q, k, v = (x.detach() for x in qkv("odd"))
     with pytest.raises(ValueError, match="Pattern"):
@@ -308,7 +318,7 @@ def test_what_is_not_known_is_refused() -> None:
     q, k = torch.randn(1, 3, 4, 8), torch.randn(1, 2, 4, 8)
     with pytest.raises(ValueError, match="3 query heads cannot share 2 groups of keys"):
         attend(q, k, k)
-    with pytest.raises(ValueError, match="kernel='flsh' is not known: one of auto, math, sdpa, flex"):
+    with pytest.raises(ValueError, match="kernel='flsh' is not known: one of auto, math, sdpa, flex, spans"):
         attend(q, q, q, kernel="flsh")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="also='foo' is not known: any of scores, weights, lse, everything"):
         attend(q, q, q, also=("weights", "foo"))
