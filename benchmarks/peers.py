@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.train.objectives import IGNORED, Batch
+from headway.train.cross_entropy import IGNORED
+from headway.train.objectives import Batch
 
 PAD = 0
 DROPOUT = SMOOTHING = 0.1

@@ -82,7 +82,7 @@ class Rows:
         mine = batch[self.team.rank :: self.team.size]
         pieces = micro_batches(mine if len(mine) else batch[:1], portion.lengths, self.at_once, self.grain)
         step = [self._collated(portion, piece, random) for piece in pieces]
-        return step if len(mine) else [_unlabelled(piece) for piece in step]
+        return step if len(mine) else [unlabelled(piece) for piece in step]
 
     def _collated(self, portion: Portion, piece: np.ndarray, random: np.random.Generator) -> Batch:
         batch: Batch = self.settings.objective.collate([portion.examples[i] for i in piece], self.marks, random)
@@ -124,7 +124,7 @@ class Lines:
 
     def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> Step:
         step = [self._packed([portion.examples[i] for i in line], sizes) for line in lines]
-        return step or [_unlabelled(self._packed([portion.examples[0]], sizes))]
+        return step or [unlabelled(self._packed([portion.examples[0]], sizes))]
 
     def _packed(self, examples: Sequence[Example], sizes: Sizes) -> Batch:
         batch: Batch = self.settings.objective.pack(examples, self.marks, sizes, self.settings.longest)
@@ -150,6 +150,6 @@ def unlined(settings: Training, model: "Transformer.Config") -> str:
     return ""
 
 
-def _unlabelled(batch: Batch) -> Batch:
+def unlabelled(batch: Batch) -> Batch:
     """For a process that has nothing to do in a step and must still take part."""
     return batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0, tokens=0)

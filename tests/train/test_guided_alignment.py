@@ -14,8 +14,9 @@ from headway.nn.transformer import Transformer
 from headway.parts import make_part
 from headway.text.words import BEGINS, GOES_ON, NO_TEXT
 from headway.train.alignment import Guided, alignment_loss
+from headway.train.cross_entropy import IGNORED
 from headway.train.loss import batch_loss
-from headway.train.objectives import IGNORED, Batch, Example, Marks
+from headway.train.objectives import Batch, Example, Marks
 
 # Ids from 4 to 33 begin a word, those from 34 on go on with one.
 ROLES = np.array([NO_TEXT] * 4 + [BEGINS] * 30 + [GOES_ON] * 30, dtype=np.uint8)

@@ -25,7 +25,8 @@ from headway.nn.transformer import Transformer
 from headway.parts import from_dict, make_part
 from headway.text import Tokenizer
 from headway.train.corpus import marks_of
-from headway.train.objectives import IGNORED, Batch, Example
+from headway.train.cross_entropy import IGNORED
+from headway.train.objectives import Batch, Example
 from headway.train.optimisers import set_rate
 from headway.train.running import text_ids
 

@@ -13,7 +13,8 @@ from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
 from headway.train.corpus import Portion
-from headway.train.loop import Step, Trainer
+from headway.train.feed import Step
+from headway.train.loop import Trainer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks
 

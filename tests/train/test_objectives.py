@@ -9,8 +9,9 @@ import torch
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.parts import make_part
+from headway.train.cross_entropy import IGNORED
 from headway.train.loss import batch_loss
-from headway.train.objectives import IGNORED, Batch, Example, Marks, padded
+from headway.train.objectives import Batch, Example, Marks, padded
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
 NOTHING = np.array([], dtype=np.int32)

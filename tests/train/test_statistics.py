@@ -13,8 +13,9 @@ from test_team import command, run
 from headway.config import Config, from_table
 from headway.nn.means import Mean, Statistics, added, kept
 from headway.nn.transformer import Transformer
+from headway.train.feed import unlabelled
 from headway.train.history import History, read_history
-from headway.train.loop import Trainer, _unlabelled
+from headway.train.loop import Trainer
 from headway.train.loss import Told, batch_loss, cross_entropy
 from headway.train.report import Moment, Tally, _summed
 from headway.train.team import Team
@@ -83,7 +84,7 @@ def test_pieces_tell_what_the_whole_tells() -> None:
 
 def test_a_process_without_work_tells_nothing() -> None:
     of = trainer()
-    told = batch_loss(of.model.train(), _unlabelled(next(of.steps())[0]), 0.1)
+    told = batch_loss(of.model.train(), unlabelled(next(of.steps())[0]), 0.1)
     told.loss.backward()
     assert float(told.loss.detach()) == 0.0
     assert all(float(part) == 0 for part in told.parts.values())
