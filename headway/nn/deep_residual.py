@@ -47,7 +47,7 @@ class DeepNorm(nn.Module):
         return x
 
     def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        result: Tensor = self.norm(self.alpha * s + self.dropout(sublayer(s)))
+        result: Tensor = self.norm(self.dropout.add(self.alpha * s, sublayer(s)))
         return result
 
     def finish(self, s: Tensor) -> Tensor:

@@ -1,11 +1,13 @@
-"""Dropout: PyTorch's, but for compiled training on a GPU, where drawing its random numbers takes longer than all else.
+"""Dropout: PyTorch's, but for training on a GPU, where drawing its random numbers takes longer than all else.
 
 There, what is dropped follows from a hash of the place and of one number drawn for the whole tensor. It is computed
-again going backwards, so that nothing need be kept."""
+again going backwards, so that nothing need be kept; in plain operations for a compiler, else in kernels of our own."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from headway.nn.fused import AddDropped, DroppedRelu, fuses
 
 
 class Dropout(nn.Dropout):
@@ -16,14 +18,24 @@ class Dropout(nn.Dropout):
             return hashed_dropout(x, self.p)
         return F.dropout(x, self.p)
 
+    def add(self, stream: Tensor, x: Tensor) -> Tensor:
+        """stream + dropout(x)"""
+        if self.training and 0 < self.p < 1 and fuses(x) and stream.shape == x.shape:
+            return AddDropped.apply(stream, x, self.p)  # type: ignore[no-untyped-call,no-any-return]
+        dropped: Tensor = self(x)
+        return stream + dropped
 
-def dropped_relu(x: Tensor, p: float) -> Tensor:
-    """Dropout of what is above 0. Its result alone tells where gradients go, and the next layer keeps that anyway."""
-    result: Tensor = _DroppedRelu.apply(x, p)  # type: ignore[no-untyped-call]
-    return result
+    def relu(self, x: Tensor) -> Tensor:
+        """dropout(relu(x))"""
+        if not (self.training and 0 < self.p < 1 and x.is_cuda):
+            return self(x.relu())  # type: ignore[no-any-return]
+        function = DroppedRelu if fuses(x) else PlainDroppedRelu
+        return function.apply(x, self.p)  # type: ignore[no-untyped-call,no-any-return]
 
 
-class _DroppedRelu(torch.autograd.Function):
+class PlainDroppedRelu(torch.autograd.Function):
+    """dropout(relu(x)), for a compiler. Its result alone tells where gradients go, and the next layer keeps that."""
+
     @staticmethod
     def forward(ctx, x, p):  # type: ignore[no-untyped-def]
         compiled = x.is_cuda and torch.compiler.is_compiling()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.context import Context
-from headway.nn.dropout import Dropout, dropped_relu
+from headway.nn.dropout import Dropout
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.parts import Part, number
 
@@ -53,11 +53,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         inner = self.inner(x)
-        if self.training and self.activation is F.relu and 0 < self.dropout.p < 1 and inner.is_cuda:
-            heard = dropped_relu(inner, self.dropout.p)
-        else:
-            heard = self.dropout(self.activation(inner))
-        result: Tensor = self.outer(heard)
+        plain = self.activation is F.relu
+        result: Tensor = self.outer(self.dropout.relu(inner) if plain else self.dropout(self.activation(inner)))
         return result
 
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.fused import Product, fuses
 from headway.parts import Part
 
 
@@ -33,7 +34,16 @@ class Dense(Linear):
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return product(x, self.weight, self.bias)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """xWᵀ + b"""
+    if bias is None or not fuses(x):
+        return F.linear(x, weight, bias)
+    if torch.is_autocast_enabled("cuda"):
+        x, weight, bias = (part.to(torch.get_autocast_dtype("cuda")) for part in (x, weight, bias))
+    return Product.apply(x, weight, bias)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def together(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
@@ -45,5 +55,5 @@ def together(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     if not (alike and x.is_cuda and torch.is_grad_enabled()):
         return tuple(layer(x) for layer in layers)
     weights: list[Tensor] = [layer.weight for layer in dense]
-    product = F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
-    return torch.split(product, [len(weight) for weight in weights], dim=-1)
+    joined = product(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return torch.split(joined, [len(weight) for weight in weights], dim=-1)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.fused import Norm, fuses
 from headway.parts import Part, number
 
 
@@ -27,6 +28,8 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
+        if fuses(x):
+            return Norm.apply(x, self.gain, self.bias, self.eps)  # type: ignore[no-untyped-call,no-any-return]
         return F.layer_norm(x, self.gain.shape, self.gain, self.bias, self.eps).to(x.dtype)
 
 
@@ -47,6 +50,8 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
+        if fuses(x):
+            return Norm.apply(x, self.gain, None, self.eps)  # type: ignore[no-untyped-call,no-any-return]
         return F.rms_norm(x, self.gain.shape, self.gain, self.eps).to(x.dtype)
 
 

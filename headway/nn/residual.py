@@ -57,7 +57,7 @@ class Post(nn.Module):
         return x
 
     def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        result: Tensor = self.norm(s + self.dropout(sublayer(s)))
+        result: Tensor = self.norm(self.dropout.add(s, sublayer(s)))
         return result
 
     def finish(self, s: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Pre(nn.Module):
         return x
 
     def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        return s + self.dropout(sublayer(self.norm(s)))  # type: ignore[no-any-return]
+        return self.dropout.add(s, sublayer(self.norm(s)))
 
     def finish(self, s: Tensor) -> Tensor:
         result: Tensor = self.norm(s)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from headway.config import from_table
+from headway.nn.fused import AddDropped, DroppedRelu, Norm, Product
 from headway.nn.spans import Spans, attend_spans, naive_spans
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints, cross_entropy
@@ -129,6 +130,51 @@ def test_the_loss_in_pieces(biased: bool, at_once: int, monkeypatch: pytest.Monk
         loss = function(x, weight, bias, labels, 0.1)
         found.append((loss, *torch.autograd.grad(loss * 0.3, parts)))
     for one, other in zip(*found):
+        assert relative(one, other) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "width"), [(37, 48), (5, 512), (3000, 16), (700, 1000)])
+def test_norms(rows: int, width: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, grad = (torch.randn(2, rows, width, device="cuda", dtype=dtype) for _ in range(2))
+    gain, bias = (torch.randn(width, device="cuda") for _ in range(2))
+    for parts in ([x, gain, bias], [x, gain]):
+        parts = [part.clone().requires_grad_() for part in parts]
+        y = Norm.apply(*parts, 1e-5) if len(parts) == 3 else Norm.apply(*parts, None, 1e-5)
+        fast = (y, *torch.autograd.grad(y, parts, grad))
+        wide = [part.detach().double().requires_grad_() for part in parts]
+        norm = torch.nn.functional.layer_norm if len(parts) == 3 else torch.nn.functional.rms_norm
+        z = norm(wide[0], (width,), *wide[1:], 1e-5)
+        for one, other in zip(fast, (z, *torch.autograd.grad(z, wide, grad.double()))):
+            assert relative(one.double(), other) < (2e-6 if dtype == torch.float32 else 1e-2)
+
+
+def test_dropout_beside_a_sum_and_a_relu() -> None:
+    torch.manual_seed(0)
+    stream, x = (torch.randn(300, 500, device="cuda").requires_grad_() for _ in range(2))
+    out = AddDropped.apply(stream, x, 0.3)
+    kept = out != stream
+    assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.01)
+    torch.testing.assert_close(out, stream + kept * x / 0.7)
+    own, passed = torch.autograd.grad(out.sum(), (stream, x))
+    assert (own == 1).all() and torch.equal(passed != 0, kept) and float(passed.max()) == pytest.approx(1 / 0.7)
+    y = DroppedRelu.apply(x, 0.3)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(grad != 0, y != 0) and float((y[x > 0] == 0).float().mean()) == pytest.approx(0.3, abs=0.01)
+    torch.testing.assert_close(y[y > 0], x[y > 0] / 0.7)
+    assert not torch.equal(DroppedRelu.apply(x, 0.3), y)
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(300, 50, 60), (1, 8, 8), (5000, 64, 1030)])
+def test_a_product_with_its_bias(rows: int, inputs: int, outputs: int) -> None:
+    torch.manual_seed(0)
+    parts = [
+        torch.randn(size, device="cuda").requires_grad_() for size in ((rows, inputs), (outputs, inputs), (outputs,))
+    ]
+    grad = torch.randn(rows, outputs, device="cuda")
+    found = [function(*parts) for function in (Product.apply, torch.nn.functional.linear)]
+    for one, other in zip(*((y, *torch.autograd.grad(y, parts, grad)) for y in found)):
         assert relative(one, other) < 1e-6
 
 

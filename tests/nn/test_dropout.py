@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.nn.dropout import Dropout, dropped_relu, hashed_dropout
+from headway.nn.dropout import Dropout, PlainDroppedRelu, hashed_dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -49,7 +49,7 @@ def test_nothing_is_dropped_where_nothing_is_learned() -> None:
 def test_a_dropped_relu_is_relu_and_dropout_with_their_gradients() -> None:
     x, g = (torch.randn(50, 60, dtype=torch.float64, requires_grad=True) for _ in range(2))
     found = []
-    for function in (lambda: dropped_relu(x, 0.3), lambda: torch.nn.functional.dropout(x.relu(), 0.3)):
+    for function in (lambda: PlainDroppedRelu.apply(x, 0.3), lambda: torch.nn.functional.dropout(x.relu(), 0.3)):
         torch.manual_seed(3)
         y = function()
         found.append((y, torch.autograd.grad(y, x, g.detach())[0]))
