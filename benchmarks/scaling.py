@@ -235,6 +235,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.tiny and not torch.cuda.is_available():
         parser.error("no CUDA device: add --tiny")
+    given.pictures.mkdir(parents=True, exist_ok=True)  # now: afterwards it would cost the pictures
     given.seconds = given.seconds or (0.02 if given.tiny else 0.4)
     bench = Bench(given)
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
