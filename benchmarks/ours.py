@@ -1,4 +1,4 @@
-"""Headway's side of benchmarks/train_gpu.py: its own Trainer, on made-up batches and on those of a real corpus."""
+"""Headway's side of benchmarks/train_gpu.py and scaling.py: its own Trainer, on made-up batches and on those of a real corpus."""
 
 import contextlib
 import itertools
@@ -67,11 +67,11 @@ def config_for(size: Size, tokens: int, written: str = "") -> Config:
     return compose(layers)[0]
 
 
-def trainer_for(config: Config, device: torch.device) -> Trainer:
-    """Without text: batches are brought along."""
+def trainer_for(config: Config, device: torch.device, model: Transformer | None = None) -> Trainer:
+    """Without text: batches are brought along. Of a new model, unless one is given."""
     marks = Marks(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
     nothing = RunningText(np.zeros(2, np.int64), 2, 0)
-    return Trainer(config, Transformer(config.model), nothing, marks, device)
+    return Trainer(config, model or Transformer(config.model), nothing, marks, device)
 
 
 def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
@@ -80,10 +80,11 @@ def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
     def step(batch: Batch) -> Tensor:
         if id(batch) not in made:
             made[id(batch)] = lined(batch, trainer) if isinstance(trainer.feed, Lines) else batch
-        told = trainer.step([made[id(batch)]], batch.labelled)
-        if trainer.feed.at_once < batch.labels.numel():
-            raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
-        return told.loss
+        try:
+            return trainer.step([made[id(batch)]], batch.labelled).loss
+        finally:  # also where cutting it fails: the trainer expects to find lines on the host
+            if trainer.feed.at_once < batch.labels.numel():
+                raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
 
     return step
 

@@ -1,0 +1,253 @@
+"""How time and memory grow with length and batch, in training and in decoding: tables and pictures. For one GPU.
+
+    python benchmarks/scaling.py [--compile] [--only training] [--results FILE] [--pictures FOLDER]
+    python benchmarks/scaling.py --tiny    # on the CPU: only that everything runs
+
+Training: one step of Headway's Trainer on a batch that lies on the device, Transformer-base in bfloat16, pre-norm, as a
+user gets it without compiling: lines of texts, and whole steps as CUDA graphs. Lengths at equal tokens a step; tokens a
+step at an equal length. Tokens count source and target; those of a step are on each side.
+
+Decoding: greedy and beam 4, the static engine beside the plain loop, on random weights; exactly as many tokens out as
+the sources have. Encoding is part of the time, and so is all that the host does until the ids lie in lists. Tokens are
+those of the outputs. The first search, in which steps are recorded, is not timed.
+
+Memory is the most that was in use from the start of a setting on, weights included: a CUDA graph takes its memory before
+it is replayed. The ends and the middle of every curve come first, the plain loop over long texts last; what is not
+begun after --limit seconds, or not done, is left out, and the rest is told."""
+
+import argparse
+import copy
+import gc
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ours
+import torch
+from curves import DECODING, LEFT_OUT, NO_MEMORY, TRAINING, Curve, Found, Point, Results, Sweep, pictures, tables
+from peers import SIZES
+from report import append, fill, versions
+
+from headway.decode import Marks, Search, decode
+from headway.decode.model import ModelStepper
+from headway.nn.transformer import Transformer
+
+MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))
+WARM = 4  # steps of training before time counts: the last of them is captured
+TELLING = 15  # seconds kept for tables and pictures, of the limit
+SLOW = 1024  # steps from which on the plain loop waits for everything else
+
+
+class Over(BaseException):
+    """Time is up; no setting may take it for a failure of its own."""
+
+
+class Sizes:
+    """Of each pair the first is training's, the second decoding's."""
+
+    def __init__(self, tiny: bool) -> None:
+        self.model = SIZES["tiny" if tiny else "base"]
+        self.lengths = ([8, 16, 32, 64], [4, 8, 16, 32]) if tiny else (powers(64, 8192), powers(64, 2048))
+        self.batches = ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers(1024, 131_072), powers(1, 1024))
+        self.batch = (128, 2) if tiny else (16_384, 32)  # while the length grows
+        self.length = (16, 8) if tiny else (64, 64)  # while the batch grows
+
+    def sweeps(self) -> list[Sweep]:
+        (step, rows), (long, out) = self.batch, self.length
+        return [
+            Sweep("training", "length", self.lengths[0], f"{step:,} tokens a step", TRAINING),
+            Sweep("training", "tokens a step", self.batches[0], f"texts of {long}", TRAINING),
+            Sweep("decoding", "length", self.lengths[1], f"{rows} rows", DECODING),
+            Sweep("decoding", "rows", self.batches[1], f"{out} tokens in and out", DECODING),
+        ]
+
+
+def powers(first: int, last: int) -> list[int]:
+    return [first << n for n in range((last // first).bit_length())]
+
+
+def order(sweeps: list[Sweep]) -> list[Point]:
+    """The most telling first: ends and middle of every curve, then every other value, then the rest."""
+    found = []
+    for number, sweep in enumerate(sweeps):
+        values = sweep.values
+        telling = {values[0], values[len(values) // 2], values[-1]}
+        for value in values:
+            turn = 0 if value in telling else 1 + values.index(value) % 2
+            for curve in sweep.curves:
+                slow = curve.engine == "naive" and sweep.by == "length" and value >= SLOW
+                found.append((3 if slow else turn, value if slow else 0, Point(number, curve, value)))
+    return [point for _, _, point in sorted(found, key=lambda entry: entry[:2])]
+
+
+class Bench:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, self.began, self.limit = given, time.perf_counter(), float(given.limit - TELLING)
+        self.device = torch.device("cpu" if given.tiny else "cuda")
+        self.cuda, self.sizes = self.device.type == "cuda", Sizes(given.tiny)
+        self.sweeps = [sweep for sweep in self.sizes.sweeps() if sweep.what in given.only]
+        self.results, self.notes, self.busy = Results(), list[str](), False
+        self.model = Transformer(ours.config_for(self.sizes.model, 1).model).to(self.device)
+        dtype = torch.bfloat16 if self.cuda else torch.float32
+        self.stepper = ModelStepper(copy.deepcopy(self.model).to(dtype).eval())
+
+    @property
+    def late(self) -> bool:
+        return time.perf_counter() - self.began > self.limit
+
+    def run(self) -> None:
+        for point in order(self.sweeps):
+            if self.late:
+                return
+            self.results[point] = found = self.attempt(point)
+            told = "{} ms, {} tokens/s, {} GB".format(*found.cells) if isinstance(found, Found) else found or LEFT_OUT
+            name = f"{point.curve.name}, {self.sweeps[point.sweep].by} {point.value:,}"
+            print(f"{time.perf_counter() - self.began:5.0f} s  {name}: {told}", file=sys.stderr, flush=True)
+
+    def attempt(self, point: Point) -> Found | str:
+        """One that fails ends nothing."""
+        self.clean()
+        try:
+            self.busy = True
+            return self.measure(point)
+        except Over:
+            return ""
+        except Exception as error:
+            if any(words in str(error) for words in ("out of memory", "memory of the GPU", "does not fit")):
+                return NO_MEMORY  # as CUDA, the Trainer and these benchmarks say it
+            first = (str(error).strip().splitlines() or [""])[0]
+            self.notes.append(f"{point.curve.name}, {point.value:,}: {type(error).__name__}: {first}")
+            return "failed"
+        finally:
+            self.busy = False
+
+    def clean(self) -> None:
+        """Nothing is left of the setting before but the weights."""
+        self.stepper.engine = None
+        self.model.zero_grad(set_to_none=True)
+        gc.collect()
+        if self.given.compile:
+            torch._dynamo.reset()
+        if self.cuda:
+            torch.cuda.empty_cache()
+        torch.manual_seed(0)
+
+    def measure(self, point: Point) -> Found:
+        training = not point.curve.beam
+        length, batch = self.sizes.length[not training], self.sizes.batch[not training]
+        length, batch = (point.value, batch) if self.sweeps[point.sweep].by == "length" else (length, point.value)
+        model = self.model if training else self.stepper.model
+        before = -sum(weights.nbytes for weights in model.parameters())  # they belong to the setting, too
+        if self.cuda:
+            before += torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+        seconds, tokens = self.train(length, batch) if training else self.decode(point.curve, length, batch)
+        return Found(seconds, tokens, (torch.cuda.max_memory_allocated() - before) / 1e9 if self.cuda else 0.0)
+
+    def train(self, length: int, tokens: int) -> tuple[float, int]:
+        """Seconds of a step, and its tokens on both sides."""
+        size = self.sizes.model._replace(length=length)
+        # lines are what a GPU gets by itself
+        written = f"batches=lines longest={length} compile={'on' if self.given.compile else 'off'}"
+        trainer = ours.trainer_for(ours.config_for(size, tokens, written), self.device, self.model)
+        batch, step = ours.made_up(size, tokens, True, self.device), ours.training(trainer)
+        for _ in range(WARM):
+            step(batch)
+        if self.cuda and not (trainer.graphs and trainer.graphs.captured):
+            self.notes.append(f"training, {tokens:,} tokens in texts of {length:,}: without a CUDA graph")
+        return self.seconds(lambda: step(batch), together=5), batch.tokens
+
+    def decode(self, curve: Curve, length: int, rows: int) -> tuple[float, int]:
+        """Seconds of a search, and the tokens that it wrote."""
+        source = torch.randint(4, self.sizes.model.vocabulary, (rows, length), device=self.device)
+        engine: Any = curve.engine
+
+        def search(steps: int) -> None:
+            settings = Search(beam_size=curve.beam, min_length=steps, max_length=steps)
+            found = decode(self.stepper, source, marks=MARKS, search=settings, engine=engine)
+            assert all(len(row[0].token_logps) == steps for row in found)
+            if engine == "static" and self.stepper.engine is None:
+                raise torch.OutOfMemoryError("the static search does not fit, and the plain loop has taken over")
+
+        search(length if engine == "static" else min(length, 8))  # the plain loop has nothing to record
+        return self.seconds(lambda: search(length)), rows * length
+
+    def seconds(self, act: Callable[[], object], together: int = 1) -> float:
+        """Of one among so many that follow each other without waiting; the median of as many rounds as there is time."""
+        found: list[float] = []
+        while not found or sum(found) < self.given.seconds:
+            self.wait()
+            began = time.perf_counter()
+            for _ in range(together):
+                act()
+            self.wait()
+            found.append(time.perf_counter() - began)
+        return statistics.median(found) / together
+
+    def wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def stop(self, number: int, frame: object) -> None:
+        """Of a signal: a setting is left at once, and what follows is not begun."""
+        self.limit = min(self.limit, time.perf_counter() - self.began)
+        if self.busy:
+            raise Over
+
+
+def tell(bench: Bench) -> None:
+    size, given = bench.sizes.model, bench.given
+    where = torch.cuda.get_device_name() if bench.cuda else "CPU, tiny"
+    facts = [
+        f"{where}, {versions()}",
+        f"{size.layers} + {size.layers} layers, {size.d_model}/{size.hidden}, {size.heads} heads, {size.vocabulary:,} "
+        f"words, pre-norm; {'bfloat16' if bench.cuda else 'float32'}; training {'' if given.compile else 'not '}compiled",
+        *bench.notes,
+    ]
+    made = tables(bench.sweeps, bench.results)
+    print("\n".join([*map(fill, facts), *(table.told() for table in made)]), flush=True)
+    try:
+        about = f"Transformer-{'tiny' if given.tiny else 'base'}, {where}, torch {torch.__version__}"
+        drawn = pictures(bench.sweeps, bench.results, given.pictures, about)
+        facts.append(f"Drawn in {' and '.join(path.name for path in drawn)}")
+    except Exception as error:
+        print(f"no picture: {error}", file=sys.stderr)
+    if given.results:
+        append(given.results, "Scaling with length and batch", f"{'. '.join(facts)}.", made)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = ["training", "decoding"]
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes on the CPU")
+    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--compile", action="store_true", help="training compiled: most of a minute for each setting")
+    parser.add_argument("--seconds", type=float, help="that each setting is timed at least")
+    parser.add_argument("--limit", type=float, default=240, help="seconds for all of it, pictures included")
+    parser.add_argument(
+        "--pictures", type=Path, default=Path(), help="the folder to draw into; this one if none is given"
+    )
+    parser.add_argument("--results", type=Path, help="a Markdown file to append to")
+    given = parser.parse_args()
+    if not given.tiny and not torch.cuda.is_available():
+        parser.error("no CUDA device: add --tiny")
+    given.pictures.mkdir(parents=True, exist_ok=True)  # now: afterwards it would cost the pictures
+    given.seconds = given.seconds or (0.02 if given.tiny else 0.4)
+    bench = Bench(given)
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, bench.stop)
+    signal.setitimer(signal.ITIMER_REAL, max(bench.limit, 0.001), 5)  # again, should one be lost in a callback
+    try:
+        bench.run()
+    finally:  # whatever happens, what was measured is told
+        if bench.late:
+            bench.notes.append(f"What was not done after {bench.limit:.0f} s is left out")
+        tell(bench)
+
+
+if __name__ == "__main__":
+    main()
