@@ -200,6 +200,8 @@ class Trainer:
         training |= {f"random.{kind}.{rank}": x for rank, own in enumerate(everyones) for kind, x in own.items()}
         training |= {f"carried.{rank}.{name}": x for rank, own in enumerate(carried) for name, x in own.items()}
         state = {**vars(self.at), "seconds": seconds, **facts}
+        if isinstance(self.feed, Lines):
+            state["lines"] = self.feed.sizes
         checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 
     def restore(self, saved: checkpoints.Saved) -> None:
@@ -210,6 +212,8 @@ class Trainer:
             fill(self.ema, saved.weights, saved.folder / WEIGHTS)
         checkpoints.restore_optimisers(self.optimisers, saved.training)
         self.carry.load(saved.carried(self.team.rank, self.team.size))
+        if isinstance(self.feed, Lines):
+            self.feed.sizes = saved.state.get("lines", {})
         states = {kind: saved.random(kind, self.team.rank, self.team.size) for kind in ("cpu", "cuda")}
         if states["cpu"] is not None:
             torch.set_rng_state(states["cpu"])

@@ -1,5 +1,6 @@
 """What a run reads: rows and lines hold the same sentences, and a model learns the same from both."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from headway.config import from_table
 from headway.data.batches import line_sizes, packed_batches
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
+from headway.train import checkpoints
 from headway.train.corpus import Portion
 from headway.train.feed import Lines, Rows, read
 from headway.train.loop import Trainer
@@ -151,6 +153,22 @@ def test_a_model_learns_from_lines() -> None:
     assert isinstance(
         Trainer(settings(), Transformer(settings().model), Pairs(), MARKS, torch.device("cpu")).feed, Rows
     )
+
+
+def test_a_run_goes_on_with_lines_of_the_same_size(tmp_path: Path) -> None:
+    """Though the corpus may by now suggest others."""
+    config = settings(batches="lines", batch_tokens=512)
+    first = Trainer(config, Transformer(config.model), Pairs(300), MARKS, torch.device("cpu"))
+    step = next(first.steps())
+    first.step(step, step[0].labelled)
+    first.save(tmp_path, 0.0, text="")
+    second = Trainer(config, Transformer(config.model), Pairs(60, longest=5), MARKS, torch.device("cpu"))
+    saved = checkpoints.newest(tmp_path, [])
+    assert saved is not None
+    second.restore(saved)
+    assert next(filter(None, second.steps()))[0].labels.shape == step[0].labels.shape
+    alone = Trainer(config, Transformer(config.model), Pairs(60, longest=5), MARKS, torch.device("cpu"))
+    assert next(filter(None, alone.steps()))[0].labels.shape != step[0].labels.shape
 
 
 @pytest.mark.parametrize(
