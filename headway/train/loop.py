@@ -97,7 +97,8 @@ class Trainer:
         self.at.batch += 1
         self.rate = self.settings.schedule.rate(self.at.step, self.run)
         set_rate(self.optimisers, self.rate)
-        told = self.graphs.step(pieces[0], labelled) if self.graphs and len(pieces) == 1 else None
+        whole = len(pieces) == 1 and next(self.feed.parts(pieces[0])) is pieces[0]
+        told = self.graphs.step(pieces[0], labelled) if self.graphs and whole else None
         if told is None:
             told = self._update(pieces, labelled)
         self.carry.cut()
