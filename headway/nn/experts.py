@@ -95,6 +95,8 @@ def z_loss(routing: Routing) -> Tensor:
 class MixtureOfExperts(nn.Module):
     """Σ weightₑ · expertₑ(x) over the `top` experts that the router likes best"""
 
+    waits = True  # for the device to say how many tokens each expert gets, which no CUDA graph can do
+
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "moe"

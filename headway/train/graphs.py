@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.train.loss import Told
 from headway.train.objectives import Batch
@@ -18,9 +18,10 @@ FIRST = 3  # steps of a shape that are taken without a graph: kernels are compil
 MOST = 32  # shapes that are captured
 
 
-def can_capture(optimisers: list[torch.optim.Optimizer]) -> bool:
-    """Whether they decide on the device whether a step is taken."""
-    return all(optimiser.defaults.get("fused") for optimiser in optimisers)
+def can_capture(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> bool:
+    """Whether nothing in a step waits for the device: no layer, and no optimiser to decide whether the step is taken."""
+    waits = any(getattr(module, "waits", False) for module in model.modules())
+    return not waits and all(optimiser.defaults.get("fused") for optimiser in optimisers)
 
 
 class Captured:

@@ -80,8 +80,9 @@ class Trainer:
             loss.function = torch.compile(loss.function, dynamic=False, options=compiler_options())
         self.loss = team.joined(loss, device)
         self.feed = self._feed()
-        capture = device.type == "cuda" and self.settings.graphs == "auto" and can_capture(self.optimisers)
-        capture = capture and team.size == 1 and not self.carry.wanted
+        capture = device.type == "cuda" and self.settings.graphs == "auto" and team.size == 1
+        # What reads lines is known to ask the device nothing; other models may, and a capture that fails spoils a run.
+        capture = capture and isinstance(self.feed, Lines) and can_capture(model, self.optimisers)
         self.graphs = Graphs(self._update, self.optimisers, device) if capture else None
 
     def steps(self) -> Generator[Step, None, None]:

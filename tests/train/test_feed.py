@@ -14,6 +14,7 @@ from headway.nn.transformer import Transformer
 from headway.train import checkpoints
 from headway.train.corpus import Portion
 from headway.train.feed import Lines, Rows, read
+from headway.train.graphs import can_capture
 from headway.train.loop import Trainer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks, unpacked
@@ -191,3 +192,13 @@ def test_what_cannot_lie_in_lines(decoder: dict[str, Any], train: dict[str, Any]
     assert str(refused.value).startswith("train.batches: ") and reason in str(refused.value)
     config = settings(decoder, **train)
     assert config.train.batches == "auto"
+
+
+@pytest.mark.parametrize(
+    ("train", "decoder", "able"),
+    [({}, {}, True), ({"optimiser": "muon"}, {}, False), ({}, {"feedforward": "moe(4, 2)"}, False)],
+)
+def test_what_can_be_captured(train: dict[str, Any], decoder: dict[str, Any], able: bool) -> None:
+    config = settings(decoder, **train)
+    model = Transformer(config.model)
+    assert can_capture(model, config.train.optimiser.build(model)) is able
