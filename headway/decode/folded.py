@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
+from headway.decode.hearing import Ears, can_read
 from headway.decode.tables import Step, Tables, View
 from headway.nn.attend import UNPLANNED
 from headway.nn.attention import Attention, split
@@ -81,7 +82,8 @@ class Layer:
         self.view = View(mask, position, c.heads, c.d_k, c.scale)
         self.groups = c.groups
         parts: list[Any] = [own.query, own.key, own.value]
-        self.own, self.cross = own, dict(block.sublayers.items()).get("cross")
+        self.own = own
+        self.cross: Any = dict(block.sublayers.items()).get("cross")
         self.weight = torch.cat([part.weight for part in parts])
         self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
 
@@ -121,6 +123,7 @@ class Folded:
         self.stack: Stack = model.stacks["decoder"]  # type: ignore[assignment]
         parts = zip(self.stack.blocks, self.stack.masks, self.stack.position_of)
         self.layers = [Layer(block, mask, self.stack.positions[which]) for block, mask, (which, _) in parts]  # type: ignore[arg-type]
+        self.ears = Ears([layer.cross for layer in self.layers if layer.cross is not None])
         self._tables: dict[int, Tables] = {}
 
     def new_past(self, rows: int, beam: int, length: int, source: int) -> Past:
@@ -140,20 +143,12 @@ class Folded:
             self._tables[length] = Tables(self.model, views, length, self.layers[0].weight.dtype)
         return self._tables[length]
 
+    def can_read(self, rows: int, source: int) -> bool:
+        return can_read(self.model, rows, source)
+
     def hear(self, memory: Memory, past: Past) -> None:
-        """Take in what the encoder said of the first rows; the others hear what they heard before."""
-        rows, size = memory.values.shape[:2]
-        past.heard.fill_(-torch.inf)
-        past.heard[rows:, :, :, 0] = 0.0  # whoever hears nothing would be no number
-        real = memory.places.valid
-        if real is None:
-            past.heard[:rows, :, :, :size] = 0.0
-        else:
-            past.heard[:rows, 0, 0, :size].masked_fill_(real, 0.0)
-        for layer, kept in zip(self.layers, past.source):
-            assert layer.cross is not None
-            for place, project in enumerate((layer.cross.key, layer.cross.value)):
-                kept[place, :rows, :, :size] = split(project(memory.values), kept.shape[2])
+        """Take in what the encoder said of the first rows."""
+        self.ears.hear(memory, past.source, past.heard)
 
     def logits(self, ids: Tensor, past: Past, reach: int) -> Tensor:
         """Of what follows ids (B, K), which stand at past.now: (B · K, V)."""

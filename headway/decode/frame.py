@@ -15,14 +15,14 @@ from headway.decode import choose, constrain
 from headway.decode.folded import Folded
 from headway.decode.joint import Joint
 from headway.decode.settings import Search
-from headway.decode.task import Job, Task
-from headway.nn.places import Memory
+from headway.decode.task import Job
 
 
 class Plan(NamedTuple):
     """What is fixed in a recorded step."""
 
     beam: int
+    start: int
     end: int
     suppress: tuple[int, ...]
     forced: bool  # some output has a prefix
@@ -44,6 +44,9 @@ class Frame:
         rows, beam, length = size.rows, plan.beam, size.length
         device = model.model.device
         self.past = model.new_past(rows, beam, length, size.source)
+        self.reads = model.can_read(rows, size.source)  # whether it reads its sources as part of `begin`
+        self.source = torch.zeros(rows, size.source if self.reads else 0, dtype=torch.long, device=device)
+        self.real = torch.zeros_like(self.source, dtype=torch.bool)  # which of them are
         self.ids = torch.zeros(rows, beam, dtype=torch.long, device=device)  # read next
         self.sums = torch.zeros(rows, beam, device=device)  # log-probability of each beam; -inf: it is empty
         self.limit = torch.zeros(rows, dtype=torch.long, device=device)  # of tokens, a prefix counted
@@ -62,22 +65,33 @@ class Frame:
         big = [*self.past.own, *self.past.source, self.past.owners, self.trellis]
         return sum(part.nbytes for part in big)
 
-    def load(self, task: Task, jobs: list[Job], memory: Memory | None) -> None:
-        """Begin: the first rows are these jobs, the others are done."""
-        past, count = self.past, len(jobs)
-        if memory is not None:
-            self.model.hear(memory, past)
+    def load(self, search: Search, jobs: list[Job], source: Tensor | None, valid: Tensor | None) -> None:
+        """Lay ready what `begin` needs, these jobs in the first rows. source (B, S)."""
+        if source is not None and self.reads:
+            rows, size = source.shape
+            self.source[:rows, :size] = source
+            self.real.zero_()
+            self.real[rows:, 0] = True  # whoever hears nothing would be no number
+            self.real[:rows, :size] = True if valid is None else valid
+        elif source is not None:
+            self.model.hear(self.model.model.encode(source, valid), self.past)
+        self.limit.zero_()
+        self.set_rules(search, jobs)
+
+    def begin(self) -> None:
+        """Before the first step. Rows without a limit are done."""
+        past = self.past
+        if self.reads:
+            self.model.hear(self.model.model.encode(self.source, self.real), past)
         past.now.zero_()
         past.owners.fill_(-1)
-        past.owners[:, :, 0] = self.past.beams
-        self.ids.fill_(task.marks.start)
+        past.owners[:, :, 0] = past.beams
+        self.ids.fill_(self.plan.start)
         self.sums.fill_(-torch.inf)
-        self.sums[:, 0] = 0.0
+        self.sums[:, 0].zero_()
         self.ended.zero_()
-        self.active.zero_()
-        self.active[:count] = True
-        self.left.fill_(count)
-        self.set_rules(task.search, jobs)
+        torch.gt(self.limit, 0, out=self.active)
+        torch.sum(self.active, 0, keepdim=True, out=self.left)
 
     def set_rules(self, search: Search, jobs: list[Job]) -> None:
         """What the settings say of each position and row."""

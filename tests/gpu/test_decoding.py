@@ -25,21 +25,27 @@ pytestmark = [
         {"position": "learned(64)", "mixer": "attention(4, groups=2)"},
         {"position": "t5(8, 20)", "mask": "causal & local(9)", "feedforward": "swiglu(24)"},
         {"encoder": 0},
+        {"reader": {"position": "rope", "mask": "local(3)"}},
+        {"reader": {"position": "t5(8, 20)", "feedforward": "swiglu(24)"}},
+        {"reader": {"position": "alibi"}},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("beam", [1, 4])
 def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -> None:
-    """Twice: the first time the steps are recorded, through several frames."""
+    """Several times: first the steps are recorded, through several frames, and at last the beginning."""
     stepper = small(ModelStepper(model(1, **changes).cuda()), shortest=32, fewest=8)
     search = Search(beam_size=beam, n_best=beam, max_length=50)
     source, valid = (part.cuda() for part in sources(37))
     given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
     naive = decode(stepper, *given, marks=MARKS, search=search, engine="naive")
-    for _ in range(2):
+    for _ in range(4):
         assert_same(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive)
     players = stepper.engine.players.kept.values()
     assert any(player.graphs for player in players), "nothing was recorded"
+    assert any(player.frame.reads and 0 in player.graphs for player in players) == (
+        bool(changes.get("encoder", 1)) and changes.get("reader") != {"position": "alibi"}
+    )
     assert not any(player.frame.ids.is_cpu for player in players)
 
 
