@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headway.decode import choose, constrain
 from headway.decode.folded import Folded
+from headway.decode.fused import Fused, able
 from headway.decode.joint import Joint
 from headway.decode.settings import Search
 from headway.decode.task import Job
@@ -58,6 +59,7 @@ class Frame:
         # Of each step ids, parents, and the bits of the floats logps and sums.
         self.trellis = torch.zeros(length, 4, rows, plan.candidates, dtype=torch.int32, device=device)
         self.suppress = torch.tensor(plan.suppress, dtype=torch.long, device=device)
+        self.fused = Fused(self) if able(self) else None
         self.joint = Joint(beam, model.model.config.vocabulary or 0, device)
 
     @property
@@ -131,13 +133,17 @@ class Frame:
 
     def step(self, reach: int) -> None:
         """One more token for each beam. No position reaches `reach`."""
-        past, plan = self.past, self.plan
-        logps = self.model.logits(self.ids, past, reach).log_softmax(-1, dtype=torch.float32)  # (B · K, V)
-        if plan.suppress:
+        logits = self.model.logits(self.ids, self.past, reach)  # (B · K, V)
+        self.settle(logits) if self.fused is None else self.fused(logits)
+
+    def settle(self, logits: Tensor) -> None:
+        """What follows from these scores. fused.py does the same."""
+        logps = logits.log_softmax(-1, dtype=torch.float32)
+        if self.plan.suppress:
             constrain.ban_ids(logps, self.suppress)
-        logps[:, plan.end].add_(self.early.index_select(0, past.now))
+        logps[:, self.plan.end].add_(self.early.index_select(0, self.past.now))
         picks = self._pick(logps)
-        self._advance(self._obeyed(picks) if plan.forced else picks)
+        self._advance(self._obeyed(picks) if self.plan.forced else picks)
 
     def _pick(self, logps: Tensor) -> choose.Picks:
         if self.plan.beam == 1:

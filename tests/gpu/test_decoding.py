@@ -25,6 +25,7 @@ pytestmark = [
         {"position": "learned(64)", "mixer": "attention(4, groups=2)"},
         {"position": "t5(8, 20)", "mask": "causal & local(9)", "feedforward": "swiglu(24)"},
         {"encoder": 0},
+        {"vocabulary": 700, "end": 4.0},  # enough words for the kernels of a step
         {"reader": {"position": "rope", "mask": "local(3)"}},
         {"reader": {"position": "t5(8, 20)", "feedforward": "swiglu(24)"}},
         {"reader": {"position": "alibi"}},
@@ -49,9 +50,13 @@ def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -
     assert not any(player.frame.ids.is_cpu for player in players)
 
 
-def test_prefixes_and_half_precision() -> None:
+@pytest.mark.parametrize("vocabulary", [40, 700])
+def test_prefixes_and_half_precision(vocabulary: int) -> None:
     prefixes = [[7, 8, 9, 10][: row % 5] for row in range(20)]
-    stepper, search = ModelStepper(model(3).cuda()), Search(beam_size=4, n_best=4, max_length=24, min_length=6)
+    stepper, search = (
+        ModelStepper(model(3, vocabulary=vocabulary).cuda()),
+        Search(beam_size=4, n_best=4, max_length=24, min_length=6),
+    )
     source, valid = (part.cuda() for part in sources(20))
     both = [
         decode(stepper, source, valid, marks=MARKS, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
@@ -59,7 +64,9 @@ def test_prefixes_and_half_precision() -> None:
     ]
     assert_same(both[1], both[0])
     assert_same(both[2], both[0])
-    stepper = ModelStepper(model(3).cuda().bfloat16())
+    frames = [player.frame for player in stepper.engine.players.kept.values()]
+    assert all((frame.fused is not None) == (vocabulary == 700) for frame in frames)
+    stepper = ModelStepper(model(3, vocabulary=vocabulary).cuda().bfloat16())
     naive, static = (
         decode(stepper, source, valid, marks=MARKS, search=search, engine=engine)  # type: ignore[arg-type]
         for engine in ("naive", "static")
