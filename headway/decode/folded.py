@@ -4,6 +4,8 @@ that they share its keys: nothing is repeated for a beam, and none moves when be
 B rows    K beams of each    L positions at most, of which the first `reach` are looked at    S source tokens
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
+from headway.decode import swift
 from headway.decode.hearing import Ears, can_read
 from headway.decode.tables import Step, Tables, View
 from headway.nn.attend import UNPLANNED
@@ -19,8 +22,10 @@ from headway.nn.context import Context
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.linear import Dense
 from headway.nn.masks import CAUSAL, Mask
+from headway.nn.norms import LayerNorm
 from headway.nn.places import Memory, Places
 from headway.nn.positions import Position
+from headway.nn.residual import Post
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
@@ -85,6 +90,8 @@ class Layer:
         self.own = own
         self.cross: Any = dict(block.sublayers.items()).get("cross")
         self.weight = torch.cat([part.weight for part in parts])
+        self.swift = c.d_k <= swift.WIDEST and swift.able("attend", self.weight)  # listens by kernels
+        self.norms = swift.able("norm", self.weight)  # likewise
         self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
 
     def past(self, rows: int, beam: int, length: int) -> Tensor:
@@ -102,6 +109,8 @@ class Layer:
         if self.view.turn is not None:
             turned = step.turn(joined[:, : heads + groups], self.view)
             joined = torch.cat([turned, joined[:, heads + groups :]], dim=1)
+        if self.swift and self.view.plain:
+            return self.own.output(swift.listen(joined, past, step, self.view))  # type: ignore[no-any-return]
         size = (len(x), 2, groups, 1, *joined.shape[2:])
         past.index_copy_(3, step.now, joined[:, heads:].view(size).transpose(0, 1))  # (2, B, G, 1, K, D)
         keys, values = past[:, :, :, : step.reach].flatten(3, 4)  # (B, G, reach · K, D)
@@ -110,9 +119,26 @@ class Layer:
     def listen_across(self, x: Tensor, source: Tensor, heard: Tensor) -> Tensor:
         """Attention of x (B, K, d) to the source."""
         assert self.cross is not None
-        c, asked = self.cross.config, split(self.cross.query(x), self.cross.config.heads)  # (B, H, K, D)
-        bias = heard.expand(-1, -1, x.shape[1], -1)
+        c, asking = self.cross.config, self.cross.query(x)
+        if self.swift and c.d_k <= swift.WIDEST:
+            return self.cross.output(swift.listen_across(asking, source, heard, c.heads, c.scale))  # type: ignore[no-any-return]
+        asked, bias = split(asking, c.heads), heard.expand(-1, -1, x.shape[1], -1)  # (B, H, K, D)
         return self.cross.output(_attend(asked, source[0], source[1], bias, c.scale))  # type: ignore[no-any-return]
+
+    def feed(self, x: Tensor, ctx: Context) -> Tensor:
+        part = self.sublayers["feedforward"]
+        if type(part) is FeedForward and part.activation is F.relu and type(part.inner) is Dense:
+            bias, weight = part.inner.bias, part.inner.weight
+            if bias is not None:  # a product that ends in relu is one kernel
+                return part.outer(torch._addmm_activation(bias, x.flatten(0, 1), weight.t()).view(*x.shape[:2], -1))  # type: ignore[no-any-return]
+        return part(x, ctx)  # type: ignore[no-any-return]
+
+    def wrap(self, name: str, s: Any, act: Callable[[Tensor], Tensor]) -> Any:
+        """As the residual around this part does it."""
+        residual = self.residuals[name]
+        if self.norms and type(residual) is Post and type(residual.norm) is LayerNorm:
+            return swift.add_norm(s, act(s), residual.norm)
+        return residual.wrap(s, act)
 
 
 class Folded:
@@ -158,13 +184,10 @@ class Folded:
         ctx, step = Context(places), Step(tables, past.owners[:, :, :reach], past.beams, past.now)
         s = self.stack.ends.start(x)
         for index, layer in enumerate(self.layers):
-            residuals = layer.residuals
-            s = residuals["self"].wrap(s, lambda x, a=layer, i=index: a.listen(x, past.own[i], step))
+            s = layer.wrap("self", s, partial(layer.listen, past=past.own[index], step=step))
             if layer.cross is not None:
-                s = residuals["cross"].wrap(
-                    s, lambda x, a=layer, i=index: a.listen_across(x, past.source[i], past.heard)
-                )
-            s = residuals["feedforward"].wrap(s, lambda x, a=layer: a.sublayers["feedforward"](x, ctx))
+                s = layer.wrap("cross", s, partial(layer.listen_across, source=past.source[index], heard=past.heard))
+            s = layer.wrap("feedforward", s, partial(layer.feed, ctx=ctx))
         return self.model.logits(self.stack.ends.finish(s).flatten(0, 1))
 
 

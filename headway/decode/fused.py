@@ -1,14 +1,12 @@
 """What follows from the scores of a step, by two kernels where there is a GPU; Frame.settle in plain operations, some
 sixty of them, is the definition."""
 
-import functools
-import importlib.util
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from headway.decode import swift
 
 if TYPE_CHECKING:
     from headway.decode.frame import Frame
@@ -21,14 +19,7 @@ def able(frame: "Frame") -> bool:
     """There must be parts enough for all candidates, and an index must fit into 31 bits."""
     beam, vocabulary = frame.plan.beam, frame.model.model.config.vocabulary or 0
     fits = vocabulary >= 4 * PART and beam * vocabulary < 2**31 and beam <= 64
-    return fits and frame.ids.is_cuda and _triton()
-
-
-@functools.cache
-def _triton() -> bool:
-    """It compiles what calls a kernel by a C compiler."""
-    compiler = os.environ.get("CC") or any(map(shutil.which, ("cc", "gcc", "clang")))
-    return bool(compiler) and importlib.util.find_spec("triton") is not None
+    return fits and swift.able("settle", frame.sums)
 
 
 class Fused:
@@ -44,7 +35,7 @@ class Fused:
         from headway.nn.kernels import beams
 
         f, plan, size = self.frame, self.frame.plan, logits.shape[1]
-        block = min(BLOCK, _power(size))
+        block = min(BLOCK, swift.power(size))
         read = (logits, self.banned, f.early, f.past.now, self.norms, self.peaks)
         beams.survey[(len(logits),)](
             *read, f.left, logits.stride(0), size, self.parts,
@@ -53,13 +44,8 @@ class Fused:
         beams.advance[(f.size.rows,)](
             *read, f.forced, f.limit, f.ids, f.sums, f.past.owners, f.trellis, f.ended, f.active.view(torch.uint8), f.left,
             logits.stride(0), size, self.parts, f.size.length,
-            K=plan.beam, C=plan.candidates, BEAMS=_power(plan.beam), PICKS=_power(plan.candidates),
-            PARTS=_power(self.parts), END=plan.end, PART=PART, FORCED=plan.forced, SPAN=32,
+            K=plan.beam, C=plan.candidates, BEAMS=swift.power(plan.beam), PICKS=swift.power(plan.candidates),
+            PARTS=swift.power(self.parts), END=plan.end, PART=PART, FORCED=plan.forced, SPAN=32,
             num_warps=1 if plan.beam * self.parts <= 2048 else 4,
         )  # fmt: skip
         f.past.now.add_(1)
-
-
-def _power(size: int) -> int:
-    """Up to a power of two."""
-    return 1 << max(1, (size - 1).bit_length())

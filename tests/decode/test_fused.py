@@ -1,17 +1,21 @@
-"""The kernels of a step do what Frame.settle does. They need Triton: on a GPU, or anywhere with TRITON_INTERPRET=1."""
+"""The kernels of a step do what plain operations do. They need Triton: on a GPU, or anywhere with TRITON_INTERPRET=1."""
 
 import os
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from headway.decode import Search, swift
 from headway.decode import fused as kernels
 from headway.decode.frame import Frame, Plan, Size
 from headway.decode.fused import Fused
+from headway.decode.model import ModelStepper
 from headway.decode.static import Engine
+from headway.nn.norms import LayerNorm
 
-from .test_static import model
+from .test_static import both, model, small
 
 pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") != "1" and not torch.cuda.is_available():
@@ -119,3 +123,38 @@ def test_what_is_no_number_is_told() -> None:
         first = frame.trellis[0, 3, :, 0].view(torch.float32)
         assert first[1].isnan()
         assert first[[0, 3, 4]].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("beam", "changes"),
+    [
+        (4, {"residual": "post"}),
+        (3, {"mixer": "attention(4, groups=2)", "position": "rope"}),
+        (1, {"mixer": "attention(2, d_k=6)", "encoder": 0, "end": -9.0}),
+        (2, {"position": ["rope", "alibi"], "mask": ["causal", "causal & local(3)"], "norm": "rmsnorm"}),
+    ],
+    ids=str,
+)
+def test_whole_searches(beam: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through several frames, in which some rows are empty."""
+    used = set()
+
+    def able(kind: str, like: Tensor) -> bool:
+        used.add(kind)
+        return True
+
+    monkeypatch.setattr(swift, "able", able)
+    stepper = small(ModelStepper(model(**{"vocabulary": 300, "end": 4.0, **changes}).to(DEVICE)), shortest=4, fewest=2)
+    both(stepper, 5, Search(beam_size=beam, n_best=beam, max_length=10))
+    assert used == {"settle", "attend", "norm"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_norm_of_a_sum(dtype: torch.dtype) -> None:
+    norm = LayerNorm(LayerNorm.Config(), 48).to(DEVICE, dtype)
+    torch.nn.init.normal_(norm.gain)
+    torch.nn.init.normal_(norm.bias)
+    s, y = (torch.randn(2, 3, 48, device=DEVICE).to(dtype) for _ in range(2))
+    torch.testing.assert_close(
+        swift.add_norm(s, y, norm), norm(s + y), atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=1e-2
+    )

@@ -25,6 +25,7 @@ pytestmark = [
         {"position": "learned(64)", "mixer": "attention(4, groups=2)"},
         {"position": "t5(8, 20)", "mask": "causal & local(9)", "feedforward": "swiglu(24)"},
         {"encoder": 0},
+        {"residual": "post", "position": "rope", "mixer": "attention(4, groups=2)", "vocabulary": 700, "end": 4.0},
         {"vocabulary": 700, "end": 4.0},  # enough words for the kernels of a step
         {"reader": {"position": "rope", "mask": "local(3)"}},
         {"reader": {"position": "t5(8, 20)", "feedforward": "swiglu(24)"}},
