@@ -3,6 +3,7 @@
     python benchmarks/decode_gpu.py            # prints a table, and appends it to benchmarks/RESULTS.md
     python benchmarks/decode_gpu.py --check    # first that both engines write the same
     python benchmarks/decode_gpu.py --profile  # only which kernels the static search spends its time in
+    python benchmarks/decode_gpu.py --static --without attend norm    # only the static search, without some kernels
     python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: only that it runs
 
 Marian with random weights at the size of Transformer-base, copied into our model; bfloat16; sources of 28 tokens, and
@@ -25,7 +26,7 @@ from torch import Tensor
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the tests do it
 
-from headway.decode import Marks, Search, decode  # noqa: E402
+from headway.decode import Marks, Search, decode, swift  # noqa: E402
 from headway.decode.model import ModelStepper  # noqa: E402
 from headway.nn.transformer import Transformer, valid_places  # noqa: E402
 from headway.parts import from_dict  # noqa: E402
@@ -69,6 +70,7 @@ class Bench:
         self.dtype = torch.bfloat16 if self.cuda else torch.float32
         self.cells: dict[str, dict[tuple[int, int], float]] = {}
         self.notes: list[str] = []
+        self.alone = False  # only the static search is timed
 
     def say(self, text: str) -> None:
         print(f"{time.perf_counter() - self.began:5.0f} s  {text}", flush=True)
@@ -123,12 +125,13 @@ def race(bench: Bench) -> str:
             def ours(engine: Any, source: Tensor = source, search: Search = search) -> Any:
                 return decode(stepper, source, marks=marks, search=search, engine=engine)
 
-            assert len(generate()[0]) == 1 + s.length
             assert all(len(row[0].token_logps) == s.length for row in ours("static"))
-            bench.time("Hugging Face `generate`", beam, batch, generate)
-            bench.time("Headway, naive", beam, batch, lambda ours=ours: ours("naive"))
+            if not bench.alone:
+                assert len(generate()[0]) == 1 + s.length
+                bench.time("Hugging Face `generate`", beam, batch, generate)
+                bench.time("Headway, naive", beam, batch, lambda ours=ours: ours("naive"))
             bench.time("Headway, static", beam, batch, lambda ours=ours: ours("static"))
-    return table(bench)
+    return "" if bench.alone else table(bench)
 
 
 @torch.no_grad()
@@ -240,6 +243,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; nothing is appended")
     parser.add_argument("--check", action="store_true", help="compare what both engines write, too")
     parser.add_argument("--profile", action="store_true", help="only print the kernels of the static search")
+    parser.add_argument("--static", action="store_true", help="only time the static search; nothing is appended")
+    parser.add_argument("--without", nargs="+", default=[], choices=sorted(swift.USED), help="kernels left out")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():
@@ -247,11 +252,15 @@ def main() -> None:
     device = torch.device("cpu" if given.smoke else "cuda")
     torch.manual_seed(0)
     bench = Bench(SMOKE if given.smoke else GPU, device)
+    swift.USED -= set(given.without)
+    bench.alone = given.static
     if given.profile:
         return profile(bench)
     if given.check:
         check(bench)
     speeds = race(bench)
+    if given.static:
+        return
     import transformers
 
     s, where = bench.sizes, "CPU, smoke" if given.smoke else torch.cuda.get_device_name()

@@ -1,10 +1,13 @@
 """`headway translate`: a line in, a line out."""
 
 import json
+import os
 import queue
+import stat
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from headway.translator import Guess, Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
+OF_A_FILE = {"cuda": 16_384}  # likewise, of a file: a GPU wants many lines of like lengths
 
 
 @click.command(
@@ -74,7 +78,6 @@ def translate(
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
-    lines = waiting_lines(text, input_file)
     translator = load_translator(models, device)
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
@@ -91,7 +94,9 @@ def translate(
             group, settings, to=to, split=not no_split, prefixes=forced, first=first, align=align
         )  # fmt: skip
 
-    number, workers = 0, 2 if translator.stepper.device.type == "cuda" else 1
+    kind = translator.stepper.device.type
+    number, workers = 0, 2 if kind == "cuda" else 1
+    lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
     with opened(output) as sink:
         for results in ahead(counted(lines), found, workers):
             for result in results:
@@ -150,8 +155,10 @@ def as_object(translator: "Translator", result: "Translation", n_best: int | Non
     return {"source": result.source, **guesses[0], **several, "warnings": result.warnings}
 
 
-def waiting_lines(text: tuple[str, ...], input_file: str | None) -> Iterator[list[str]]:
-    """Lines in groups: all that wait, so that a file goes fast and a person or a program gets each answer at once."""
+def waiting_lines(text: tuple[str, ...], input_file: str | None, most: int = AT_ONCE) -> Iterator[list[str]]:
+    """Lines in groups: all that wait, so that a file goes fast and a person or a program gets each answer at once.
+
+    most: of a file, whose lines all wait."""
     if text and text != ("-",):
         yield list(text)
         return
@@ -161,7 +168,17 @@ def waiting_lines(text: tuple[str, ...], input_file: str | None) -> Iterator[lis
     if path == "-" and is_watched(sys.stdin):
         yield from ([line] for line in read_lines("-"))
         return
-    yield from grouped(read_lines(path))
+    yield from filled(read_lines(path), most) if is_file(path) else grouped(read_lines(path))
+
+
+def is_file(path: str) -> bool:
+    """Whether all of it is there already: no pipe, no terminal."""
+    if path != "-":
+        return Path(path).is_file()
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):  # it is no stream of the system
+        return False
 
 
 def counted(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -170,6 +187,24 @@ def counted(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
     for group in groups:
         yield first, group
         first += len(group)
+
+
+def filled(lines: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Groups that are full. The first are smaller, so that something can begin while the others are being read."""
+    source, size = iter(lines), min(AT_ONCE, most)
+    error: Exception | None = None
+    while error is None:
+        group: list[str] = []
+        try:
+            group.extend(islice(source, size))
+        except Exception as broken:  # what came before it is translated first
+            error = broken
+        if group:
+            yield group
+        if error is None and len(group) < size:
+            return
+        size = min(2 * size, most)
+    raise error
 
 
 def grouped(lines: Iterable[str]) -> Iterator[list[str]]:

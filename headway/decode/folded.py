@@ -4,6 +4,8 @@ that they share its keys: nothing is repeated for a beam, and none moves when be
 B rows    K beams of each    L positions at most, of which the first `reach` are looked at    S source tokens
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
+from headway.decode import swift
+from headway.decode.hearing import Ears, can_read
 from headway.decode.tables import Step, Tables, View
 from headway.nn.attend import UNPLANNED
 from headway.nn.attention import Attention, split
@@ -18,8 +22,10 @@ from headway.nn.context import Context
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.linear import Dense
 from headway.nn.masks import CAUSAL, Mask
+from headway.nn.norms import LayerNorm
 from headway.nn.places import Memory, Places
 from headway.nn.positions import Position
+from headway.nn.residual import Post
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
@@ -81,8 +87,11 @@ class Layer:
         self.view = View(mask, position, c.heads, c.d_k, c.scale)
         self.groups = c.groups
         parts: list[Any] = [own.query, own.key, own.value]
-        self.own, self.cross = own, dict(block.sublayers.items()).get("cross")
+        self.own = own
+        self.cross: Any = dict(block.sublayers.items()).get("cross")
         self.weight = torch.cat([part.weight for part in parts])
+        self.swift = c.d_k <= swift.WIDEST and swift.able("attend", self.weight)  # listens by kernels
+        self.norms = swift.able("norm", self.weight)  # likewise
         self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
 
     def past(self, rows: int, beam: int, length: int) -> Tensor:
@@ -100,6 +109,8 @@ class Layer:
         if self.view.turn is not None:
             turned = step.turn(joined[:, : heads + groups], self.view)
             joined = torch.cat([turned, joined[:, heads + groups :]], dim=1)
+        if self.swift and self.view.plain:
+            return self.own.output(swift.listen(joined, past, step, self.view))  # type: ignore[no-any-return]
         size = (len(x), 2, groups, 1, *joined.shape[2:])
         past.index_copy_(3, step.now, joined[:, heads:].view(size).transpose(0, 1))  # (2, B, G, 1, K, D)
         keys, values = past[:, :, :, : step.reach].flatten(3, 4)  # (B, G, reach · K, D)
@@ -108,9 +119,26 @@ class Layer:
     def listen_across(self, x: Tensor, source: Tensor, heard: Tensor) -> Tensor:
         """Attention of x (B, K, d) to the source."""
         assert self.cross is not None
-        c, asked = self.cross.config, split(self.cross.query(x), self.cross.config.heads)  # (B, H, K, D)
-        bias = heard.expand(-1, -1, x.shape[1], -1)
+        c, asking = self.cross.config, self.cross.query(x)
+        if self.swift and c.d_k <= swift.WIDEST:
+            return self.cross.output(swift.listen_across(asking, source, heard, c.heads, c.scale))  # type: ignore[no-any-return]
+        asked, bias = split(asking, c.heads), heard.expand(-1, -1, x.shape[1], -1)  # (B, H, K, D)
         return self.cross.output(_attend(asked, source[0], source[1], bias, c.scale))  # type: ignore[no-any-return]
+
+    def feed(self, x: Tensor, ctx: Context) -> Tensor:
+        part = self.sublayers["feedforward"]
+        if type(part) is FeedForward and part.activation is F.relu and type(part.inner) is Dense:
+            bias, weight = part.inner.bias, part.inner.weight
+            if bias is not None:  # a product that ends in relu is one kernel
+                return part.outer(torch._addmm_activation(bias, x.flatten(0, 1), weight.t()).view(*x.shape[:2], -1))  # type: ignore[no-any-return]
+        return part(x, ctx)  # type: ignore[no-any-return]
+
+    def wrap(self, name: str, s: Any, act: Callable[[Tensor], Tensor]) -> Any:
+        """As the residual around this part does it."""
+        residual = self.residuals[name]
+        if self.norms and type(residual) is Post and type(residual.norm) is LayerNorm:
+            return swift.add_norm(s, act(s), residual.norm)
+        return residual.wrap(s, act)
 
 
 class Folded:
@@ -121,6 +149,7 @@ class Folded:
         self.stack: Stack = model.stacks["decoder"]  # type: ignore[assignment]
         parts = zip(self.stack.blocks, self.stack.masks, self.stack.position_of)
         self.layers = [Layer(block, mask, self.stack.positions[which]) for block, mask, (which, _) in parts]  # type: ignore[arg-type]
+        self.ears = Ears([layer.cross for layer in self.layers if layer.cross is not None])
         self._tables: dict[int, Tables] = {}
 
     def new_past(self, rows: int, beam: int, length: int, source: int) -> Past:
@@ -140,20 +169,12 @@ class Folded:
             self._tables[length] = Tables(self.model, views, length, self.layers[0].weight.dtype)
         return self._tables[length]
 
+    def can_read(self, rows: int, source: int) -> bool:
+        return can_read(self.model, rows, source)
+
     def hear(self, memory: Memory, past: Past) -> None:
-        """Take in what the encoder said of the first rows; the others hear what they heard before."""
-        rows, size = memory.values.shape[:2]
-        past.heard.fill_(-torch.inf)
-        past.heard[rows:, :, :, 0] = 0.0  # whoever hears nothing would be no number
-        real = memory.places.valid
-        if real is None:
-            past.heard[:rows, :, :, :size] = 0.0
-        else:
-            past.heard[:rows, 0, 0, :size].masked_fill_(real, 0.0)
-        for layer, kept in zip(self.layers, past.source):
-            assert layer.cross is not None
-            for place, project in enumerate((layer.cross.key, layer.cross.value)):
-                kept[place, :rows, :, :size] = split(project(memory.values), kept.shape[2])
+        """Take in what the encoder said of the first rows."""
+        self.ears.hear(memory, past.source, past.heard)
 
     def logits(self, ids: Tensor, past: Past, reach: int) -> Tensor:
         """Of what follows ids (B, K), which stand at past.now: (B · K, V)."""
@@ -163,13 +184,10 @@ class Folded:
         ctx, step = Context(places), Step(tables, past.owners[:, :, :reach], past.beams, past.now)
         s = self.stack.ends.start(x)
         for index, layer in enumerate(self.layers):
-            residuals = layer.residuals
-            s = residuals["self"].wrap(s, lambda x, a=layer, i=index: a.listen(x, past.own[i], step))
+            s = layer.wrap("self", s, partial(layer.listen, past=past.own[index], step=step))
             if layer.cross is not None:
-                s = residuals["cross"].wrap(
-                    s, lambda x, a=layer, i=index: a.listen_across(x, past.source[i], past.heard)
-                )
-            s = residuals["feedforward"].wrap(s, lambda x, a=layer: a.sublayers["feedforward"](x, ctx))
+                s = layer.wrap("cross", s, partial(layer.listen_across, source=past.source[index], heard=past.heard))
+            s = layer.wrap("feedforward", s, partial(layer.feed, ctx=ctx))
         return self.model.logits(self.stack.ends.finish(s).flatten(0, 1))
 
 

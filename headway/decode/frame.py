@@ -13,16 +13,17 @@ from torch import Tensor
 
 from headway.decode import choose, constrain
 from headway.decode.folded import Folded
+from headway.decode.fused import Fused, able
 from headway.decode.joint import Joint
 from headway.decode.settings import Search
-from headway.decode.task import Job, Task
-from headway.nn.places import Memory
+from headway.decode.task import Job
 
 
 class Plan(NamedTuple):
     """What is fixed in a recorded step."""
 
     beam: int
+    start: int
     end: int
     suppress: tuple[int, ...]
     forced: bool  # some output has a prefix
@@ -44,6 +45,9 @@ class Frame:
         rows, beam, length = size.rows, plan.beam, size.length
         device = model.model.device
         self.past = model.new_past(rows, beam, length, size.source)
+        self.reads = model.can_read(rows, size.source)  # whether it reads its sources as part of `begin`
+        self.source = torch.zeros(rows, size.source if self.reads else 0, dtype=torch.long, device=device)
+        self.real = torch.zeros_like(self.source, dtype=torch.bool)  # which of them are
         self.ids = torch.zeros(rows, beam, dtype=torch.long, device=device)  # read next
         self.sums = torch.zeros(rows, beam, device=device)  # log-probability of each beam; -inf: it is empty
         self.limit = torch.zeros(rows, dtype=torch.long, device=device)  # of tokens, a prefix counted
@@ -55,6 +59,7 @@ class Frame:
         # Of each step ids, parents, and the bits of the floats logps and sums.
         self.trellis = torch.zeros(length, 4, rows, plan.candidates, dtype=torch.int32, device=device)
         self.suppress = torch.tensor(plan.suppress, dtype=torch.long, device=device)
+        self.fused = Fused(self) if able(self) else None
         self.joint = Joint(beam, model.model.config.vocabulary or 0, device)
 
     @property
@@ -62,22 +67,33 @@ class Frame:
         big = [*self.past.own, *self.past.source, self.past.owners, self.trellis]
         return sum(part.nbytes for part in big)
 
-    def load(self, task: Task, jobs: list[Job], memory: Memory | None) -> None:
-        """Begin: the first rows are these jobs, the others are done."""
-        past, count = self.past, len(jobs)
-        if memory is not None:
-            self.model.hear(memory, past)
+    def load(self, search: Search, jobs: list[Job], source: Tensor | None, valid: Tensor | None) -> None:
+        """Lay ready what `begin` needs, these jobs in the first rows. source (B, S)."""
+        if source is not None and self.reads:
+            rows, size = source.shape
+            self.source[:rows, :size] = source
+            self.real.zero_()
+            self.real[rows:, 0] = True  # whoever hears nothing would be no number
+            self.real[:rows, :size] = True if valid is None else valid
+        elif source is not None:
+            self.model.hear(self.model.model.encode(source, valid), self.past)
+        self.limit.zero_()
+        self.set_rules(search, jobs)
+
+    def begin(self) -> None:
+        """Before the first step. Rows without a limit are done."""
+        past = self.past
+        if self.reads:
+            self.model.hear(self.model.model.encode(self.source, self.real), past)
         past.now.zero_()
         past.owners.fill_(-1)
-        past.owners[:, :, 0] = self.past.beams
-        self.ids.fill_(task.marks.start)
+        past.owners[:, :, 0] = past.beams
+        self.ids.fill_(self.plan.start)
         self.sums.fill_(-torch.inf)
-        self.sums[:, 0] = 0.0
+        self.sums[:, 0].zero_()
         self.ended.zero_()
-        self.active.zero_()
-        self.active[:count] = True
-        self.left.fill_(count)
-        self.set_rules(task.search, jobs)
+        torch.gt(self.limit, 0, out=self.active)
+        torch.sum(self.active, 0, keepdim=True, out=self.left)
 
     def set_rules(self, search: Search, jobs: list[Job]) -> None:
         """What the settings say of each position and row."""
@@ -117,13 +133,17 @@ class Frame:
 
     def step(self, reach: int) -> None:
         """One more token for each beam. No position reaches `reach`."""
-        past, plan = self.past, self.plan
-        logps = self.model.logits(self.ids, past, reach).log_softmax(-1, dtype=torch.float32)  # (B · K, V)
-        if plan.suppress:
+        logits = self.model.logits(self.ids, self.past, reach)  # (B · K, V)
+        self.settle(logits) if self.fused is None else self.fused(logits)
+
+    def settle(self, logits: Tensor) -> None:
+        """What follows from these scores. fused.py does the same."""
+        logps = logits.log_softmax(-1, dtype=torch.float32)
+        if self.plan.suppress:
             constrain.ban_ids(logps, self.suppress)
-        logps[:, plan.end].add_(self.early.index_select(0, past.now))
+        logps[:, self.plan.end].add_(self.early.index_select(0, self.past.now))
         picks = self._pick(logps)
-        self._advance(self._obeyed(picks) if plan.forced else picks)
+        self._advance(self._obeyed(picks) if self.plan.forced else picks)
 
     def _pick(self, logps: Tensor) -> choose.Picks:
         if self.plan.beam == 1:

@@ -1,6 +1,7 @@
-"""Steps of a frame, recorded as CUDA graphs: the host launches hundreds of kernels at once. Elsewhere they just run."""
+"""What a frame does, recorded as CUDA graphs: the host launches hundreds of kernels at once. Elsewhere it just runs."""
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,13 +10,15 @@ from torch import Tensor
 from headway.decode.folded import Folded
 from headway.decode.frame import Frame, Plan, Size
 
-WARM = 2  # steps of each kind before it is recorded: libraries set themselves up, and they are steps like any other
+WARM = (
+    2  # times that each thing is done before it is recorded: libraries set themselves up, and it counts like any other
+)
 SHARE = 0.25  # of the device's memory, which frames may hold between searches
 LAG = 1  # steps that the host is ahead when it asks how many rows are left, so that the device never waits for it
 
 
 class Player:
-    """A frame and its recorded steps, one for each reach."""
+    """A frame and what was recorded of it: its beginning, and a step for each reach."""
 
     def __init__(self, frame: Frame, pool: Any) -> None:
         self.frame, self.pool = frame, pool
@@ -24,23 +27,26 @@ class Player:
         length = frame.size.length
         self.stride = max(16, length // 4)  # by which the reach grows
 
+    def begin(self) -> None:
+        """Before the first step; what it needs has been loaded."""
+        self._play(0, self.frame.begin)
+
     def step(self, now: int) -> None:
         """The step at position `now`, which attends no further than it has to."""
         reach = min((now // self.stride + 1) * self.stride, self.frame.size.length)
-        self.seen[reach] += 1
-        if self.frame.ids.is_cuda and self.seen[reach] > WARM:
-            self._graph(reach).replay()
-        else:
-            self.frame.step(reach)
+        self._play(reach, lambda: self.frame.step(reach))
 
-    def _graph(self, reach: int) -> torch.cuda.CUDAGraph:
-        if reach not in self.graphs:
+    def _play(self, name: int, act: Callable[[], None]) -> None:
+        self.seen[name] += 1
+        if not self.frame.ids.is_cuda or self.seen[name] <= WARM:
+            return act()
+        if name not in self.graphs:
             graph = torch.cuda.CUDAGraph()
             stream = torch.cuda.current_stream()
             with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
-                self.frame.step(reach)
-            self.graphs[reach] = graph
-        return self.graphs[reach]
+                act()
+            self.graphs[name] = graph
+        self.graphs[name].replay()
 
 
 class Players:

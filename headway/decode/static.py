@@ -106,17 +106,17 @@ class _Walk:
         self.engine, self.task, self.jobs = engine, task, jobs
         self.total = max(len(job.prefix) + job.room for job in jobs)
         marks, prefixed = task.marks, any(job.prefix for job in jobs)
-        self.plan = Plan(task.search.beam_size, marks.end, marks.suppress, prefixed)
+        self.plan = Plan(task.search.beam_size, marks.start, marks.end, marks.suppress, prefixed)
         self.rows = torch.arange(len(jobs), device=engine.model.device)  # those in the frame
         self.done: list[tuple[Tensor, Tensor]] = []
         self.first = self.now = 0  # the first step that this frame has made, and the next one
-        memory, width = None, 0
         if source is not None:
             device = engine.model.device
             source, valid = source.to(device), None if valid is None else valid.to(device)
-            memory, width = engine.model.encode(source, valid), source.shape[1]
-        self.player = self._player(len(jobs), rounded(width, 8), engine.shortest)
-        self.player.frame.load(task, jobs, memory)
+        width = 0 if source is None else -(-rounded(source.shape[1]) // 8) * 8  # kernels copy what is no multiple of 8
+        self.player = self._player(len(jobs), width, engine.shortest)
+        self.player.frame.load(task.search, jobs, source, valid)
+        self.player.begin()
 
     def parts(self) -> list[tuple[Tensor, Tensor]]:
         """All steps, as trellis.joined takes them."""

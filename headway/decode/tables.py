@@ -3,6 +3,7 @@
 B rows    K beams of each    L positions at most, of which the first `reach` are looked at
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -83,8 +84,8 @@ class Step:
     def __init__(self, tables: Tables, owners: Tensor, beams: Tensor, now: Tensor) -> None:
         """owners (B, K, reach): which beam wrote what this one takes for its past."""
         self.tables, self.now = tables, now
+        self.owners, self.beams = owners, beams
         self.beam, self.reach = owners.shape[1:]
-        self.mine = (owners[:, None, :, :, None] == beams).flatten(3)  # (B, 1, K, reach · K)
         self.made: dict[Any, Tensor] = {}
         # (1, 1, 1, D / 2) each: all beams stand at the same place
         self.turns = {key: [part.index_select(2, now) for part in pair] for key, pair in tables.turns.items()}
@@ -93,6 +94,11 @@ class Step:
         """Queries and keys (B, H, K, D), as the position of the layer turns them."""
         cos, sin = self.turns[view.turn]
         return turned(x, cos, sin, view.turn[0].layout)
+
+    @functools.cached_property
+    def mine(self) -> Tensor:
+        """(B, 1, K, reach · K)"""
+        return (self.owners[:, None, :, :, None] == self.beams).flatten(3)
 
     def bias(self, view: View) -> Tensor:
         """(B, H or 1, K, reach · K)"""

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -172,6 +172,51 @@ def test_lines_that_wait_are_taken_together() -> None:
     groups = list(grouped(iter([f"line {n}" for n in range(3 * AT_ONCE)])))
     assert [line for group in groups for line in group] == [f"line {n}" for n in range(3 * AT_ONCE)]
     assert max(map(len, groups)) <= AT_ONCE
+
+
+def test_groups_of_a_file_are_full_and_grow() -> None:
+    from headway.cli.translate import AT_ONCE, filled
+
+    lines = [f"line {n}" for n in range(9 * AT_ONCE + 7)]
+    groups = list(filled(iter(lines), 3 * AT_ONCE))
+    assert [line for group in groups for line in group] == lines
+    assert [len(group) for group in groups] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 3 * AT_ONCE, 7]
+    assert list(filled(iter(lines[:AT_ONCE]), AT_ONCE)) == [lines[:AT_ONCE]]
+    assert list(filled([], AT_ONCE)) == []
+
+
+def test_what_stands_before_a_damaged_line_of_a_file_is_taken() -> None:
+    from headway.cli.translate import filled
+
+    def damaged() -> Iterator[str]:
+        yield from ("first", "second")
+        raise OSError("the file ends here")
+
+    groups = filled(damaged(), 512)
+    assert next(groups) == ["first", "second"]
+    with pytest.raises(OSError, match="ends here"):
+        next(groups)
+
+
+@pytest.mark.parametrize("most", [2, 3, 16_384])
+def test_the_size_of_groups_changes_nothing(
+    capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]], tmp_path: Path, most: int,
+    monkeypatch: pytest.MonkeyPatch, stdin: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Though lines are sorted by length within them. Standard input that is a file is one, too."""
+    import headway.cli.translate as verb
+
+    text = "".join(f"{source}\n" for source, _ in pairs[:20])
+    (tmp_path / "in.txt").write_text(text)
+    stdin(text)
+    expected, _ = translated(capsys, translator_dir)
+    monkeypatch.setattr(verb, "AT_ONCE", 2)
+    monkeypatch.setattr(verb, "OF_A_FILE", {"cpu": most})
+    assert translated(capsys, translator_dir, "--input", str(tmp_path / "in.txt"))[0] == expected
+    with (tmp_path / "in.txt").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert verb.is_file("-")
+        assert translated(capsys, translator_dir)[0] == expected
 
 
 def test_a_line_that_waits_alone_is_taken_alone() -> None:

@@ -23,9 +23,12 @@ def model(seed: int = 0, end: float = 1.0, vocabulary: int = 40, layers: int = 2
     """Random weights, large enough that outputs differ, and end at different lengths."""
     torch.manual_seed(seed)
     side = {"mixer": "attention(4)", "feedforward": "relu(32)", "residual": "pre", "layers": layers}
-    decoder = side | {name: value for name, value in changes.items() if name not in ("encoder", "linear", "norm")}
+    decoder = side | {
+        name: value for name, value in changes.items() if name not in ("encoder", "reader", "linear", "norm")
+    }
     table: dict[str, Any] = {"d_model": 16, "vocabulary": vocabulary, "head": "logits(bias=true)"}
-    table |= {"embedding": {"tied": "none"}, "encoder": side | {"layers": changes.get("encoder", 1)}}
+    reader = side | {"layers": changes.get("encoder", 1)} | changes.get("reader", {})
+    table |= {"embedding": {"tied": "none"}, "encoder": reader}
     table |= {name: changes[name] for name in ("linear", "norm") if name in changes}
     built = Transformer(from_dict(Transformer.Config, table | {"decoder": decoder})).eval()
     with torch.no_grad():
@@ -111,6 +114,13 @@ def test_settings(beam: int, settings: dict[str, Any]) -> None:
         {"residual": "post"},
         {"residual": "resi_dual"},
         {"encoder": 0},
+        *(
+            {"reader": {"position": position}}
+            for position in ("rope", "t5(8, 20)", "learned(16)", "learned(9)", "alibi")
+        ),
+        {"reader": {"mask": "local(3)", "feedforward": "swiglu(24)", "mixer": "attention(4, groups=2)"}},
+        {"reader": {"mixer": "retention(2)", "position": "rope", "mask": "causal"}},
+        {"reader": {"feedforward": "moe(2)"}},
     ],
     ids=str,
 )

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.decode import Search, choose, decode, static
+from headway.decode import Search, choose, decode, hearing, static
 from headway.decode.frame import Frame, Plan, Size
 from headway.decode.joint import Joint
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.static import Engine, rounded
+from headway.decode.task import Task, make_jobs
 from headway.errors import HeadwayError
+from headway.nn.attention import split
 
 from .test_static import MARKS, SHORT, both, model, small, sources
 
@@ -75,20 +77,82 @@ def test_all_beams_at_once(beam: int, vocabulary: int) -> None:
     assert joint(logps, sums).sums[0, 0].isnan()
 
 
+class Listening(TorchDispatchMode):
+    """Refuses what a graph cannot record: anything whose result the host has to know, or that comes from it."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        asks = ("nonzero", "_local_scalar_dense", "masked_select", "item", "unique", "equal", "lift_fresh")
+        assert name not in asks, name
+        indices = given[1] if name in ("index", "index_put_") else []
+        assert not any(part is not None and part.dtype == torch.bool for part in indices), name
+        return function(*given, **(named or {}))
+
+
+READERS = [
+    {},
+    {"position": "rope", "mask": "local(3)"},
+    {"position": "t5(8, 20)", "mixer": "attention(4, groups=2)"},
+    {"position": "learned(8)", "residual": "post", "feedforward": "swiglu(24)"},
+]
+
+
+@pytest.mark.parametrize("reader", READERS, ids=str)
+@torch.no_grad()
+def test_the_beginning_asks_the_host_nothing(reader: dict[str, Any]) -> None:
+    frame = Frame(
+        Engine(model(reader=reader)).folded, Plan(2, start=0, end=1, suppress=(), forced=False), Size(3, 8, 16)
+    )
+    assert frame.reads
+    source, valid = sources(2, 7)
+    task = Task(SHORT, MARKS, make_jobs([7, 7], [[], []], SHORT, None), source.device)
+    frame.load(SHORT, task.jobs, source, valid)
+    before = [part.data_ptr() for part in (*frame.past.source, frame.past.heard, frame.active, frame.left)]
+    with Listening():
+        frame.begin()
+    assert before == [part.data_ptr() for part in (*frame.past.source, frame.past.heard, frame.active, frame.left)]
+    assert frame.active.tolist() == [True, True, False]
+    assert frame.left.tolist() == [2]
+
+
+@pytest.mark.parametrize("reader", READERS, ids=str)
+@torch.no_grad()
+def test_sources_are_heard_alike_however_they_are_read(reader: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the frame's own size, as it is recorded, or in theirs. What a search before left in the frame does not count."""
+    engine, (source, valid) = Engine(model(reader=reader)), sources(3, 7)
+    pasts = []
+    for most in (hearing.RECORDED, 0):
+        monkeypatch.setattr(hearing, "RECORDED", most)
+        frame = Frame(engine.folded, Plan(2, start=0, end=1, suppress=(), forced=False), Size(4, 8, 16))
+        assert frame.reads == (most > 0)
+        for part in ((source[:, :6] + 1, None), (source, valid)):
+            frame.load(SHORT, make_jobs([7] * 3, [[]] * 3, SHORT, None), *part)
+            frame.begin()
+        pasts.append(frame.past)
+    assert torch.equal(pasts[0].heard, pasts[1].heard)
+    heard = valid[None, :, None, :, None]
+    for mine, other, layer in zip(pasts[0].source, pasts[1].source, engine.folded.layers):
+        assert mine.isfinite().all()
+        torch.testing.assert_close(mine[:, :3, :, :7] * heard, other[:, :3, :, :7] * heard, atol=1e-5, rtol=1e-5)
+        said = split(layer.cross.value(engine.model.encode(source, valid).values), mine.shape[2])
+        torch.testing.assert_close(mine[1, :3, :, :7] * heard[0], said * heard[0], atol=1e-5, rtol=1e-5)
+
+
+def test_what_cannot_be_recorded_is_read_as_it_is() -> None:
+    readers: list[dict[str, Any]] = [
+        {"position": "alibi"}, {"position": "learned(7)"}, {"mixer": "retention(2)", "position": "rope", "mask": "causal"},
+        {"feedforward": "moe(2)"}, {"mask": "strided(3)"},
+    ]  # fmt: skip
+    assert not any(hearing.can_read(model(reader=reader), 2, 8) for reader in readers)
+    assert not hearing.can_read(model(encoder=0), 2, 8)
+    assert hearing.can_read(model(), 2048, 8)
+    assert not hearing.can_read(model(), 2049, 8)
+
+
 def test_a_step_asks_the_host_nothing() -> None:
-    """What a graph cannot record: anything whose result the host has to know."""
-
-    class Listening(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
-            name = function.overloadpacket.__name__
-            assert name not in ("nonzero", "_local_scalar_dense", "masked_select", "item", "unique", "equal"), name
-            indices = given[1] if name in ("index", "index_put_") else []
-            assert not any(part is not None and part.dtype == torch.bool for part in indices), name
-            return function(*given, **(named or {}))
-
     for changes in ({"position": "rope"}, {"position": "alibi", "mask": "causal & local(3)", "vocabulary": 700}):
         for beam in (1, 4):
-            plan = Plan(beam, end=1, suppress=(3,), forced=True)
+            plan = Plan(beam, start=0, end=1, suppress=(3,), forced=True)
             frame = Frame(Engine(model(**changes)).folded, plan, Size(2, 8, 16))
             with torch.no_grad():
                 frame.step(16)  # makes its tables

@@ -25,27 +25,39 @@ pytestmark = [
         {"position": "learned(64)", "mixer": "attention(4, groups=2)"},
         {"position": "t5(8, 20)", "mask": "causal & local(9)", "feedforward": "swiglu(24)"},
         {"encoder": 0},
+        {"residual": "post", "position": "rope", "mixer": "attention(4, groups=2)", "vocabulary": 700, "end": 4.0},
+        {"vocabulary": 700, "end": 4.0},  # enough words for the kernels of a step
+        {"reader": {"position": "rope", "mask": "local(3)"}},
+        {"reader": {"position": "t5(8, 20)", "feedforward": "swiglu(24)"}},
+        {"reader": {"position": "alibi"}},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("beam", [1, 4])
 def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -> None:
-    """Twice: the first time the steps are recorded, through several frames."""
+    """Several times: first the steps are recorded, through several frames, and at last the beginning."""
     stepper = small(ModelStepper(model(1, **changes).cuda()), shortest=32, fewest=8)
     search = Search(beam_size=beam, n_best=beam, max_length=50)
     source, valid = (part.cuda() for part in sources(37))
     given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
     naive = decode(stepper, *given, marks=MARKS, search=search, engine="naive")
-    for _ in range(2):
+    for _ in range(4):
         assert_same(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive)
     players = stepper.engine.players.kept.values()
     assert any(player.graphs for player in players), "nothing was recorded"
+    assert any(player.frame.reads and 0 in player.graphs for player in players) == (
+        bool(changes.get("encoder", 1)) and changes.get("reader") != {"position": "alibi"}
+    )
     assert not any(player.frame.ids.is_cpu for player in players)
 
 
-def test_prefixes_and_half_precision() -> None:
+@pytest.mark.parametrize("vocabulary", [40, 700])
+def test_prefixes_and_half_precision(vocabulary: int) -> None:
     prefixes = [[7, 8, 9, 10][: row % 5] for row in range(20)]
-    stepper, search = ModelStepper(model(3).cuda()), Search(beam_size=4, n_best=4, max_length=24, min_length=6)
+    stepper, search = (
+        ModelStepper(model(3, vocabulary=vocabulary).cuda()),
+        Search(beam_size=4, n_best=4, max_length=24, min_length=6),
+    )
     source, valid = (part.cuda() for part in sources(20))
     both = [
         decode(stepper, source, valid, marks=MARKS, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
@@ -53,7 +65,9 @@ def test_prefixes_and_half_precision() -> None:
     ]
     assert_same(both[1], both[0])
     assert_same(both[2], both[0])
-    stepper = ModelStepper(model(3).cuda().bfloat16())
+    frames = [player.frame for player in stepper.engine.players.kept.values()]
+    assert all((frame.fused is not None) == (vocabulary == 700) for frame in frames)
+    stepper = ModelStepper(model(3, vocabulary=vocabulary).cuda().bfloat16())
     naive, static = (
         decode(stepper, source, valid, marks=MARKS, search=search, engine=engine)  # type: ignore[arg-type]
         for engine in ("naive", "static")

@@ -1,0 +1,51 @@
+"""What follows from the scores of a step, by two kernels where there is a GPU; Frame.settle in plain operations, some
+sixty of them, is the definition."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headway.decode import swift
+
+if TYPE_CHECKING:
+    from headway.decode.frame import Frame
+
+PART = 64  # words of which only the highest is compared at first
+BLOCK = 16_384  # words that a program holds at a time
+
+
+def able(frame: "Frame") -> bool:
+    """There must be parts enough for all candidates, and an index must fit into 31 bits."""
+    beam, vocabulary = frame.plan.beam, frame.model.model.config.vocabulary or 0
+    fits = vocabulary >= 4 * PART and beam * vocabulary < 2**31 and beam <= 64
+    return fits and swift.able("settle", frame.sums)
+
+
+class Fused:
+    def __init__(self, frame: "Frame") -> None:
+        lines, vocabulary = frame.ids.numel(), frame.model.model.config.vocabulary or 0
+        self.frame, self.parts = frame, -(-vocabulary // PART)
+        self.banned = torch.zeros(vocabulary, device=frame.ids.device).index_fill_(0, frame.suppress, -torch.inf)
+        self.norms = torch.zeros(lines, device=frame.ids.device)
+        self.peaks = torch.zeros(lines, self.parts, device=frame.ids.device)
+
+    def __call__(self, logits: Tensor) -> None:
+        """logits (B · K, V)"""
+        from headway.nn.kernels import beams
+
+        f, plan, size = self.frame, self.frame.plan, logits.shape[1]
+        block = min(BLOCK, swift.power(size))
+        read = (logits, self.banned, f.early, f.past.now, self.norms, self.peaks)
+        beams.survey[(len(logits),)](
+            *read, f.left, logits.stride(0), size, self.parts,
+            END=plan.end, PART=PART, BLOCK=block, num_warps=max(4, block // 2048),
+        )  # fmt: skip
+        beams.advance[(f.size.rows,)](
+            *read, f.forced, f.limit, f.ids, f.sums, f.past.owners, f.trellis, f.ended, f.active.view(torch.uint8), f.left,
+            logits.stride(0), size, self.parts, f.size.length,
+            K=plan.beam, C=plan.candidates, BEAMS=swift.power(plan.beam), PICKS=swift.power(plan.candidates),
+            PARTS=swift.power(self.parts), END=plan.end, PART=PART, FORCED=plan.forced, SPAN=32,
+            num_warps=1 if plan.beam * self.parts <= 2048 else 4,
+        )  # fmt: skip
+        f.past.now.add_(1)
