@@ -81,6 +81,7 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     from headway.train.run import Outcome, Training
     from headway.train.texts import Files, read_texts
     from headway.train.validation import Validation
+    from headway.train.warm import warming
     from headway.translator import load_translator
 
     clock.lap("imports")
@@ -141,7 +142,8 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     asked = [Layer(f"--set {words}", assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]]
     texts = read_texts(files)
     layers, _ = layers_for(texts, files, "tiny", [Layer("speedrun", read_toml(CONFIG)), *asked])
-    tokenizers = make_tokenizers(compose(layers)[0], texts)
+    with warming(device):
+        tokenizers = make_tokenizers(compose(layers)[0], texts)
     config, _ = with_vocabulary(layers, tokenizers)
     clock.lap("tokenizer")
     watch = Watch()
