@@ -193,20 +193,22 @@ def train(
                 log(note)
             layers, reason = layers_for(texts, files, preset, upper, start)
             log(reason)
-            prepared = prepare(out, layers, texts, start)
+            prepared = prepare(out, layers, texts, start, where)
         run(prepared, out, where, team, tensorboard, allow_changes)
     finally:
         leave_team()
 
 
-def prepare(out: Path, layers: list[Any], texts: Any, start: Any) -> Any:
+def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any) -> Any:
     """Config, texts, tokenizers and the model to start from."""
     from headway.layers import compose
     from headway.train.prepare import make_tokenizers, with_vocabulary
+    from headway.train.warm import warming
 
     config, _ = compose(layers)
     own = start.tokenizers if start else None
-    tokenizers = known_tokenizers(out) or own or make_tokenizers(config, texts)
+    with warming(device):
+        tokenizers = known_tokenizers(out) or own or make_tokenizers(config, texts)
     config, _ = with_vocabulary(layers, tokenizers)
     log(describe(config))
     return config, texts, tokenizers, start

@@ -15,7 +15,7 @@ from headway.data.rows import Rows, RowsWriter, rows_of
 from headway.text import Tokenizer
 
 GROUP = 4096  # lines encoded together
-FEW = 8  # groups that are not worth starting processes for
+FEW = 16  # groups that are not worth starting processes for: a second's work, and starting takes two
 
 Texts = tuple[str, ...]  # one text a side
 
@@ -40,9 +40,9 @@ def encode_to(folder: Path, texts: Iterable[Texts], sides: Sequence[Side], openi
     """Rows of every side into a folder, in order, behind a row of `opening` if there is one. Large texts are encoded by one process a core: the library's own
     threads would wait while Python turns their results into arrays."""
     groups = _grouped(texts)
-    first = list(itertools.islice(groups, FEW))
+    first = list(itertools.islice(groups, FEW + 1))
     groups = itertools.chain(first, groups)
-    encoded = _here(groups, sides) if len(first) < FEW or cores() == 1 else _by_processes(groups, sides)
+    encoded = _here(groups, sides) if len(first) <= FEW or cores() == 1 else _by_processes(groups, sides)
     before = [[rows_of([opening]) for _ in sides]] if opening else []
     _write(folder, sides, itertools.chain(before, encoded))
 

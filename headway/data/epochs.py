@@ -1,4 +1,6 @@
-"""Text encoded anew for every epoch, its words split by chance, in a process of its own and one epoch ahead.
+"""Text encoded anew for every epoch, its words split by chance, in processes of their own and some epochs ahead.
+
+A GPU can be through a small text in less time than one process needs to encode it, so several do, an epoch each.
 
 Each epoch is a folder, complete or absent. The one in use stays until the next is begun, so that a run that is
 interrupted in the middle of an epoch goes on with the same rows."""
@@ -13,10 +15,12 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from headway.data.encoding import Side, encode_here
+from headway.data.encoding import Side, cores, encode_here
 from headway.data.rows import Rows, open_rows
 from headway.data.texts import Readable
 from headway.text import Tokenizer
+
+MOST = 12  # processes
 
 Portable = tuple[Readable, list[tuple[str, dict[str, Any], Sequence[int], Sequence[int]]]]
 
@@ -33,14 +37,21 @@ class EpochEncoder:
             (text, [(side.name, side.tokenizer.to_json(), side.lead, side.tail) for side in sides])
             for text, sides in corpora
         ]
+        self.processes = max(1, min(MOST, cores() * 3 // 4))  # and so many epochs ahead
         self.pool: ProcessPoolExecutor | None = None
         self.ahead: dict[int, Future[None]] = {}
 
+    def begin(self) -> None:
+        """With a run that starts from nothing, before anybody asks. One that goes on knows later where it stands."""
+        if self.writes and not self.folder.exists():
+            self._begin(0)
+
     def epoch(self, number: int) -> list[Rows]:
-        """The rows of all sides of all corpora. Encoding of the next epoch begins."""
+        """The rows of all sides of all corpora. Encoding of the next epochs begins."""
         if self.writes:
             self._begin(number)
-            self._begin(number + 1)
+            for later in range(number + 1, number + 1 + self.processes):
+                self._begin(later)
             self.ahead.pop(number).result()
             self._forget_before(number)
         while not self._of(number).exists():
@@ -56,7 +67,9 @@ class EpochEncoder:
         if number in self.ahead:
             return
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_quiet)
+            self.pool = ProcessPoolExecutor(
+                self.processes, multiprocessing.get_context("spawn"), initializer=_quiet, initargs=(self.processes > 1,)
+            )
         self.ahead[number] = self.pool.submit(_encode, self._of(number), self.corpora, self.dropout)
 
     def _of(self, number: int) -> Path:
@@ -68,18 +81,24 @@ class EpochEncoder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _quiet() -> None:
+def _quiet(several: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then ends this process
+    if several:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the others have the other cores
 
 
 def _encode(folder: Path, corpora: Sequence[Portable], dropout: float) -> None:
     if folder.exists():
         return
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     for index, (text, sides) in enumerate(corpora):
         place = partial / str(index)
         place.mkdir(parents=True)
         known = [Side(name, Tokenizer(dict(data)), lead, tail) for name, data, lead, tail in sides]
         encode_here(place, text.read(), known, dropout)
-    os.replace(partial, folder)
+    try:
+        os.replace(partial, folder)
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)
+        if not folder.exists():  # else another run was faster, and is told that it is not the only one
+            raise

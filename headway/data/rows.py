@@ -21,6 +21,27 @@ class Rows:
     def __getitem__(self, row: int) -> np.ndarray:
         return self.flat[self.ends[row - 1] if row else 0 : self.ends[row]]
 
+    def take(self, rows: np.ndarray) -> "Rows":
+        """Copies of these rows, all at once: one by one they take longer than a GPU does over a batch of them."""
+        ends = np.asarray(self.ends[rows])
+        lengths = ends - np.where(rows, self.ends[rows - 1], 0)
+        stops = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(ends - stops, lengths)
+        return Rows(self.flat[places], stops)
+
+    def framed(self, lead: Sequence[int], tail: Sequence[int]) -> "Rows":
+        """With the same few before and behind every row."""
+        stops = self.ends + (len(lead) + len(tail)) * np.arange(1, len(self) + 1)
+        starts = stops - self.lengths() - len(lead) - len(tail)
+        flat = np.empty(len(self.flat) + (len(lead) + len(tail)) * len(self), np.int64)
+        own = np.ones(len(flat), bool)
+        for places, extra in ((starts, lead), (stops - len(tail), tail)):
+            for offset, token in enumerate(extra):
+                flat[places + offset] = token
+                own[places + offset] = False
+        flat[own] = self.flat
+        return Rows(flat, stops)
+
     def lengths(self, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Of the rows from `start` to `stop`."""
         ends = np.asarray(self.ends[start:stop])
@@ -35,6 +56,20 @@ def rows_of(lists: Sequence[Sequence[int]], lead: Sequence[int] = (), tail: Sequ
     if not extra:
         return Rows(np.fromiter((i for ids in lists for i in ids), np.int32, count), ends)
     return Rows(np.fromiter((i for ids in lists for i in (*lead, *ids, *tail)), np.int32, count), ends)
+
+
+def together(rows: Sequence[np.ndarray]) -> Rows:
+    """Arrays of ids as rows."""
+    return Rows(np.concatenate([np.zeros(0, np.int64), *rows]), np.cumsum([len(row) for row in rows], dtype=np.int64))
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """One behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0, *(len(part.flat) for part in parts[:-1])])
+    ends = [part.ends + start for part, start in zip(parts, before)]
+    return Rows(np.concatenate([part.flat for part in parts]), np.concatenate(ends))
 
 
 class RowsWriter:

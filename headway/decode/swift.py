@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from headway.decode.tables import Step, View
+from headway.nn.kernels import USED
 from headway.nn.norms import LayerNorm
 
-USED = {"settle", "attend", "norm"}  # which of them; benchmarks/decode_gpu.py takes some away to see what they give
 WIDEST = 256  # of a head
 
 

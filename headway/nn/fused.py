@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.nn.kernels import USED
+
 AT_ONCE = 4096  # numbers of a matrix that a program holds
 PROGRAMS = 1024  # that share the rows of a matrix, where sums over all rows are wanted
 
@@ -24,7 +26,7 @@ def _has_triton() -> bool:
 def fuses(x: Tensor) -> bool:
     """Whether something is learned from x on a GPU, step by step."""
     eager = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    return x.is_cuda and eager and x.numel() > 0 and x.dtype != torch.float64 and _has_triton()
+    return "between" in USED and x.is_cuda and eager and x.numel() > 0 and x.dtype != torch.float64 and _has_triton()
 
 
 class Norm(torch.autograd.Function):

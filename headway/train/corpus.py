@@ -10,7 +10,7 @@ from headway.data.batches import GRAIN, token_batches
 from headway.data.cache import cached, fingerprint
 from headway.data.encoding import Side, encode_to, workers_kept
 from headway.data.epochs import EpochEncoder
-from headway.data.rows import Rows, open_rows, stretches
+from headway.data.rows import Rows, joined, open_rows, stretches, together
 from headway.data.texts import Parallel
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
@@ -35,6 +35,13 @@ class Portion(NamedTuple):
     def batches(self, budget: int, seed: Sequence[int], grain: int = GRAIN) -> Sequence[np.ndarray]:
         """Which examples make each batch: like lengths by chance, unless it was decided."""
         return token_batches(self.lengths, budget, seed, grain) if self.together is None else self.together
+
+    def sides(self, chosen: np.ndarray) -> tuple[Rows, Rows]:
+        """Sources and targets of these examples, in an order of their own."""
+        if isinstance(self.examples, Drawn):
+            return self.examples.sides(chosen)
+        examples = [self.examples[i] for i in chosen]
+        return together([e.source for e in examples]), together([e.target for e in examples])
 
 
 class Corpus(Protocol):
@@ -83,6 +90,15 @@ class Drawn:
         corpus, row = self.corpora[self.owners[index]], self.rows[index]
         links = None if corpus.links is None else corpus.links[row].reshape(-1, 2)
         return Example(corpus.source[row], corpus.target[row], links)
+
+    def sides(self, chosen: np.ndarray) -> tuple[Rows, Rows]:
+        """Sources and targets of these examples, corpus after corpus."""
+        owners, rows = self.owners[chosen], self.rows[chosen]
+        parts = [(corpus, rows[owners == owner]) for owner, corpus in enumerate(self.corpora)]
+        return (
+            joined([corpus.source.take(own) for corpus, own in parts]),
+            joined([corpus.target.take(own) for corpus, own in parts]),
+        )
 
 
 class ParallelText:

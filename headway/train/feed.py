@@ -5,7 +5,7 @@ fixed size. Lines waste next to nothing and are one shape for compilers and CUDA
 the texts of a line apart can read them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,7 @@ from headway.data.batches import (
 from headway.nn.masks import make_mask
 from headway.train.corpus import Corpus, Portion
 from headway.train.cross_entropy import IGNORED
-from headway.train.objectives import Batch, Example, Marks, unpacked
+from headway.train.objectives import Batch, Marks, unpacked
 from headway.train.settings import Training
 from headway.train.team import Team
 
@@ -117,17 +117,20 @@ class Lines:
         if batch.width < self.at_once + LINE_GRAIN or batch.texts < 2:
             yield batch
             return
-        examples, half = unpacked(batch), batch.texts // 2
+        examples, half, objective = unpacked(batch), batch.texts // 2, self.settings.objective
         size = -(-batch.width // 2 // LINE_GRAIN) * LINE_GRAIN + self.settings.longest
         for part in (examples[:half], examples[half:]):
-            yield from self.parts(self._packed(part, (size, size)))
+            yield from self.parts(self._ready(objective.pack(part, self.marks, (size, size), self.settings.longest)))
 
     def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> Step:
-        step = [self._packed([portion.examples[i] for i in line], sizes) for line in lines]
-        return step or [unlabelled(self._packed([portion.examples[0]], sizes))]
+        step = [self._packed(portion, line, sizes) for line in lines]
+        return step or [unlabelled(self._packed(portion, np.array([0]), sizes))]
 
-    def _packed(self, examples: Sequence[Example], sizes: Sizes) -> Batch:
-        batch: Batch = self.settings.objective.pack(examples, self.marks, sizes, self.settings.longest)
+    def _packed(self, portion: Portion, line: np.ndarray, sizes: Sizes) -> Batch:
+        pack = self.settings.objective.pack_rows
+        return self._ready(pack(*portion.sides(line), self.marks, sizes, self.settings.longest))
+
+    def _ready(self, batch: Batch) -> Batch:
         return batch.each(torch.Tensor.pin_memory) if self.pins else batch
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import rounded
+from headway.data.rows import Rows, together
 from headway.errors import ConfigError
 from headway.nn.masks import make_mask
 from headway.nn.places import Packed, Texts
@@ -112,19 +113,20 @@ def padded(
 
 
 def packed(
-    rows: Sequence[np.ndarray], size: int, fill: int, longest: int, lead: Sequence[int] = (), tail: Sequence[int] = ()
+    rows: Rows, size: int, fill: int, longest: int, lead: Sequence[int] = (), tail: Sequence[int] = ()
 ) -> tuple[Tensor, Packed]:
     """Rows of ids one behind the other in a line of `size`, and where each stands in it. What is left of the line is a
     text of its own that nobody reads."""
-    lengths = np.array([len(row) for row in rows]) + len(lead) + len(tail)
+    rows = rows.framed(lead, tail)
+    lengths = rows.lengths()
     most = size // 2 + 2  # texts of two tokens at least, in tables of one size
     first, last = np.zeros((2, most), np.int32)
-    last[: len(rows)] = np.cumsum(lengths)
+    last[: len(rows)] = rows.ends
     first[1 : len(rows) + 1] = last[: len(rows)]
     used = int(last[len(rows) - 1])
     last[len(rows)] = size
     ids = np.full(size, fill, np.int64)
-    ids[:used] = np.concatenate([part for row in rows for part in (lead, row, tail)])
+    ids[:used] = rows.flat
     number = np.repeat(np.arange(len(rows) + 1, dtype=np.int32), [*lengths, size - used])
     positions = np.minimum(np.arange(size) - first[number], longest - 1)
     texts = Texts(torch.from_numpy(number)[None], torch.from_numpy(first), torch.from_numpy(last))
@@ -168,11 +170,14 @@ class Translation:
         def pack(self, examples: Sequence[Example], marks: Marks, sizes: tuple[int, int], longest: int) -> Batch:
             """The same in one line a side, of these sizes."""
             sources, targets = [example.source for example in examples], [example.target for example in examples]
+            return self.pack_rows(together(sources), together(targets), marks, sizes, longest)
+
+        def pack_rows(self, sources: Rows, targets: Rows, marks: Marks, sizes: tuple[int, int], longest: int) -> Batch:
             source, read = packed(sources, sizes[0], marks.pad, longest)
             inputs, said = packed(targets, sizes[1], marks.pad, longest, lead=[marks.start])
             labels, _ = packed(targets, sizes[1], IGNORED, longest, tail=[marks.end])
-            count = sum(len(target) + 1 for target in targets)
-            return Batch(source, read, inputs, said, labels, count, count + sum(map(len, sources)))
+            count = len(targets.flat) + len(targets)
+            return Batch(source, read, inputs, said, labels, count, count + len(sources.flat))
 
 
 def aligned(examples: Sequence[Example], source: np.ndarray, inputs: np.ndarray, marks: Marks) -> Tensor:

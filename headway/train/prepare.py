@@ -183,6 +183,7 @@ def make_corpora(
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]
         respelled = EpochEncoder(scratch, corpora, dropout, writes)
+        respelled.begin()
     links = [] if settings.alignment.kind == "none" else links_of(texts.pairs)
     training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, respelled, links)
     return training, ParallelText(texts.valid_pairs, tokenizers, config.tags, settings.longest)

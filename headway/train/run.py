@@ -19,7 +19,7 @@ from headway.text import Tokenizers
 from headway.train import checkpoints
 from headway.train.card import model_card
 from headway.train.changes import MOVING, changes, refuse_changes
-from headway.train.corpus import marks_for
+from headway.train.corpus import Corpus, marks_for
 from headway.train.history import History, Silence
 from headway.train.lock import only_one
 from headway.train.loop import Trainer
@@ -58,9 +58,8 @@ class Training:
         torch.manual_seed(self.config.train.seed)
         self.settings = self.config.train
         self.marks = marks_for(self.config, self.tokenizers)
-        scratch = self.out / "checkpoints" / "text"
         with self.team.first_alone():
-            self.corpus, self.valid = make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
+            self.corpus, self.valid = self._corpora()
         model = Transformer(self.config.model)
         if self.start is not None:
             begin_with(model, self.start, self.config)
@@ -72,6 +71,11 @@ class Training:
         self.beat: Beat | None = None
         self.skipped = 0  # steps that were left out so far
         self.saved = 0  # the step of the newest checkpoint that this process wrote
+        self.results: dict[int, Validation] = {}  # by step, of this session
+
+    def _corpora(self) -> tuple[Corpus, Corpus]:
+        scratch = self.out / "checkpoints" / "text"
+        return make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
 
     def run(self) -> Outcome:
         self._check()
@@ -215,7 +219,7 @@ class Training:
             )
         score = result.better(settings.metric)
         best = score > max(at.best.values(), default=-math.inf)
-        at.best[at.step] = score
+        at.best[at.step], self.results[at.step] = score, result
         at.stale = 0 if best else at.stale + 1
         self._save()
         if best and self.team.first:
@@ -245,24 +249,27 @@ class Training:
         """The best checkpoint or the mean of the last: whichever does better on the validation text."""
         at, model = self.trainer.at, self.trainer.model
         outcomes = []
-        for chosen, weights in self._candidates():
-            fill(model, weights, self.out)
-            outcomes.append((self._measure(model), chosen, weights))
+        for chosen, weights, known in self._candidates():
+            if known is None:
+                fill(model, weights, self.out)
+                known = self._measure(model)
+            outcomes.append((known, chosen, weights))
         result, chosen, weights = max(outcomes, key=lambda outcome: outcome[0].better(self.settings.metric))
         self._write(weights, result)
         seconds = self.trainer.spent(self.began)
         history.add("end", at.step, **result._asdict(), seconds=round(seconds, 2), chosen=chosen)
         return Outcome(self.out, at.step, seconds, result, chosen)
 
-    def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor], Validation | None]]:
+        """Each with what was measured of it, where that was in this session."""
         kept = {checkpoint.step: checkpoint for checkpoint in checkpoints.checkpoints(self.out)}
         scores = {step: score for step, score in self.trainer.at.best.items() if step in kept}
         best = max(scores, key=lambda step: scores[step])
-        yield f"the best checkpoint, step {best}", kept[best].weights
+        yield f"the best checkpoint, step {best}", kept[best].weights, self.results.get(best)
         last = sorted(scores)[-self.settings.average :]
         if len(last) > 1:
             mean = average([kept[step].weights for step in last])
-            yield f"the mean of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean
+            yield f"the mean of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean, None
 
     def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)

@@ -80,8 +80,10 @@ def validate(
     hypotheses, references = [], []
     for s in samples:
         to = s.target_language if config.tags else ""
-        # A young model goes round in loops everywhere: what it says first is what is to be measured.
-        found = translator.translate(s.source, search, to=to, split=False, mend=False)
+        # As it will be used: autocast, in which a large model learns, keeps the search from being recorded as graphs.
+        with torch.autocast(model.device.type, enabled=False):
+            # A young model goes round in loops everywhere: what it says first is what is to be measured.
+            found = translator.translate(s.source, search, to=to, split=False, mend=False)
         hypotheses += [result.text for result in found]
         references += s.target
     scores = score(hypotheses, references)

@@ -1,11 +1,14 @@
 """Lines become rows of ids; with dropout other ids in every epoch, for the same text."""
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from headway.data.encoding import GROUP, Side, encode_rows, encode_to
+from headway.data import epochs
+from headway.data.encoding import FEW, GROUP, Side, encode_rows, encode_to
 from headway.data.epochs import EpochEncoder
 from headway.data.rows import Rows, open_rows
 from headway.data.texts import FromMemory
@@ -72,11 +75,47 @@ def test_a_run_that_goes_on_finds_the_epoch_as_it_was(tokenizer: Tokenizer, tmp_
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize("count", [0, 7, 40_000])
+def test_several_processes_encode_an_epoch_each(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    sides = [Side("source", tokenizer), Side("target", tokenizer)]
+    encoder = EpochEncoder(tmp_path / "text", [(FromMemory(tuple(zip(LINES, LINES))), sides)], 0.5)
+    encoder.processes = 2
+    try:
+        encoder.begin()
+        assert list(encoder.ahead) == [0]
+        found = [encoder.epoch(number)[0].flat.tolist() for number in range(3)]
+        assert list(encoder.ahead) == [3, 4]
+        assert found[0] != found[1] != found[2]
+        again = EpochEncoder(tmp_path / "text", [], 0.5)
+        again.begin()  # goes on from somewhere
+        assert not again.ahead
+    finally:
+        encoder.close()
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_of_two_runs_that_encode_the_same_epoch_one_is_enough(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    """Another run's folder is there when this one has finished its own; or the disk fails."""
+    folder = tmp_path / "epoch-000000"
+
+    def replace(partial: Path, to: Path) -> None:
+        if made:
+            to.mkdir()
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", replace)
+    corpora = [(FromMemory((("a", "b"),)), [("source", tokenizer.to_json(), (), ())])]
+    with nullcontext() if made else pytest.raises(OSError, match="no"):
+        epochs._encode(folder, corpora, 0.5)
+    assert list(tmp_path.iterdir()) == [folder] * made
+
+
+@pytest.mark.parametrize("count", [0, 7, 70_000])
 def test_rows_on_disk_are_the_rows_in_memory(tokenizer: Tokenizer, tmp_path: Path, count: int) -> None:
     """However many there are: a few are encoded here, many by other processes."""
     texts = [(f"the dog {n % 97}", f"{n % 89} houses") for n in range(count)]
-    assert count < GROUP or count > 8 * GROUP
+    assert count < GROUP or count > FEW * GROUP
     sides = [Side("source", tokenizer, [5], [2]), Side("target", tokenizer)]
     encode_to(tmp_path, iter(texts), sides, opening=[1])
     for index, side in enumerate(sides):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.rows import Rows, RowsWriter, open_rows, rows_of, stretches
+from headway.data.rows import Rows, RowsWriter, joined, open_rows, rows_of, stretches, together
 from headway.errors import HeadwayError
 
 
@@ -25,6 +25,19 @@ def test_written_and_opened(tmp_path: Path, largest: int, dtype: str) -> None:
     assert rows.lengths(1).tolist() == [0, 3]
     assert rows.lengths(1, 2).tolist() == [0]
     assert isinstance(rows.flat.base, np.memmap)
+
+
+def test_rows_are_taken_framed_and_joined() -> None:
+    lists = [[1, 2, 3], [], [4], [5, 6]]
+    rows, empty = rows_of(lists), rows_of([])
+    for chosen in ([3, 0, 1, 0], [1], []):
+        taken = rows.take(np.array(chosen, np.int64))
+        assert [taken[n].tolist() for n in range(len(taken))] == [lists[n] for n in chosen]
+        framed = taken.framed([7], [8, 9])
+        assert [framed[n].tolist() for n in range(len(framed))] == [[7, *lists[n], 8, 9] for n in chosen]
+    both = joined([rows, empty, together([np.array([9, 9])])])
+    assert [both[n].tolist() for n in range(len(both))] == [*lists, [9, 9]]
+    assert len(joined([empty])) == len(together([])) == len(empty.framed([1], [2])) == 0
 
 
 def test_no_rows_can_be_kept_too(tmp_path: Path) -> None:

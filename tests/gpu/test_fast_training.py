@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from headway.config import from_table
+from headway.nn import fused
 from headway.nn.fused import AddDropped, DroppedRelu, Norm, Product
 from headway.nn.spans import Spans, attend_spans, naive_spans
 from headway.nn.transformer import Transformer
@@ -215,7 +216,9 @@ def take(trainer: Trainer, count: int) -> list[float]:
     return [float(loss) for loss in losses]
 
 
-def test_graphs_lines_and_the_cpu_take_the_same_steps() -> None:
+@pytest.mark.parametrize("used", [set(), {"between"}], ids=["plain", "between"])
+def test_graphs_lines_and_the_cpu_take_the_same_steps(used: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "USED", used)
     graphed, single, cpu = make_trainer(), make_trainer(graphs="off"), make_trainer("cpu", batches="lines")
     assert isinstance(graphed.feed, Lines) and graphed.graphs is not None and single.graphs is None
     losses = [take(trainer, 20) for trainer in (graphed, single, cpu)]

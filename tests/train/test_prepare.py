@@ -151,3 +151,6 @@ def test_the_committed_multi30k_config_is_what_auto_picks() -> None:
 
     committed = Config.load(root / "configs" / "multi30k-en-de.toml")
     assert committed == small()
+    quick = Config.load(root / "configs" / "speedrun-en-de.toml")
+    assert quick.model == committed.model  # the same model, sooner
+    assert quick.train.steps < committed.train.steps

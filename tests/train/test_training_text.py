@@ -10,7 +10,7 @@ from headway.data.epochs import EpochEncoder
 from headway.data.texts import in_memory, running_in_memory
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import Corpus, ParallelText, dropout_of, marks_of, sides_of
+from headway.train.corpus import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of
 from headway.train.objectives import Example
 from headway.train.running import RunningText, WholeText, text_ids, text_stream
 
@@ -84,6 +84,19 @@ def test_dropout_splits_anew_in_each_epoch_and_keeps_the_text(tmp_path: Path) ->
     assert [e.source.tolist() for e in first] != [e.source.tolist() for e in second]
     assert dropout_of(from_table({"tokenizer": "bpe(dropout=0.1)"})) == 0.1
     assert dropout_of(from_table({"tokenizer": "bytes"})) == 0.0
+
+
+def test_sides_are_those_of_the_examples() -> None:
+    """Of several corpora, one corpus after the other."""
+    tokenizer = Tokenizer.train(["a b"], "bytes")
+    pairs = [in_memory(["a", "b b", "c"], ["x", "y", "z z"]), in_memory(["d"], ["w w w"])]
+    corpus = ParallelText(pairs, Tokenizers(tokenizer, tokenizer), (), 20)
+    [portion] = corpus.epoch(0)
+    chosen = np.array([3, 2, 0])
+    plain = Portion([portion.examples[i] for i in range(4)], portion.lengths)
+    for found in (portion.sides(chosen), plain.sides(chosen)):
+        told = [[tokenizer.decode(rows[n].tolist()) for n in range(3)] for rows in found]
+        assert sorted(zip(*told)) == [("a", "x"), ("c", "z z"), ("d", "w w w")]
 
 
 def test_a_text_becomes_one_stream_without_torn_tokens() -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from headway.data.texts import in_memory
 from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded, load_model
+from headway.train import validation
 from headway.train.corpus import ParallelText, Portion, marks_of
 from headway.train.objectives import Example
-from headway.train.validation import Validation, mean_loss, sample, validate
+from headway.train.validation import Measured, Validation, mean_loss, sample, validate
 from headway.translator import Translator
 
 
@@ -63,6 +65,29 @@ def test_validation_decodes_and_scores(toy: Path, translator_dir: Path) -> None:
     expected = score(said, target)
     assert (result.bleu, result.chrf) == (pytest.approx(expected.bleu), pytest.approx(expected.chrf))
     assert result.bleu is not None and result.bleu > 50
+
+
+def test_decoding_is_not_part_of_autocast(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is counted as in training, translations are made as they will be."""
+    config, model, tokenizers = load_model(translator_dir)
+    pairs = in_memory(["A dog."], ["x"], "en", "qtx")
+    corpus = ParallelText([pairs], tokenizers, (), 64)
+    low: dict[str, bool] = {}
+    translate = Translator.translate
+
+    def counted(*rest: object) -> Measured:
+        low["loss"] = torch.is_autocast_enabled("cpu")
+        return Measured(1.0, 1)
+
+    def translated(self: Translator, *rest: Any, **more: Any) -> Any:
+        low["decoding"] = torch.is_autocast_enabled("cpu")
+        return translate(self, *rest, **more)
+
+    monkeypatch.setattr(validation, "mean_loss", counted)
+    monkeypatch.setattr(Translator, "translate", translated)
+    with torch.autocast("cpu", torch.bfloat16):
+        validate(model, corpus, [sample(pairs, 1)], config, tokenizers, marks_of(tokenizers.target))
+    assert low == {"loss": True, "decoding": False}
 
 
 def test_only_so_many_lines_are_decoded(toy: Path, translator_dir: Path) -> None:

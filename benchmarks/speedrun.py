@@ -1,0 +1,229 @@
+"""Multi30k English to German against the clock: from the start of the process to the score of the test text.
+
+    python benchmarks/speedrun.py --data DIR --seeds 1,2,3 [--set train.steps=3000] [--note TEXT] [--results FILE]
+    python benchmarks/speedrun.py --data DIR --seed 1    # one run, in this process, with the caches as they are
+
+With --seeds every run is a process of its own with empty caches: tokenised text, compiled kernels. Counted are the
+imports, learning the vocabulary, compiling, training, choosing the weights on `val` and translating test_2016_flickr; the
+goal is a mean of 41.0 BLEU there (lower-cased, Moses). The config is configs/speedrun-en-de.toml, and the code is that of
+`headway train` and `headway evaluate`.
+
+Phases: "first step" is the building of the model and the first step, which compiles; "validating" is the loss on `val`,
+its translation (greedy; the BLEU of "val" is cased), and writing checkpoints and the model."""
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from report import Table, fill, versions
+
+GOAL = 41.0
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "configs" / "speedrun-en-de.toml"
+PHASES = ["imports", "tokenizer", "encoding", "first step", "training", "validating", "decoding", "scoring"]
+HEADING = "## Multi30k, against the clock"
+HEAD = "| date | seconds | BLEU | what made it |"
+
+
+class Clock:
+    """Seconds by phase. Each lap goes to the phase that it ends."""
+
+    def __init__(self, began: float) -> None:
+        self.began = self.last = began
+        self.phases = dict.fromkeys(PHASES, 0.0)
+
+    def lap(self, phase: str) -> None:
+        now = time.monotonic()
+        self.phases[phase] += now - self.last
+        self.last = now
+
+
+def process_start() -> float:
+    """When this process began, on the clock of time.monotonic; now, where the system does not say."""
+    now = time.monotonic()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now
+    return now - age if 0 <= age < 60 else now
+
+
+def text(data: Path, name: str) -> str:
+    """A file of the corpus, plain or packed."""
+    found = [path for path in (data / name, data / f"{name}.xz") if path.exists()]
+    if not found:
+        sys.exit(f"there is no {name} or {name}.xz in {data}.")
+    return str(found[0])
+
+
+def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
+    """A whole run in this process."""
+    import torch
+
+    from headway.config import read_toml
+    from headway.data.files import read_lines
+    from headway.device import choose_device
+    from headway.layers import Layer, assignment, compose
+    from headway.metrics import score
+    from headway.train.corpus import Corpus
+    from headway.train.history import History
+    from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
+    from headway.train.report import Moment
+    from headway.train.run import Outcome, Training
+    from headway.train.texts import Files, read_texts
+    from headway.train.validation import Validation
+    from headway.train.warm import warming
+    from headway.translator import load_translator
+
+    clock.lap("imports")
+    device = choose_device(given.device)
+
+    def settle(phase: str) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        clock.lap(phase)
+
+    class Watch:
+        """Told of every step; the first one ends a phase."""
+
+        phase = "first step"
+
+        def note(self, message: str) -> None:
+            print(message, file=sys.stderr)
+
+        def due(self) -> bool:
+            if self.phase == "first step":
+                settle(self.phase)
+                self.phase = "training"
+            return False
+
+        def step(self, moment: Moment) -> None:
+            self.due()
+            speed = f"{moment.tokens_per_second:,.0f} tokens/s"
+            print(f"step {moment.step}: loss {moment.loss:.3f}, {speed}", file=sys.stderr)
+
+        def validated(self, step: int, result: Validation, best: bool) -> None:
+            print(f"step {step}: {result}", file=sys.stderr)
+
+    class Timed(Training):
+        def _corpora(self) -> tuple[Corpus, Corpus]:
+            corpora = super()._corpora()
+            clock.lap("encoding")
+            return corpora
+
+        def _validate(self, history: History) -> None:
+            settle(watch.phase)
+            super()._validate(history)
+            settle("validating")
+
+        def _finish(self, history: History) -> Outcome:
+            settle(watch.phase)
+            outcome = super()._finish(history)
+            settle("validating")
+            return outcome
+
+    files = Files(
+        source=[text(given.data, "train.en")],
+        target=[text(given.data, "train.de")],
+        valid_source=[text(given.data, "val.en")],
+        valid_target=[text(given.data, "val.de")],
+        source_languages=["en"],
+        target_languages=["de"],
+    )
+    asked = [Layer(f"--set {words}", assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]]
+    texts = read_texts(files)
+    layers, _ = layers_for(texts, files, "tiny", [Layer("speedrun", read_toml(CONFIG)), *asked])
+    with warming(device):
+        tokenizers = make_tokenizers(compose(layers)[0], texts)
+    config, _ = with_vocabulary(layers, tokenizers)
+    clock.lap("tokenizer")
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as out:
+        outcome = Timed(config, texts, tokenizers, Path(out), device, watch).run()
+        translator = load_translator([out], given.device)
+    source, target = (list(read_lines(text(given.data, f"test_2016_flickr.{side}"))) for side in ("en", "de"))
+    hypotheses = [result.text for result in translator.translate(source, split=False)]
+    settle("decoding")
+    bleu = score(hypotheses, target, lowercase=True, tokenize="moses:de").bleu
+    clock.lap("scoring")
+    where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    return {
+        "seconds": clock.last - clock.began, "phases": clock.phases, "val": outcome.result.bleu, "test": bleu,
+        "steps": outcome.step, "device": where,
+    }  # fmt: skip
+
+
+def apart(given: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """A run in a process of its own, with nothing kept from before."""
+    with tempfile.TemporaryDirectory() as caches:
+        names = {"HEADWAY_CACHE": "text", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+        environment = {**os.environ, **{name: str(Path(caches) / folder) for name, folder in names.items()}}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, __file__, "--data", str(given.data), "--seed", str(seed), "--device", given.device]
+        command += [part for words in given.settings for part in ("--set", words)]
+        began = ["--began", str(time.monotonic())]
+        done = subprocess.run([*command, *began], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"the run with seed {seed} failed.")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def record(results: Path, row: str, facts: str, table: Table) -> None:
+    """One more row among the records, which stay; the phases are those of the last run."""
+    page = results.read_text(encoding="utf-8") if results.exists() else ""
+    before, heading, rest = page.partition(f"{HEADING}\n")
+    section, following, after = rest.partition("\n## ")
+    rows = [line for line in section.split(f"{HEAD}\n")[-1].split("\n\n")[0].split("\n")[1:] if line] if heading else []
+    command = "```\npython benchmarks/speedrun.py --data DIR --seeds 1,2,3 --results FILE\n```"
+    records = "\n".join([HEAD, "|---|---|---|---|", *rows, row])
+    goal = f"The goal: {GOAL} BLEU on test_2016_flickr (lower-cased, Moses), the mean of the seeds."
+    parts = [f"{HEADING}\n{goal}", command, records, f"The last of them by phase, in seconds. {facts}", table.page()]
+    before = before if heading or not before else before + "\n"
+    results.write_text(before + "\n\n".join(parts) + "\n" + following + after, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of train.en, train.de, val.en …")
+    parser.add_argument("--seeds", type=lambda words: [int(seed) for seed in words.split(",")], help="one run each")
+    parser.add_argument("--seed", type=int, default=1, help="of a single run")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--note", default="", help="what made it, for the table of records; else what was set")
+    parser.add_argument("--results", type=Path, help="a Markdown file to write to")
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)  # by the clock of whoever started this process
+    given = parser.parse_args()
+    if not given.seeds:
+        print(json.dumps(one(given, Clock(process_start() if given.began is None else given.began))), flush=True)
+        return
+    table = Table("seed", ["all", *PHASES, "val", "test"])
+    runs = []
+    for seed in given.seeds:
+        runs.append(run := apart(given, seed))
+        cells = [f"{seconds:.1f}" for seconds in (run["seconds"], *run["phases"].values())]
+        table.add(str(seed), [*cells, f"{run['val']:.2f}", f"{run['test']:.2f}"])
+    columns = [[run["seconds"], *run["phases"].values(), run["val"], run["test"]] for run in runs]
+    means = [statistics.mean(column) for column in zip(*columns)]
+    table.add("mean", [*(f"{mean:.1f}" for mean in means[:-2]), *(f"{mean:.2f}" for mean in means[-2:])])
+    facts = f"{runs[0]['device']}, {os.cpu_count()} cores, {versions()}; {runs[0]['steps']:,} steps."
+    print(fill(facts), table.told(), sep="\n")
+    verdict = "reached" if means[-1] >= GOAL else "missed"
+    print(f"\n{means[-1]:.2f} BLEU in {means[0]:.1f} s: {GOAL} {verdict}")
+    if given.results:
+        made = given.note or ", ".join(given.settings) or CONFIG.name
+        row = f"| {datetime.date.today()} | {means[0]:.1f} | {means[-1]:.2f} | {made} |"
+        record(given.results, row, facts, table)
+
+
+if __name__ == "__main__":
+    main()

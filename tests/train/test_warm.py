@@ -1,0 +1,34 @@
+"""What is done beside something else is done when that is over, and keeps its troubles to itself."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from headway.train.warm import warming
+
+LOADED = """
+import sys, torch
+from headway.train.warm import warming
+assert "torch._dynamo" not in sys.modules
+with warming(torch.device("cpu")):
+    pass
+assert "torch._dynamo" in sys.modules
+"""
+
+
+def test_the_compiler_is_loaded_in_the_meantime() -> None:
+    subprocess.run([sys.executable, "-c", LOADED], check=True)
+
+
+def test_no_thread_is_left_and_no_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no GPU")
+
+    monkeypatch.setattr(torch, "zeros", failing)
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="mine"), warming(torch.device("cuda")):
+        raise ValueError("mine")
+    assert threading.active_count() == before
