@@ -50,7 +50,8 @@ def line_sizes(lengths: Lengths, budget: int, longest: int) -> Sizes:
     the other as their lengths are to each other, and never less than the longest text."""
     totals = lengths.sum(axis=0)
     shares = -(-64 * totals // max(int(totals.max()), 1)) / 64  # coarse: the same for every portion of a corpus
-    room = np.maximum(np.minimum(budget * shares, totals), longest + 1)
+    # A small text gets a line for all of it, with room for an epoch in which words are split into more pieces.
+    room = np.maximum(np.minimum(budget * shares, totals * 1.1), longest + 1)
     source, target = (int(-(-size // LINE_GRAIN) * LINE_GRAIN) for size in room)
     return source, target
 
@@ -62,6 +63,8 @@ def packed_batches(lengths: Lengths, sizes: Sizes, seed: Sequence[int]) -> list[
     lines, start, before = [], 0, np.zeros(lengths.shape[1], ends.dtype)
     while start < len(order):
         stop = min(int(np.searchsorted(ends[:, side], before[side] + size, "right")) for side, size in enumerate(sizes))
+        if stop == start:
+            raise ValueError(f"a text of {lengths[order[start]].tolist()} tokens does not fit into lines of {sizes}")
         lines.append(order[start:stop])
         start, before = stop, ends[stop - 1]
     return lines

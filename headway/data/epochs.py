@@ -2,8 +2,8 @@
 
 A GPU can be through a small text in less time than one process needs to encode it, so several do, an epoch each.
 
-Each epoch is a folder, complete or absent. The one in use stays until the next is begun, so that a run that is
-interrupted in the middle of an epoch goes on with the same rows."""
+Each epoch is a folder, complete or absent. Some that are over stay for a while: batches are made ahead of time, so that
+a run that is interrupted may have to go on with the epoch before, and other processes may not have opened it yet."""
 
 import multiprocessing
 import os
@@ -21,6 +21,7 @@ from headway.data.texts import Readable
 from headway.text import Tokenizer
 
 MOST = 12  # processes
+LARGE = 1 << 27  # bytes of an epoch: then one is encoded ahead, and one kept behind
 
 Portable = tuple[Readable, list[tuple[str, dict[str, Any], Sequence[int], Sequence[int]]]]
 
@@ -37,23 +38,24 @@ class EpochEncoder:
             (text, [(side.name, side.tokenizer.to_json(), side.lead, side.tail) for side in sides])
             for text, sides in corpora
         ]
-        self.processes = max(1, min(MOST, cores() * 3 // 4))  # and so many epochs ahead
+        self.processes = max(1, min(MOST, cores() * 3 // 4))  # and so many epochs ahead, unless they are large
         self.pool: ProcessPoolExecutor | None = None
         self.ahead: dict[int, Future[None]] = {}
 
     def begin(self) -> None:
         """With a run that starts from nothing, before anybody asks. One that goes on knows later where it stands."""
         if self.writes and not self.folder.exists():
-            self._begin(0)
+            self._begin(0, alone=True)
 
     def epoch(self, number: int) -> list[Rows]:
         """The rows of all sides of all corpora. Encoding of the next epochs begins."""
         if self.writes:
-            self._begin(number)
-            for later in range(number + 1, number + 1 + self.processes):
-                self._begin(later)
+            self._begin(number, alone=True)
             self.ahead.pop(number).result()
-            self._forget_before(number)
+            large = sum(file.stat().st_size for file in self._of(number).rglob("*") if file.is_file()) > LARGE
+            for later in range(number + 1, number + 1 + (1 if large else self.processes)):
+                self._begin(later, alone=large)
+            self._forget_before(number - (1 if large else MOST))
         while not self._of(number).exists():
             time.sleep(0.1)
         places = [self._of(number) / str(index) for index in range(len(self.names))]
@@ -63,33 +65,31 @@ class EpochEncoder:
         if self.pool is not None:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, alone: bool) -> None:
+        """`alone`: no other epoch is encoded beside it, so that it may have all cores."""
         if number in self.ahead:
             return
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(
-                self.processes, multiprocessing.get_context("spawn"), initializer=_quiet, initargs=(self.processes > 1,)
-            )
-        self.ahead[number] = self.pool.submit(_encode, self._of(number), self.corpora, self.dropout)
+            self.pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"), initializer=_quiet)
+        self.ahead[number] = self.pool.submit(_encode, self._of(number), self.corpora, self.dropout, alone)
 
     def _of(self, number: int) -> Path:
         return self.folder / f"epoch-{number:06d}"
 
     def _forget_before(self, number: int) -> None:
         for folder in self.folder.glob("*epoch-*"):
-            if folder.name.lstrip(".") < self._of(number).name:
+            if folder.name.lstrip(".") < self._of(max(number, 0)).name:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _quiet(several: bool) -> None:
+def _quiet() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then ends this process
-    if several:
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the others have the other cores
 
 
-def _encode(folder: Path, corpora: Sequence[Portable], dropout: float) -> None:
+def _encode(folder: Path, corpora: Sequence[Portable], dropout: float, alone: bool = True) -> None:
     if folder.exists():
         return
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if alone else "false"
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     for index, (text, sides) in enumerate(corpora):
         place = partial / str(index)

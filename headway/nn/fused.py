@@ -5,28 +5,20 @@ over memory, which is what they cost. A compiler fuses them by itself; so this i
 spares them the minute that compiling takes. Each equals the plain form that stands where it is called from.
 """
 
-import functools
-import importlib.util
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.nn.kernels import USED
+from headway.nn.kernels import USED, has_triton
 
 AT_ONCE = 4096  # numbers of a matrix that a program holds
 PROGRAMS = 1024  # that share the rows of a matrix, where sums over all rows are wanted
 
 
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
 def fuses(x: Tensor) -> bool:
     """Whether something is learned from x on a GPU, step by step."""
     eager = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    return "between" in USED and x.is_cuda and eager and x.numel() > 0 and x.dtype != torch.float64 and _has_triton()
+    return "between" in USED and x.is_cuda and eager and x.numel() > 0 and x.dtype != torch.float64 and has_triton()
 
 
 class Norm(torch.autograd.Function):

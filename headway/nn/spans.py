@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+WIDEST = 128  # of a head, for the kernel
+
 
 class Spans(NamedTuple):
     """int32, on the device. Query i sees the keys first[i] … last[i] - 1 of the line."""

@@ -40,9 +40,10 @@ class Checkpoint(NamedTuple):
                 if not 0 <= state[name] < 2**53:
                     raise ValueError
             state["best"] = {int(step): float(score) for step, score in state["best"].items()}
-            if "lines" in state:  # their sizes, which batches follow from
-                sizes = state["lines"].items()
-                state["lines"] = {int(count): (int(source), int(target)) for count, (source, target) in sizes}
+            if "lines" in state:
+                state["lines"] = {name: int(value) for name, value in state["lines"].items()}
+                if any(not 0 < value < 2**53 for value in state["lines"].values()):
+                    raise ValueError
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise HeadwayError(
                 f"{path} is damaged. Delete {self.folder} to go on from the checkpoint before it."

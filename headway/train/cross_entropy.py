@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.nn.kernels import has_triton
+
 IGNORED = -100  # a label that does not count
 AT_ONCE = 1 << 28  # scores of a piece
 
@@ -22,7 +24,7 @@ def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
 ) -> Tensor:
     """The same, in pieces on a GPU."""
-    if not x.is_cuda or x.dtype == torch.float64 or not torch.is_grad_enabled():
+    if not x.is_cuda or x.dtype == torch.float64 or not torch.is_grad_enabled() or not has_triton():
         return naive(x, weight, bias, labels, smoothing)
     if torch.is_autocast_enabled("cuda"):
         x, weight = (part.to(torch.get_autocast_dtype("cuda")) for part in (x, weight))

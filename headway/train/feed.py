@@ -6,7 +6,7 @@ the texts of a line apart can read them.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from headway.data.batches import (
     rows_that_fit,
 )
 from headway.nn.masks import make_mask
+from headway.nn.spans import WIDEST
 from headway.train.corpus import Corpus, Portion
 from headway.train.cross_entropy import IGNORED
 from headway.train.objectives import Batch, Marks, unpacked
@@ -40,7 +41,10 @@ class Feed(Protocol):
     at_once: int  # tokens that the device can take
 
     def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]: ...
+    def fits(self, batch: Batch) -> bool: ...
     def parts(self, batch: Batch) -> Iterator[Batch]: ...  # a batch as it is, or cut if less fits than was thought
+    def told(self) -> dict[str, int]: ...
+    def goes_on(self, told: dict[str, int]) -> bool: ...
 
 
 def read(corpus: Corpus, feed: Feed, seed: int, rank: int, epoch: int, skip: int) -> Iterator[Step]:
@@ -72,11 +76,20 @@ class Rows:
         for batch in portion.batches(self.settings.batch_tokens, seed, self.grain):
             yield lambda random, batch=batch: self._step(portion, batch, random)  # type: ignore[misc]
 
+    def fits(self, batch: Batch) -> bool:
+        return len(batch.labels) * batch.width <= self.at_once
+
     def parts(self, batch: Batch) -> Iterator[Batch]:
-        rows, width = len(batch.labels), batch.width
-        fit = rows if rows * width <= self.at_once else rows_that_fit(width, self.at_once)
+        rows = len(batch.labels)
+        fit = rows if self.fits(batch) else rows_that_fit(batch.width, self.at_once)
         for start in range(0, rows, fit):
             yield batch if fit >= rows else batch.rows(start, start + fit)
+
+    def told(self) -> dict[str, int]:
+        return {}
+
+    def goes_on(self, told: dict[str, int]) -> bool:
+        return not told
 
     def _step(self, portion: Portion, batch: np.ndarray, random: np.random.Generator) -> Step:
         mine = batch[self.team.rank :: self.team.size]
@@ -99,28 +112,57 @@ class Lines:
     team: Team
     at_once: int
     pins: bool  # batches are made where a GPU can fetch them
-    sizes: dict[int, Sizes] = field(default_factory=dict)  # of a line, by how many make a step: one for the whole run
+    sizes: Sizes | None = None  # one for the whole run: batches follow from it
+
+    def __post_init__(self) -> None:
+        share = -(-self.settings.batch_tokens // self.team.size)
+        self.at_once = max(self.at_once, self.settings.longest + 1)
+        self.count = -(-share // self.at_once)  # lines of each process in a step, whatever fits later
+        self.share = -(-share // self.count)  # tokens of each
 
     def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]:
-        share = -(-self.settings.batch_tokens // self.team.size)
-        count = -(-share // self.at_once)  # lines of each process in a step
-        if count not in self.sizes:
-            self.sizes[count] = line_sizes(portion.lengths, -(-share // count), self.settings.longest)
-        sizes = self.sizes[count]
+        if self.sizes is None:
+            self.sizes = line_sizes(portion.lengths, self.share, self.settings.longest)
+        sizes = self.sizes
         lines = packed_batches(portion.lengths, sizes, seed)
-        together = count * self.team.size
+        together = self.count * self.team.size
         for start in range(0, len(lines), together):
             mine = lines[start : start + together][self.team.rank :: self.team.size]
             yield lambda random, mine=mine: self._step(portion, mine, sizes)  # type: ignore[misc]
 
+    def fits(self, batch: Batch) -> bool:
+        """A quarter more than asked for will do: halves are never quite even, and lines are rounded up."""
+        return 4 * batch.width <= 5 * self.at_once or batch.texts < 2
+
     def parts(self, batch: Batch) -> Iterator[Batch]:
-        if batch.width < self.at_once + LINE_GRAIN or batch.texts < 2:
+        if self.fits(batch):
             yield batch
             return
-        examples, half, objective = unpacked(batch), batch.texts // 2, self.settings.objective
-        size = -(-batch.width // 2 // LINE_GRAIN) * LINE_GRAIN + self.settings.longest
+        examples = unpacked(batch)
+        ends = np.cumsum([(len(e.source), len(e.target) + 1) for e in examples], axis=0).max(axis=1)
+        half = min(max(int(np.searchsorted(ends, ends[-1] / 2)), 1), len(examples) - 1)
         for part in (examples[:half], examples[half:]):
-            yield from self.parts(self._ready(objective.pack(part, self.marks, (size, size), self.settings.longest)))
+            tokens = (sum(len(e.source) for e in part), sum(len(e.target) + 1 for e in part))
+            sizes = tuple(-(-size // LINE_GRAIN) * LINE_GRAIN for size in tokens)
+            packed: Batch = self.settings.objective.pack(part, self.marks, sizes, self.settings.longest)
+            yield from self.parts(self._ready(packed))
+
+    def told(self) -> dict[str, int]:
+        """What its batches depend on beside the text, for a checkpoint."""
+        if self.sizes is None:
+            return {}
+        return {**self._settings(), "source": self.sizes[0], "target": self.sizes[1]}
+
+    def goes_on(self, told: dict[str, int]) -> bool:
+        """Whether the batches will be those of a run that told this; then they are."""
+        same = all(told.get(name) == value for name, value in self._settings().items())
+        self.sizes = (told["source"], told["target"]) if same else None
+        return same
+
+    def _settings(self) -> dict[str, int]:
+        settings = self.settings
+        known = {"batch_tokens": settings.batch_tokens, "longest": settings.longest}
+        return {**known, "processes": self.team.size, "lines": self.count}
 
     def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> Step:
         step = [self._packed(portion, line, sizes) for line in lines]
@@ -138,12 +180,18 @@ def unlined(settings: Training, model: "Transformer.Config") -> str:
     """Why the texts of a line could not be kept apart; '' where they can."""
     if settings.objective.kind != "translation" or settings.alignment.kind != "none":
         return "texts lie one behind the other only for translation without guided alignment"
+    if settings.batch_tokens < settings.longest:
+        return f"a line holds train.longest = {settings.longest} tokens, and batch_tokens = {settings.batch_tokens} is less"
     resolved = model.resolved()
     for side in resolved.sides:
         stack = getattr(resolved, side)
         for mixer in (*stack.mixer, *(stack.cross or ())):
-            if mixer.kind != "attention" or mixer.kernel != "auto":
+            if mixer.kind != "attention":
                 return f"in a line of texts only attention keeps them apart, and {side} has {mixer.kind}"
+            if mixer.kernel != "auto":
+                return f'only kernel = "auto" keeps the texts of a line apart, and {side} has "{mixer.kernel}"'
+            if max(mixer.d_k, mixer.d_v) > WIDEST:
+                return f"in a line of texts heads are at most {WIDEST} wide, and {side} has wider ones"
         for position in stack.position:
             if position.acts == "bends":
                 return f"in a line of texts scores are not bent, and {side} has {position.kind} positions"

@@ -64,6 +64,8 @@ class Graphs:
                 self.captured[shape] = Captured(self.update, batch.to(self.device), self.pool)
             except torch.OutOfMemoryError:  # a graph keeps its memory for itself
                 self.seen[shape] = -(1 << 60)
+                self._prepare()  # gradients that were captured were never computed
+                torch.cuda.empty_cache()
                 return None
         return self.captured[shape].replay(batch, labelled)
 

@@ -15,6 +15,7 @@ from headway.config import Config
 from headway.data.ahead import prefetch
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
+from headway.nn.kernels import has_triton
 from headway.nn.means import Statistics, added
 from headway.nn.transformer import Transformer
 from headway.packing import is_packed
@@ -98,7 +99,7 @@ class Trainer:
         self.at.batch += 1
         self.rate = self.settings.schedule.rate(self.at.step, self.run)
         set_rate(self.optimisers, self.rate)
-        whole = len(pieces) == 1 and next(self.feed.parts(pieces[0])) is pieces[0]
+        whole = len(pieces) == 1 and self.feed.fits(pieces[0])
         told = self.graphs.step(pieces[0], labelled) if self.graphs and whole else None
         if told is None:
             told = self._update(pieces, labelled)
@@ -167,7 +168,7 @@ class Trainer:
     def _feed(self) -> Feed:
         settings, on_gpu = self.settings, self.device.type == "cuda"
         at_once = settings.micro_batch_tokens or (settings.batch_tokens if on_gpu else 8192)
-        wanted = settings.batches == "lines" or (settings.batches == "auto" and on_gpu)
+        wanted = settings.batches == "lines" or (settings.batches == "auto" and on_gpu and has_triton())
         if wanted and not unlined(settings, self.config.model):
             return Lines(settings, self.marks, self.team, at_once, pins=on_gpu)
         return Rows(settings, self.marks, self.team, at_once, self._compiles())
@@ -202,8 +203,7 @@ class Trainer:
         training |= {f"random.{kind}.{rank}": x for rank, own in enumerate(everyones) for kind, x in own.items()}
         training |= {f"carried.{rank}.{name}": x for rank, own in enumerate(carried) for name, x in own.items()}
         state = {**vars(self.at), "seconds": seconds, **facts}
-        if isinstance(self.feed, Lines):
-            state["lines"] = self.feed.sizes
+        state["lines"] = self.feed.told()
         checkpoints.save(out, self.at.step, self.averaged.state_dict(), training, state)
 
     def restore(self, saved: checkpoints.Saved) -> None:
@@ -214,8 +214,8 @@ class Trainer:
             fill(self.ema, saved.weights, saved.folder / WEIGHTS)
         checkpoints.restore_optimisers(self.optimisers, saved.training)
         self.carry.load(saved.carried(self.team.rank, self.team.size))
-        if isinstance(self.feed, Lines):
-            self.feed.sizes = saved.state.get("lines", {})
+        if not self.feed.goes_on(saved.state.get("lines", {})) and self.at.batch:
+            self.end_epoch()  # its other batches would be other ones
         states = {kind: saved.random(kind, self.team.rank, self.team.size) for kind in ("cpu", "cuda")}
         if states["cpu"] is not None:
             torch.set_rng_state(states["cpu"])

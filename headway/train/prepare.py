@@ -1,6 +1,7 @@
 """From text to what training needs: settings, tokenizers, examples."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,7 +183,11 @@ def make_corpora(
     respelled = None
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]
-        respelled = EpochEncoder(scratch, corpora, dropout, writes)
+        spelling = [tokenizer.fingerprint() for tokenizer in (tokenizers.source, tokenizers.target)]
+        own = scratch / fingerprint([*(p.identity for p in texts.pairs), *spelling, str(dropout)])
+        for other in [folder for folder in scratch.glob("*") if writes and folder != own]:
+            shutil.rmtree(other, ignore_errors=True)  # of other text, which nobody goes on with
+        respelled = EpochEncoder(own, corpora, dropout, writes)
         respelled.begin()
     links = [] if settings.alignment.kind == "none" else links_of(texts.pairs)
     training = ParallelText(texts.pairs, tokenizers, config.tags, settings.longest, respelled, links)

@@ -85,7 +85,9 @@ class Team:
         """The module, whose gradients are the mean over all processes."""
         if self.size == 1:
             return module
-        return nn.parallel.DistributedDataParallel(module, device_ids=[device] if device.type == "cuda" else None)
+        return nn.parallel.DistributedDataParallel(
+            module, device_ids=[device] if device.type == "cuda" else None, broadcast_buffers=False
+        )
 
 
 ALONE = Team()

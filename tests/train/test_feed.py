@@ -121,15 +121,31 @@ def test_every_process_reads_its_own_part_of_every_step(at_once: int, size: int)
     assert len(shapes) == 1
 
 
-def test_a_line_that_does_not_fit_is_halved() -> None:
-    config = settings(batch_tokens=512)
+@pytest.mark.parametrize("order", ["as they come", "long ones first"])
+def test_a_line_that_does_not_fit_is_cut(order: str) -> None:
+    config, examples = settings(batch_tokens=512), Pairs().examples
+    if order == "long ones first":
+        examples = sorted(examples, key=lambda example: -len(example.target))
     feed = Lines(config.train, MARKS, ALONE, 512, pins=False)
-    line = line_of(Pairs().examples)
-    assert list(feed.parts(line)) == [line]
-    feed.at_once = 100
-    parts = list(feed.parts(line))
-    assert len(parts) == 4 and sum(part.labelled for part in parts) == line.labelled
-    assert [e.target.tolist() for part in parts for e in unpacked(part)] == [e.target.tolist() for e in unpacked(line)]
+    line = line_of(examples)
+    assert feed.fits(line) and list(feed.parts(line)) == [line]
+    for at_once, most in ((line.width // 2, 3), (100, 8), (20, 40)):
+        feed.at_once = at_once
+        parts = list(feed.parts(line))
+        assert 1 < len(parts) <= most and sum(part.labelled for part in parts) == line.labelled
+        assert all(part.texts == 1 or part.width <= max(1.25 * at_once, 64) for part in parts)
+        found = [e.target.tolist() for part in parts for e in unpacked(part)]
+        assert found == [e.target.tolist() for e in examples]
+
+
+@pytest.mark.parametrize(("tokens", "at_once", "size"), [(512, 8, 1), (512, 512, 4), (64, 512, 1), (100, 10, 1)])
+def test_a_step_holds_what_was_asked_for(tokens: int, at_once: int, size: int) -> None:
+    """Or, where that is less than the longest text, one line."""
+    config, pairs = settings(batch_tokens=tokens), Pairs(300)
+    feeds = [Lines(config.train, MARKS, Team(rank, size), at_once, pins=False) for rank in range(size)]
+    steps = [next(read(pairs, feed, 1, feed.team.rank, 0, 0)) for feed in feeds]
+    held = sum(piece.labelled for step in steps for piece in step)
+    assert 0.6 * tokens <= held <= tokens + 64 * size * len(steps[0])
 
 
 def trained(batches: str, **train: Any) -> list[float]:
@@ -156,20 +172,50 @@ def test_a_model_learns_from_lines() -> None:
     )
 
 
+def saved_run(folder: Path, steps: int = 3, **train: Any) -> checkpoints.Saved:
+    config = settings(batch_tokens=512, **train)
+    trainer = Trainer(config, Transformer(config.model), Pairs(300), MARKS, torch.device("cpu"))
+    for step, _ in zip(trainer.steps(), range(steps)):
+        trainer.step(step, sum(piece.labelled for piece in step))
+    trainer.save(folder, 0.0, text="")
+    saved = checkpoints.newest(folder, [])
+    assert saved is not None
+    return saved
+
+
+def gone_on(saved: checkpoints.Saved, pairs: Pairs, **train: Any) -> Trainer:
+    config = settings(**{"batch_tokens": 512, **train})
+    trainer = Trainer(config, Transformer(config.model), pairs, MARKS, torch.device("cpu"))
+    trainer.restore(saved)
+    return trainer
+
+
 def test_a_run_goes_on_with_lines_of_the_same_size(tmp_path: Path) -> None:
     """Though the corpus may by now suggest others."""
-    config = settings(batches="lines", batch_tokens=512)
-    first = Trainer(config, Transformer(config.model), Pairs(300), MARKS, torch.device("cpu"))
-    step = next(first.steps())
-    first.step(step, step[0].labelled)
-    first.save(tmp_path, 0.0, text="")
-    second = Trainer(config, Transformer(config.model), Pairs(60, longest=5), MARKS, torch.device("cpu"))
-    saved = checkpoints.newest(tmp_path, [])
-    assert saved is not None
-    second.restore(saved)
-    assert next(filter(None, second.steps()))[0].labels.shape == step[0].labels.shape
-    alone = Trainer(config, Transformer(config.model), Pairs(60, longest=5), MARKS, torch.device("cpu"))
-    assert next(filter(None, alone.steps()))[0].labels.shape != step[0].labels.shape
+    saved = saved_run(tmp_path, batches="lines")
+    same = gone_on(saved, Pairs(60, longest=5), batches="lines")
+    assert same.feed.told() == saved.state["lines"] and same.at.batch == 3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"batches": "rows"}, {"batch_tokens": 300}, {"micro_batch_tokens": 128}, {"longest": 32}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_other_batches_begin_a_new_epoch(tmp_path: Path, changed: dict[str, Any]) -> None:
+    trainer = gone_on(saved_run(tmp_path, batches="lines"), Pairs(300), **{"batches": "lines", **changed})
+    assert (trainer.at.epoch, trainer.at.batch) == (1, 0)
+    assert next(trainer.steps())
+
+
+def test_rows_after_lines_and_lines_after_rows_begin_a_new_epoch(tmp_path: Path) -> None:
+    assert gone_on(saved_run(tmp_path, batches="rows"), Pairs(300), batches="lines").at.epoch == 1
+    assert gone_on(saved_run(tmp_path, batches="rows"), Pairs(300), batches="rows").at.epoch == 0
+
+
+def test_a_text_that_fits_no_line_is_not_waited_for() -> None:
+    with pytest.raises(ValueError, match="a text of .200, 3. tokens does not fit into lines of"):
+        packed_batches(np.array([[200, 3], [2, 2]]), (64, 64), [1])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +228,9 @@ def test_a_run_goes_on_with_lines_of_the_same_size(tmp_path: Path) -> None:
         ),
         ({"position": "alibi"}, {}, "scores are not bent, and decoder has alibi positions"),
         ({"mask": "causal & strided(4)"}, {}, "a token sees one stretch of its own, and decoder has other masks"),
-        ({"mixer": "attention(4, kernel='math')"}, {}, "only attention keeps them apart"),
+        ({"mixer": "attention(4, kernel='math')"}, {}, 'only kernel = "auto" keeps the texts of a line apart'),
+        ({"mixer": "attention(4, d_k=132)"}, {}, "heads are at most 128 wide, and decoder has wider ones"),
+        ({}, {"batch_tokens": 10}, "a line holds train.longest = 16 tokens, and batch_tokens = 10 is less"),
         ({}, {"alignment": "guided"}, "only for translation without guided alignment"),
     ],
 )

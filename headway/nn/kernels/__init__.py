@@ -1,7 +1,15 @@
 """Kernels written in Triton, for what PyTorch's own do not do or not fast enough. Each has a form in plain PyTorch that
 it equals. None is imported unless there is a GPU."""
 
+import functools
+import importlib.util
+
 # Those that replace what PyTorch or its compiler would do as well, once they have been measured to be worth it: "between"
 # (norms, dropout, biases in steps that are not compiled), "settle", "attend" and "norm" (a step of decoding).
 # benchmarks/train_gpu.py and benchmarks/decode_gpu.py add some with --kernels.
 USED: set[str] = set()
+
+
+@functools.cache
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

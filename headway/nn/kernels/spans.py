@@ -41,14 +41,16 @@ def forward(
     d, e = tl.arange(0, WIDTH), tl.arange(0, VALUES)
     real = i < queries
     begin, end = tl.load(first + i, real, keys), tl.load(last + i, real, 0)
-    asked = tl.load(q + i[:, None] * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0)
+    asked = tl.load(q + i[:, None].to(tl.int64) * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0)
     high = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     heard = tl.zeros([BLOCK_Q, VALUES], tl.float32)
     for start in range(tl.min(begin), tl.max(end), BLOCK_K):
         j = start + tl.arange(0, BLOCK_K)
         there = j < keys
-        known = tl.load(k + j[:, None] * stride_k + head // GROUP * D + d, there[:, None] & (d < D)[None, :], 0.0)
+        known = tl.load(
+            k + j[:, None].to(tl.int64) * stride_k + head // GROUP * D + d, there[:, None] & (d < D)[None, :], 0.0
+        )
         score = tl.dot(asked, tl.trans(known), input_precision=PRECISION) * (scale * LOG2_E)
         score = tl.where((j[None, :] >= begin[:, None]) & (j[None, :] < end[:, None]), score, -float("inf"))
         top = tl.maximum(high, tl.max(score, 1))
@@ -58,13 +60,17 @@ def forward(
         total = total * fade + tl.sum(weight, 1)
         if DROPS:
             weight = tl.where(kept(tl.load(seed), head, i, j, dropout), weight, 0.0)
-        said = tl.load(v + j[:, None] * stride_v + head // GROUP * E + e, there[:, None] & (e < E)[None, :], 0.0)
+        said = tl.load(
+            v + j[:, None].to(tl.int64) * stride_v + head // GROUP * E + e, there[:, None] & (e < E)[None, :], 0.0
+        )
         heard = heard * fade[:, None] + tl.dot(weight.to(said.dtype), said, input_precision=PRECISION)
         high = top
     empty = total == 0.0
     heard = heard / (tl.where(empty, 1.0, total) * (1.0 - dropout))[:, None]
     tl.store(
-        out + i[:, None] * stride_out + head * E + e, heard.to(out.dtype.element_ty), real[:, None] & (e < E)[None, :]
+        out + i[:, None].to(tl.int64) * stride_out + head * E + e,
+        heard.to(out.dtype.element_ty),
+        real[:, None] & (e < E)[None, :],
     )
     tl.store(lse + head * queries + i, tl.where(empty, float("inf"), high + tl.log2(total)), real)
 
@@ -82,9 +88,9 @@ def backward_queries(
     d, e = tl.arange(0, WIDTH), tl.arange(0, VALUES)
     real = i < queries
     begin, end = tl.load(first + i, real, keys), tl.load(last + i, real, 0)
-    asked = tl.load(q + i[:, None] * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0)
-    wanted = tl.load(grad + i[:, None] * stride_grad + head * E + e, real[:, None] & (e < E)[None, :], 0.0)
-    heard = tl.load(out + i[:, None] * stride_out + head * E + e, real[:, None] & (e < E)[None, :], 0.0)
+    asked = tl.load(q + i[:, None].to(tl.int64) * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0)
+    wanted = tl.load(grad + i[:, None].to(tl.int64) * stride_grad + head * E + e, real[:, None] & (e < E)[None, :], 0.0)
+    heard = tl.load(out + i[:, None].to(tl.int64) * stride_out + head * E + e, real[:, None] & (e < E)[None, :], 0.0)
     own = tl.sum(heard.to(tl.float32) * wanted.to(tl.float32), 1)
     tl.store(delta + head * queries + i, own, real)
     norm = tl.load(lse + head * queries + i, real, float("inf"))
@@ -92,8 +98,12 @@ def backward_queries(
     for start in range(tl.min(begin), tl.max(end), BLOCK_K):
         j = start + tl.arange(0, BLOCK_K)
         there = j < keys
-        known = tl.load(k + j[:, None] * stride_k + head // GROUP * D + d, there[:, None] & (d < D)[None, :], 0.0)
-        said = tl.load(v + j[:, None] * stride_v + head // GROUP * E + e, there[:, None] & (e < E)[None, :], 0.0)
+        known = tl.load(
+            k + j[:, None].to(tl.int64) * stride_k + head // GROUP * D + d, there[:, None] & (d < D)[None, :], 0.0
+        )
+        said = tl.load(
+            v + j[:, None].to(tl.int64) * stride_v + head // GROUP * E + e, there[:, None] & (e < E)[None, :], 0.0
+        )
         score = tl.dot(asked, tl.trans(known), input_precision=PRECISION) * (scale * LOG2_E)
         seen = (j[None, :] >= begin[:, None]) & (j[None, :] < end[:, None])
         weight = tl.where(seen, tl.exp2(score - norm[:, None]), 0.0)
@@ -102,7 +112,7 @@ def backward_queries(
             change = tl.where(kept(tl.load(seed), head, i, j, dropout), change / (1.0 - dropout), 0.0)
         result += tl.dot((weight * (change - own[:, None])).to(known.dtype), known, input_precision=PRECISION)
     result *= scale
-    tl.store(dq + (i[:, None] * tl.num_programs(1) + head) * D + d, result.to(dq.dtype.element_ty),
+    tl.store(dq + (i[:, None].to(tl.int64) * tl.num_programs(1) + head) * D + d, result.to(dq.dtype.element_ty),
              real[:, None] & (d < D)[None, :])  # fmt: skip
 
 
@@ -118,8 +128,8 @@ def backward_keys(
     j = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
     d, e = tl.arange(0, WIDTH), tl.arange(0, VALUES)
     there = j < keys
-    known = tl.load(k + j[:, None] * stride_k + group * D + d, there[:, None] & (d < D)[None, :], 0.0)
-    said = tl.load(v + j[:, None] * stride_v + group * E + e, there[:, None] & (e < E)[None, :], 0.0)
+    known = tl.load(k + j[:, None].to(tl.int64) * stride_k + group * D + d, there[:, None] & (d < D)[None, :], 0.0)
+    said = tl.load(v + j[:, None].to(tl.int64) * stride_v + group * E + e, there[:, None] & (e < E)[None, :], 0.0)
     low, top = tl.min(tl.load(earliest + j, there, queries)), tl.max(tl.load(latest + j, there, 0))
     to_keys = tl.zeros([BLOCK_K, WIDTH], tl.float32)
     to_values = tl.zeros([BLOCK_K, VALUES], tl.float32)
@@ -128,8 +138,12 @@ def backward_keys(
             i = start + tl.arange(0, BLOCK_Q)
             real = i < queries
             begin, end = tl.load(first + i, real, keys), tl.load(last + i, real, 0)
-            asked = tl.load(q + i[:, None] * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0)
-            wanted = tl.load(grad + i[:, None] * stride_grad + head * E + e, real[:, None] & (e < E)[None, :], 0.0)
+            asked = tl.load(
+                q + i[:, None].to(tl.int64) * stride_q + head * D + d, real[:, None] & (d < D)[None, :], 0.0
+            )
+            wanted = tl.load(
+                grad + i[:, None].to(tl.int64) * stride_grad + head * E + e, real[:, None] & (e < E)[None, :], 0.0
+            )
             norm = tl.load(lse + head * queries + i, real, float("inf"))
             own = tl.load(delta + head * queries + i, real, 0.0)
             score = tl.dot(asked, tl.trans(known), input_precision=PRECISION) * (scale * LOG2_E)
@@ -148,8 +162,12 @@ def backward_keys(
     to_keys *= scale
     groups = tl.num_programs(1)
     tl.store(
-        dk + (j[:, None] * groups + group) * D + d, to_keys.to(dk.dtype.element_ty), there[:, None] & (d < D)[None, :]
+        dk + (j[:, None].to(tl.int64) * groups + group) * D + d,
+        to_keys.to(dk.dtype.element_ty),
+        there[:, None] & (d < D)[None, :],
     )
     tl.store(
-        dv + (j[:, None] * groups + group) * E + e, to_values.to(dv.dtype.element_ty), there[:, None] & (e < E)[None, :]
+        dv + (j[:, None].to(tl.int64) * groups + group) * E + e,
+        to_values.to(dv.dtype.element_ty),
+        there[:, None] & (e < E)[None, :],
     )
