@@ -1,9 +1,9 @@
 """Which stretch of a line each query sees: as the dense mask has it, for every mask that is one stretch."""
 
-import numpy as np
 import pytest
 import torch
 
+from headway.data.rows import rows_of
 from headway.nn.attend import attend
 from headway.nn.masks import Pattern, make_mask
 from headway.nn.places import Places, places_from
@@ -14,7 +14,7 @@ RULES = ["full", "causal", "local(3)", "causal & local(4)", "segments(4, 2)", "c
 
 
 def line(lengths: list[int], size: int) -> Places:
-    _, where = packed([np.arange(length) for length in lengths], size, 0, longest=32)
+    _, where = packed(rows_of([range(length) for length in lengths]), size, 0, longest=32)
     return places_from(size, where, torch.device("cpu"))
 
 
