@@ -52,7 +52,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if fuses(x):
             return Norm.apply(x, self.gain, None, self.eps)  # type: ignore[no-untyped-call,no-any-return]
-        return F.rms_norm(x, self.gain.shape, self.gain, self.eps).to(x.dtype)
+        return F.rms_norm(x.to(self.gain.dtype), self.gain.shape, self.gain, self.eps).to(x.dtype)
 
 
 class NoNorm(nn.Module):
