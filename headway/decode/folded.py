@@ -89,10 +89,17 @@ class Layer:
         parts: list[Any] = [own.query, own.key, own.value]
         self.own = own
         self.cross: Any = dict(block.sublayers.items()).get("cross")
-        self.weight = torch.cat([part.weight for part in parts])
+        self.parts = parts
+        self.weight = torch.cat([part.weight for part in parts]).detach()
         self.swift = c.d_k <= swift.WIDEST and swift.able("attend", self.weight)  # listens by kernels
         self.norms = swift.able("norm", self.weight)  # likewise
-        self.bias = torch.cat([part.bias for part in parts]) if own.config.bias else None
+        self.bias = torch.cat([part.bias for part in parts]).detach() if own.config.bias else None
+
+    def refresh(self) -> None:
+        """Copy the weights again, to where they were: somebody may have trained them."""
+        torch.cat([part.weight for part in self.parts], out=self.weight)
+        if self.bias is not None:
+            torch.cat([part.bias for part in self.parts], out=self.bias)
 
     def past(self, rows: int, beam: int, length: int) -> Tensor:
         return self.weight.new_zeros(2, rows, self.groups, length, beam, self.view.d_k)
@@ -162,6 +169,11 @@ class Folded:
             torch.zeros(rows, 1, 1, source, dtype=weight.dtype, device=device),
             torch.arange(beam, device=device),
         )
+
+    def refresh(self) -> None:
+        for layer in self.layers:
+            layer.refresh()
+        self.ears.refresh()
 
     def tables(self, length: int) -> Tables:
         if length not in self._tables:

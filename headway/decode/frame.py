@@ -86,6 +86,8 @@ class Frame:
         if self.reads:
             self.model.hear(self.model.model.encode(self.source, self.real), past)
         past.now.zero_()
+        for own in past.own:
+            own.zero_()  # a search before may have left what is no number, and nothing times that is not nothing
         past.owners.fill_(-1)
         past.owners[:, :, 0] = past.beams
         self.ids.fill_(self.plan.start)
@@ -111,6 +113,7 @@ class Frame:
         count, known = len(rows), min(self.size.length, other.size.length)
         mine, theirs = self.past, other.past
         for to, what in zip(mine.own, theirs.own):
+            to.zero_()
             to[:, :count, :, :known] = what[:, rows, :, :known]
         for to, what in zip(mine.source, theirs.source):
             to[:, :count] = what[:, rows]

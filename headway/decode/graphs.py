@@ -10,9 +10,7 @@ from torch import Tensor
 from headway.decode.folded import Folded
 from headway.decode.frame import Frame, Plan, Size
 
-WARM = (
-    2  # times that each thing is done before it is recorded: libraries set themselves up, and it counts like any other
-)
+WARM = 2  # times that each thing is done before it is recorded: libraries set themselves up
 SHARE = 0.25  # of the device's memory, which frames may hold between searches
 LAG = 1  # steps that the host is ahead when it asks how many rows are left, so that the device never waits for it
 

@@ -13,9 +13,7 @@ from headway.nn.places import Memory
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
-RECORDED = (
-    1 << 14
-)  # tokens: with more, the device takes longer than the host, and rows that are empty cost more than it
+RECORDED = 1 << 14  # tokens: with more, the device takes longer than the host does
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "t5")  # that ask the host nothing
 
 
@@ -39,10 +37,19 @@ class Ears:
 
     def __init__(self, layers: list[Attention]) -> None:
         parts: list[Any] = [part for layer in layers for part in (layer.key, layer.value)]
-        self.sizes = [2 * len(part.weight) for part in parts[::2]]
-        self.weight = torch.cat([part.weight for part in parts]) if parts else None
-        biases = [torch.zeros_like(part.weight[:, 0]) if part.bias is None else part.bias for part in parts]
-        self.bias = torch.cat(biases) if any(part.bias is not None for part in parts) else None
+        self.parts, self.sizes = parts, [2 * len(part.weight) for part in parts[::2]]
+        self.weight = torch.cat([part.weight for part in parts]).detach() if parts else None
+        self.bias = torch.cat(self._biases()).detach() if any(part.bias is not None for part in parts) else None
+
+    def _biases(self) -> list[Tensor]:
+        return [torch.zeros_like(part.weight[:, 0]) if part.bias is None else part.bias for part in self.parts]
+
+    def refresh(self) -> None:
+        """Copy the weights again, to where they were: somebody may have trained them."""
+        if self.weight is not None:
+            torch.cat([part.weight for part in self.parts], out=self.weight)
+        if self.bias is not None:
+            torch.cat(self._biases(), out=self.bias)
 
     def hear(self, memory: Memory, kept: list[Tensor], heard: Tensor) -> None:
         """Into the first rows of kept, (2, B, G, S, D) each, and heard (B, 1, 1, S); the other rows hear something."""

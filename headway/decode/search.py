@@ -14,6 +14,8 @@ from headway.decode.stepper import S, Stepper
 from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
 from headway.errors import ConfigError, HeadwayError
 
+ENGINES = ("auto", "naive", "static")
+
 
 @torch.no_grad()
 def decode(
@@ -36,6 +38,8 @@ def decode(
     engine: "naive" is the plain loop; "static" finds the same in tensors that keep their shape, as recorded steps on a
         GPU; "auto" is static on a GPU where it can be.
     """
+    if engine not in ENGINES:
+        raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)
     lengths = lengths_of(source, valid, forced)
@@ -62,7 +66,7 @@ def _searched(
             try:
                 return static.run(stepper, task, source, valid)
             except torch.OutOfMemoryError:
-                stepper.engine = None  # the plain loop keeps less: only the rows that are not done
+                pass  # the plain loop keeps less: only the rows that are not done
     return (item for _, new in run(stepper, task, source, valid) for item in new)
 
 

@@ -40,7 +40,7 @@ def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int])
         return "autocast changes the precision on the way"
     if (source is None) == ("encoder" in stepper.model.stacks):
         return "the model reads a source and has none, or has one and reads none"
-    if source is not None and min(lengths, default=0) < 1:
+    if source is not None and min(lengths, default=1) < 1:
         return "a source is empty"
     if max((len(job.prefix) for job in task.jobs), default=0) > LONGEST_PREFIX:
         return f"a prefix has more than {LONGEST_PREFIX} tokens"
@@ -48,14 +48,17 @@ def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int])
     return hindrance(stepper.model, longest)
 
 
+# One search at a time in this process: a recording takes in whatever else is launched on its stream.
+_ALONE = threading.Lock()
+
+
 class Engine:
-    """What is kept of a model between searches. One search at a time."""
+    """What is kept of a model between searches."""
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.mark = model, _mark(model)
         self.folded = Folded(model)
         self.players = Players(self.folded)
-        self.lock = threading.Lock()
         self.stream = _stream(model.device) if model.device.type == "cuda" else None
         self.shortest, self.fewest = 32, 32  # positions of a frame; rows from which on shrinking pays
 
@@ -67,12 +70,13 @@ class Engine:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Graphs are recorded on a stream of their own; all that belongs to a search runs there."""
-        with self.lock, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             if self.stream is not None:
                 outside = torch.cuda.current_stream(self.model.device)
                 self.stream.wait_stream(outside)
                 stack.callback(outside.wait_stream, self.stream)
                 stack.enter_context(torch.cuda.stream(self.stream))
+            self.folded.refresh()
             try:
                 yield
             except BaseException:  # what is left in the frames may be no numbers
@@ -89,12 +93,18 @@ def run(stepper: ModelStepper, task: Task, source: Tensor | None, valid: Tensor 
     if source is not None and len(jobs) < len(source):
         rows = [job.row for job in jobs]
         source, valid = source[rows], None if valid is None else valid[rows]
-    if stepper.engine is None or not stepper.engine.current:
-        stepper.engine = Engine(stepper.model)
-    engine: Engine = stepper.engine
-    with engine.running():
-        parts = _Walk(engine, task, jobs, source, valid).parts()
-        return list(trellis.found(trellis.joined(parts, len(jobs)), jobs, task))
+    # Frames outlive the call, and what is made in inference mode could not be written outside of it.
+    with _ALONE, torch.inference_mode(False), torch.no_grad():
+        if stepper.engine is None or not stepper.engine.current:
+            stepper.engine = Engine(stepper.model)
+        engine: Engine = stepper.engine
+        try:
+            with engine.running():
+                parts = _Walk(engine, task, jobs, source, valid).parts()
+                return list(trellis.found(trellis.joined(parts, len(jobs)), jobs, task))
+        except torch.OutOfMemoryError:
+            stepper.engine = None
+            raise
 
 
 class _Walk:
@@ -172,6 +182,9 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-def _mark(model: Transformer) -> list[tuple[int, int]]:
-    """Changes whenever a weight does, or moves."""
-    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+def _mark(model: Transformer) -> list[Any]:
+    """Changes when a weight moves, or one that tables were made of changes. Other copies are made anew each time:
+    fused optimisers change weights without telling."""
+    positions: list[Any] = [stack.positions for stack in model.stacks.values()]
+    tables = [p.detach().double().sum().item() for part in positions for p in part.parameters()]
+    return [*(p.data_ptr() for p in model.parameters()), *tables]

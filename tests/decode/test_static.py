@@ -2,6 +2,7 @@
 as on a GPU, but for the recording of its steps (tests/gpu/test_decoding.py)."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -154,6 +155,9 @@ def test_it_follows_the_weights() -> None:
     with torch.no_grad():
         stepper.model.stacks["decoder"].blocks[0].sublayers["self"].key.weight.mul_(-3)  # type: ignore[index,union-attr]
     assert both(stepper, 4, search) != before
+    assert stepper.engine is engine  # it copies them again
+    stepper.model.double()
+    both(stepper, 4, search)
     assert stepper.engine is not engine
 
 
@@ -215,3 +219,40 @@ def test_half_precision() -> None:
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_a_large_vocabulary(beam: int) -> None:
     both(small(ModelStepper(model(vocabulary=700, end=4.0))), 9, Search(beam_size=beam, n_best=beam, max_length=20))
+
+
+def test_weights_that_an_optimiser_changes_without_telling_are_noticed() -> None:
+    trained = model().eval()
+    stepper, source = ModelStepper(trained), torch.randint(4, 40, (3, 6))
+    search, marks = Search(beam_size=2, max_length=8), MARKS
+    decode(stepper, source, marks=marks, search=search, engine="static")
+    optimiser = torch.optim.AdamW(trained.parameters(), lr=0.05, fused=True)
+    with torch.enable_grad():
+        trained.logits(trained(source, source).hidden).square().sum().backward()
+    optimiser.step()
+    found = [decode(stepper, source, marks=marks, search=search, engine=engine) for engine in ("static", "naive")]  # type: ignore[arg-type]
+    assert [row[0].ids for row in found[0]] == [row[0].ids for row in found[1]]
+    assert [row[0].score for row in found[0]] == pytest.approx([row[0].score for row in found[1]], rel=1e-5)
+
+
+def test_inference_mode_before_and_ordinary_after() -> None:
+    stepper, source = ModelStepper(model().eval()), torch.randint(4, 40, (3, 6))
+    search, marks = Search(beam_size=2, max_length=8), MARKS
+    with torch.inference_mode():
+        first = decode(stepper, source, marks=marks, search=search, engine="static")
+    assert decode(stepper, source, marks=marks, search=search, engine="static") == first
+
+
+def test_two_threads_search_one_after_the_other() -> None:
+    """Whoever comes first makes the engine."""
+    stepper, source = ModelStepper(model().eval()), torch.randint(4, 40, (3, 6))
+    search, marks = Search(beam_size=2, max_length=8), MARKS
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(decode, stepper, source, marks=marks, search=search, engine="static") for _ in range(8)]
+    assert all(task.result() == tasks[0].result() for task in tasks)
+
+
+def test_engines_are_named() -> None:
+    stepper = ModelStepper(model().eval())
+    with pytest.raises(HeadwayError, match='engine "statik" is not known: one of auto, naive, static.'):
+        decode(stepper, torch.zeros(1, 1, dtype=torch.long), marks=MARKS, search=Search(), engine="statik")  # type: ignore[arg-type]

@@ -167,7 +167,7 @@ def test_where_memory_is_short_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch)
     def full(*given: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(static, "run", full)
+    monkeypatch.setattr(static._Walk, "parts", full)
     stepper = small(ModelStepper(model()))
     both(stepper, 3, SHORT)
     assert stepper.engine is None
