@@ -245,7 +245,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare what both engines write, too")
     parser.add_argument("--profile", action="store_true", help="only print the kernels of the static search")
     parser.add_argument("--static", action="store_true", help="only time the static search; nothing is appended")
-    parser.add_argument("--kernels", nargs="+", default=[], choices=["settle", "attend", "norm"], help="used as well")
+    parser.add_argument(
+        "--kernels", nargs="+", default=[], choices=["settle", "attend", "norm", "begin"], help="used as well"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():

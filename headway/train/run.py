@@ -71,7 +71,7 @@ class Training:
         self.beat: Beat | None = None
         self.skipped = 0  # steps that were left out so far
         self.saved = 0  # the step of the newest checkpoint that this process wrote
-        self.results: dict[int, Validation] = {}  # by step, of this session
+        self.results: dict[int, Validation] = {}  # by step, as far as this process measured them
 
     def _corpora(self) -> tuple[Corpus, Corpus]:
         scratch = self.out / "checkpoints" / "text"
@@ -261,7 +261,7 @@ class Training:
         return Outcome(self.out, at.step, seconds, result, chosen)
 
     def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor], Validation | None]]:
-        """Each with what was measured of it, where that was in this session."""
+        """Each with what was measured of it, where this process did."""
         kept = {checkpoint.step: checkpoint for checkpoint in checkpoints.checkpoints(self.out)}
         scores = {step: score for step, score in self.trainer.at.best.items() if step in kept}
         best = max(scores, key=lambda step: scores[step])

@@ -5,7 +5,8 @@ import functools
 import importlib.util
 
 # Those that replace what PyTorch or its compiler would do as well, once they have been measured to be worth it: "between"
-# (norms, dropout, biases in steps that are not compiled), "settle", "attend" and "norm" (a step of decoding).
+# (norms, dropout, biases in steps that are not compiled), "settle", "attend" and "norm" (a step of decoding); and
+# "begin", a graph of what a search does before its first step.
 # benchmarks/train_gpu.py and benchmarks/decode_gpu.py add some with --kernels.
 USED: set[str] = set()
 

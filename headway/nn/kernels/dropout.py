@@ -3,16 +3,12 @@
 import triton
 import triton.language as tl
 
+from headway.nn.kernels import hashing
+
 
 @triton.jit
 def kept(seed, place, dropout):
-    x = (place.to(tl.int32).to(tl.uint32) ^ tl.load(seed).to(tl.uint32)) * 0x9E3779B1
-    x ^= x >> 16
-    x *= 0x85EBCA6B
-    x ^= x >> 13
-    x *= 0xC2B2AE35
-    x ^= x >> 16
-    return (x >> 8).to(tl.float32) * (1.0 / 16777216.0) >= dropout
+    return hashing.kept((place.to(tl.int32).to(tl.uint32) ^ tl.load(seed).to(tl.uint32)) * 0x9E3779B1, dropout)
 
 
 @triton.jit

@@ -9,22 +9,18 @@ and key, the same in all three kernels.
 import triton
 import triton.language as tl
 
+from headway.nn.kernels import hashing
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
 def kept(seed, head, i, j, dropout):
-    """Which of the weights (i, j) stay: a mixing of bits (Murmur's), not a cryptographer's."""
+    """Which of the weights (i, j) stay."""
     x = (i.to(tl.uint32) * 0x9E3779B1)[:, None] ^ (j.to(tl.uint32) * 0x85EBCA6B + head.to(tl.uint32) * 0xC2B2AE35)[
         None, :
     ]
-    x ^= seed
-    x ^= x >> 16
-    x *= 0x85EBCA6B
-    x ^= x >> 13
-    x *= 0xC2B2AE35
-    x ^= x >> 16
-    return (x >> 8).to(tl.float32) * (1.0 / 16777216.0) >= dropout
+    return hashing.kept(x ^ seed, dropout)
 
 
 @triton.jit
