@@ -81,7 +81,7 @@ from headway.cli.terminal import log
 @option("--examples", "shown", type=click.IntRange(min=0), default=2, group="Result", help="Examples of each finding.")
 @option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object.")
 @option("--strict", is_flag=True, group="Result", help="Exit 1 when anything is found that is not to be kept.")
-@option("--workers", type=click.IntRange(min=0), default=0, group="Result", help="Processes; 0: one a core.")
+@option("--workers", type=click.IntRange(0, 1024), default=0, group="Result", help="Processes; 0: one a core.")
 def check(
     columns: tuple[str, str] | None, source_language: str, target_language: str, clean: Path | None, shown: int,
     as_json: bool, strict: bool, **given: Any,

@@ -4,10 +4,13 @@ import gzip
 import io
 import lzma
 import os
+import select
+import signal
 import sys
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -130,13 +133,47 @@ def byte_lines(path: FilePath) -> Iterator[bytes]:
     """Iterating over a binary file splits at \\n only, where text in Python can split at other characters too."""
     if str(path) == "-":
         with standard_input() as file:
-            yield from file
+            yield from typed_lines(file.fileno()) if isinstance(file, io.IOBase) and file.isatty() else file
     elif is_plain_pipe(Path(path)):
         with open(path, "rb") as file:
             yield from file
     else:
         for block in whole_lines(byte_pieces(Path(path))):
             yield from block.splitlines(keepends=True) if b"\r" not in block else io.BytesIO(block)
+
+
+def typed_lines(terminal: int) -> Iterator[bytes]:
+    """What a person types. A Ctrl-C that comes just before read() would be noticed only after the next line, so a pipe
+    that signals write to is waited for too."""
+    for block in whole_lines(typed_pieces(terminal)):
+        yield from io.BytesIO(block)
+
+
+def typed_pieces(terminal: int) -> Iterator[bytes]:
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    with open(woken, "rb", 0), open(waker, "wb", 0), wakes(waker):
+        while True:
+            ready, _, _ = select.select([terminal, woken], [], [])
+            if woken in ready:
+                os.read(woken, PIECE)  # whoever handles the signal has been called by now
+            elif piece := os.read(terminal, PIECE):
+                yield piece
+            else:
+                return
+
+
+@contextmanager
+def wakes(waker: int) -> Iterator[None]:
+    """Signals write to this pipe. Only the main thread is told of them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 def byte_pieces(path: Path) -> Iterator[bytes]:
