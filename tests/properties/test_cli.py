@@ -84,7 +84,7 @@ def interrupted_after(seconds: int) -> Iterator[None]:
 
 def run_apart(words: list[str], given: bytes) -> Ended:
     command = [sys.executable, "-m", "headway", *words]
-    done = subprocess.run(command, input=given, capture_output=True, cwd=ROOT, timeout=120)
+    done = subprocess.run(command, input=given, capture_output=True, cwd=ROOT, timeout=300)
     return Ended(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace"))
 
 

@@ -30,7 +30,7 @@ def run(processes: int, words: list[str]) -> "subprocess.CompletedProcess[str]":
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, *(launcher if processes > 1 else []), *words]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def losses(out: Path, kind: str) -> list[float]:
