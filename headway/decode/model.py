@@ -10,6 +10,7 @@ from torch import Tensor
 from headway.errors import HeadwayError
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
+from headway.text.shortlist import Shortlist
 
 
 class ModelStepper:
@@ -20,6 +21,7 @@ class ModelStepper:
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
         self.engine: Any = None  # what the static search keeps of the model
+        self.shortlist: Shortlist | None = None  # for searches that ask for it
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
         memory = None if source is None else self.model.encode(source, valid)
@@ -54,6 +56,7 @@ class Ensemble:
         self.steppers = steppers
         self.vocabulary = steppers[0].vocabulary
         self.device = steppers[0].device
+        self.shortlist: Shortlist | None = None
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> Several:
         return Several([stepper.start(source, valid, rows) for stepper in self.steppers])
