@@ -16,6 +16,7 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded, load_model
 from headway.scoring import Scored, score_pairs
 from headway.text import copied, repeated
+from headway.text.shortlist import Shortlist, shortlist_of
 from headway.translation import Guess, Reader, Sentence, Translation, joined
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def load(path: str | Path, device: str = "auto") -> "Translator | LanguageModel"
     """The model in a directory, as what it is: a Translator, or a LanguageModel."""
     loaded = load_model(path, choose_device(device))
     if loaded.config.train.objective.kind == "translation":
-        return Translator([loaded])
+        return Translator([loaded], shortlist_of([path], loaded.tokenizers))
     from headway.language_model import LanguageModel
 
     return LanguageModel(loaded)
@@ -45,7 +46,7 @@ def load_translator(paths: Sequence[str | Path], device: str = "auto") -> "Trans
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
-    return Translator(loaded)
+    return Translator(loaded, shortlist_of(paths, loaded[0].tokenizers))
 
 
 class Translator:
@@ -54,12 +55,13 @@ class Translator:
     Several models vote: they must share their tokenizer and their languages.
     """
 
-    def __init__(self, models: Sequence[Loaded]) -> None:
+    def __init__(self, models: Sequence[Loaded], shortlist: Shortlist | None = None) -> None:
         self.config, _, self.tokenizers = models[0]
         self.configs = [loaded.config for loaded in models]
         _refuse_strangers(models)
         self.steppers = [ModelStepper(loaded.model.eval()) for loaded in models]
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
+        self.stepper.shortlist = shortlist
         self.batch_tokens = BATCH_TOKENS.get(self.stepper.device.type, 4096)
         self.positions = _fewest_positions(models)
         target = self.tokenizers.target

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     group="Search",
     help="Its formula. Default: the model's.",
 )
+@options.shortlist
 def evaluate(
     models: tuple[str, ...], compare: tuple[str, ...], device: str, source: str | None, target: str | None, to: str,
     text: str | None, shown: int, output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,

@@ -28,6 +28,7 @@ def pack(model: str, out: Path, overwrite: bool) -> None:
     from headway.errors import HeadwayError
     from headway.model_dir import WEIGHTS, load_model, save_model
     from headway.packing import packed
+    from headway.text.shortlist import keep_shortlist
     from headway.train.history import History
 
     if out.resolve() == Path(model).resolve():
@@ -45,6 +46,7 @@ def pack(model: str, out: Path, overwrite: bool) -> None:
     about = card.read_text(encoding="utf-8") if card.exists() else "# A model\n"
     about += f"\nIts linear weights are packed, four to a byte: it cannot be trained on. Made from {model}.\n"
     save_model(out, config, weights, loaded.tokenizers, about)
+    keep_shortlist(model, out)
     history = History(out)
     history.add("pack", 0, model=model)
     history.close()

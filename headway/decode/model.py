@@ -13,6 +13,7 @@ from headway.errors import HeadwayError
 from headway.nn.int8 import in_eight_bits
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
+from headway.text.shortlist import Shortlist
 
 
 class ModelStepper:
@@ -24,6 +25,7 @@ class ModelStepper:
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
         self.engine: Any = None  # what the static search keeps of the model
+        self.shortlist: Shortlist | None = None  # for searches that ask for it
 
     @functools.cached_property
     def lean(self) -> Lean | str:
@@ -68,6 +70,7 @@ class Ensemble:
         self.steppers = steppers
         self.vocabulary = steppers[0].vocabulary
         self.device = steppers[0].device
+        self.shortlist: Shortlist | None = None
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> Several:
         return Several([stepper.start(source, valid, rows) for stepper in self.steppers])

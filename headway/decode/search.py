@@ -11,6 +11,7 @@ from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
 from headway.decode.model import ModelStepper
 from headway.decode.settings import Marks, Search
+from headway.decode.shortlisted import shortlisted
 from headway.decode.stepper import S, Stepper
 from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
 from headway.errors import ConfigError, HeadwayError
@@ -41,6 +42,7 @@ def decode(
     """
     if engine not in ENGINES:
         raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
+    stepper = shortlisted(stepper, source) if search.shortlist else stepper
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)
     lengths = lengths_of(source, valid, forced)
@@ -107,6 +109,7 @@ def stream(
         raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
     if source is not None and len(source) != 1:
         raise HeadwayError(f"only one row can be streamed, and the source has {len(source)}. Give them one by one.")
+    stepper = shortlisted(stepper, source) if search.shortlist else stepper
     forced = forced_prefixes(source, valid, [prefix], [line])
     check_ids(marks, forced, stepper.vocabulary)
     jobs = make_jobs(lengths_of(source, valid, forced), forced, search, [line])
