@@ -242,13 +242,14 @@ class Headway:
 
     sizes = (0,)  # it chooses by itself
 
-    def __init__(self, folder: Path, **how: str) -> None:
+    def __init__(self, folder: Path, threads: int, **how: str) -> None:
         import headway
 
         known = inspect.signature(headway.load).parameters
         if unknown := [name for name in how if name not in known]:
             raise SystemExit(f"headway.load takes no {', '.join(unknown)}")
-        self.model: Any = headway.load(folder, device="cpu", **how)
+        more: dict[str, Any] = {"threads": threads} if "threads" in known else {}
+        self.model: Any = headway.load(folder, device="cpu", **how, **more)
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         search = self.model.search(beam_size=beam, penalty="power", alpha=ALPHA)
@@ -276,9 +277,19 @@ class Naive(Headway):
         return found
 
 
+def torch_only() -> dict[str, str]:
+    """Float32 and PyTorch, where that is a choice."""
+    import headway
+
+    known = inspect.signature(headway.load).parameters
+    return {"engine": "torch", "compute": "float32"} if "engine" in known else {}
+
+
 def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
     """By name: made from a model directory and a folder with what was converted."""
-    found: dict[str, Callable[[Path, Path], Engine]] = {"naive": lambda model, work: Naive(model)}
+    found: dict[str, Callable[[Path, Path], Engine]] = {
+        "naive": lambda model, work: Naive(model, threads, **torch_only())
+    }
     for compute in ("int8", "float32"):
         for workers, inside in ((1, threads), (threads, 1)):
             found[f"ctranslate2 {compute} {workers}x{inside}"] = (
@@ -288,8 +299,8 @@ def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
     for engine in ("torch", "ctranslate2"):
         for compute in ("int8", "float32"):
             found[f"headway {engine} {compute}"] = (
-                lambda model, work, e=engine, c=compute: Headway(model, engine=e, compute=c)  # type: ignore[misc]
+                lambda model, work, e=engine, c=compute: Headway(model, threads, engine=e, compute=c)  # type: ignore[misc]
             )
-    found["headway auto"] = lambda model, work: Headway(model, engine="auto")
-    found["headway"] = lambda model, work: Headway(model)
+    found["headway auto"] = lambda model, work: Headway(model, threads, engine="auto")
+    found["headway"] = lambda model, work: Headway(model, threads)
     return found

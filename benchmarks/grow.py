@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.model_dir import load_model, save_model
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict, to_dict
+from headway.parts import from_dict
 
 TINY = 1e-4  # of what is added: not 0, which no trained weight is
 
@@ -65,7 +65,7 @@ def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
         "layers": size.layers, "mixer": f"attention({size.heads})", "feedforward": f"relu({size.hidden})",
         "residual": "pre",
     }  # fmt: skip
-    table = to_dict(small) | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
+    table = small.to_dict() | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
     grown = Transformer(from_dict(Transformer.Config, table))
     torch.manual_seed(0)
     fitted = fitting(weights, grown.state_dict(), small, size)
