@@ -50,8 +50,8 @@ def watched(command: list[str], written: Path, threads: int) -> list[Sample]:
     """Samples from the start of a command to its end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
     samples, lines, read = [], 0, 0
-    with written.open("w+b") as output:
-        process = subprocess.Popen(command, stdout=output, env=environment)
+    with written.open("w+b") as output, tempfile.TemporaryFile("w+") as told:  # warnings, of which there may be many
+        process = subprocess.Popen(command, stdout=output, stderr=told, env=environment)
         while process.poll() is None:
             with written.open("rb") as file:
                 file.seek(read)
@@ -59,8 +59,9 @@ def watched(command: list[str], written: Path, threads: int) -> list[Sample]:
             read, lines = read + len(new), lines + new.count(b"\n")
             samples.append(Sample(lines, resident(process.pid)))
             time.sleep(0.1)
-    if process.returncode:
-        raise SystemExit(f"{shlex.join(command)} ended with {process.returncode}")
+        if process.returncode:
+            told.seek(0)
+            raise SystemExit(f"{shlex.join(command)} ended with {process.returncode}:\n{told.read()[-2000:]}")
     return samples
 
 

@@ -55,7 +55,7 @@ class Task(NamedTuple):
 
 
 TOY = Task("toy task, 2 + 2 layers, 128 wide", Size(128, 256, 4, 2, 0, 256, 1e-3), 768, "bpe(1000)", 20)
-REAL = Task("real text, 4 + 4 layers, 256 wide", Size(256, 1024, 4, 4, 0, 256, 1e-3), 4096, "bpe(8000)", 4)
+REAL = Task("real text, 4 + 4 layers, 256 wide", Size(256, 1024, 4, 4, 0, 256, 1e-3), 4096, "bpe(8000)", 2)
 
 
 class TorchModel(nn.Module):

@@ -36,7 +36,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engines import Engine, contestants, write_ctranslate2
+from engines import Engine, contestants
+from poured import write_ctranslate2
 from report import Table, append, fill, versions
 
 ROOT = Path(__file__).parent.parent
