@@ -54,6 +54,7 @@ class Process:
         self.cpu_time = given.cpu_time
         self.errors = (work / f"{name}.log").open("w+")
         environment = os.environ | {"OMP_NUM_THREADS": str(given.threads), "PYTHONPATH": str(ROOT)}
+        environment.setdefault("GOMP_SPINCOUNT", "1000")  # as the command sets it: spinning is ruin on a busy machine
         command = [sys.executable, __file__, "--serve", name, "--work", str(work), "--threads", str(given.threads)]
         command += ["--model", str(given.model), "--source", str(given.source), "--lines", str(given.lines)]
         self.child = subprocess.Popen(
