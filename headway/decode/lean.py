@@ -166,11 +166,25 @@ class Lean:
 
     def step(self, state: WholePast | PaddedPast, ids: Tensor, valid: Tensor | None = None) -> Tensor:
         assert valid is None
+        hidden = self.read(state, ids)
+        return self.normalised(self.model.logits(hidden) if self.output is None else self.output.rows(hidden))
+
+    def read(self, past: WholePast | PaddedPast, ids: Tensor) -> Tensor:
+        """(N, T) -> (N, d) of the last"""
         for column in ids.unbind(1):
-            hidden = self._read(state, column)
+            hidden = self._read(past, column)
+        return hidden
+
+    def output_of(self, words: Tensor) -> Callable[[Tensor], Tensor]:
+        """The scores of some words alone: (N, d) -> (N, U)"""
+        _, weight, bias = self.model.factors(torch.zeros(1, self.model.config.d_model))
+        weight, bias = weight[words], None if bias is None else bias[words]
         if self.output is None:
-            return self.model.logits(hidden).log_softmax(-1)
-        logits = self.output.rows(hidden)
+            return lambda x: F.linear(x, weight, bias)
+        return Int8(*quantise(weight), bias).rows
+
+    def normalised(self, logits: Tensor) -> Tensor:
+        """log_softmax of (N, V), in place where it can be"""
         if not self.own_kernels:
             return logits.log_softmax(-1)
         native.call("hw_log_softmax", logits, *logits.shape)

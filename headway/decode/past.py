@@ -44,6 +44,7 @@ class Past:
         self.sentences, self.width, self.length = len(words.first), 1, 0
         self.live = torch.arange(self.sentences)  # (B,) which of the sentences are searched
         self.owners = torch.zeros(self.sentences, 1, ROOM, dtype=torch.long)  # (P, W, L) which slot wrote it
+        self.allowed: Tensor | None = None  # (P, U) which words each sentence may say; see cut.py
         self.own: dict[int, list[Tensor]] = {}  # of each layer what its keys and values are kept in, (2, P, G, L, W, …)
 
     def begin(self) -> None:
@@ -57,6 +58,7 @@ class Past:
     def select(self, rows: Tensor) -> None:
         """Put row rows[i] in place i, before the first step: several are drawn for one."""
         self.words, self.owners = self.words.of(rows), self.owners[rows]
+        self.allowed = None if self.allowed is None else self.allowed[rows]
         self.sentences, self.live = len(rows), torch.arange(len(rows))
 
     def follow(self, rows: Tensor, parents: Tensor) -> None:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from headway.decode import static
+from headway.decode.cut import run_cut
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
 from headway.decode.model import ModelStepper
 from headway.decode.settings import Marks, Search
-from headway.decode.shortlisted import shortlisted
+from headway.decode.shortlisted import Shortlisted, shortlisted
 from headway.decode.stepper import S, Stepper
 from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
 from headway.errors import ConfigError, HeadwayError
@@ -74,6 +75,9 @@ def _searched(
         reason = _why_not_lean(stepper, task, source)
         if reason and engine == "lean":
             raise HeadwayError(f'this search cannot be lean: {reason}. Leave the engine at "auto".')
+        if not reason and isinstance(stepper, Shortlisted):
+            assert source is not None
+            return run_cut(stepper.stepper.lean, stepper.shortlist, task, source, valid)  # type: ignore[attr-defined]
         if not reason:
             stepper = stepper.lean
     return (item for _, new in run(stepper, task, source, valid) for item in new)
@@ -81,6 +85,7 @@ def _searched(
 
 def _why_not_lean(stepper: Any, task: Task, source: Tensor | None) -> str:
     """Nothing if it can be."""
+    stepper = stepper.stepper if isinstance(stepper, Shortlisted) else stepper
     if type(stepper) is not ModelStepper:
         return "several models vote, or it is no model of ours"
     if source is None:

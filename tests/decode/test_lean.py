@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from headway.decode.lean import Lean, hindrance
 from headway.decode.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
+from headway.text.shortlist import Shortlist, joined_lists
 
 MARKS = Marks(start=1, end=2, suppress=(0, 1))
 MODELS: dict[str, dict[str, Any]] = {
@@ -97,6 +99,28 @@ def test_other_ends(more: dict[str, Any]) -> None:
 def test_other_searches(search: dict[str, Any]) -> None:
     stepper, (source, valid) = ModelStepper(model_of({})), sources(5)
     assert_alike(found(stepper, source, valid, "lean", **search), found(stepper, source, valid, "naive", **search))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [{"beam_size": 1}, {"beam_size": 4, "n_best": 2}, {"prefixes": [[58, 57]] * 6}, {"sample": True, "beam_size": 1, "n_best": 2}],
+)  # fmt: skip
+def test_a_shortlist_cuts_the_output_layer(search: dict[str, Any], kernels: str) -> None:
+    """And finds what the search over all words finds, of which most are forbidden."""
+    stepper, (source, valid) = ModelStepper(model_of({})), sources(6)
+    lists = [np.array([7 + i % 40, 9 + i % 31, 3], dtype=np.int32) for i in range(60)]
+    starts, targets = joined_lists([*lists, np.array([2, 5, 6], dtype=np.int32)])
+    stepper.shortlist = Shortlist(starts, targets, 60, 60)
+    told: dict[str, list[Any]] = {"lean": [], "naive": []}
+    lines = {
+        engine: decode(
+            stepper, source, valid, marks=MARKS, search=Search(max_length=30, seed=1, shortlist=True, **{k: v for k, v in search.items() if k != "prefixes"}),
+            prefixes=search.get("prefixes"), record=told[engine].append, engine=engine,
+        )
+        for engine in ("lean", "naive")
+    }  # fmt: skip
+    assert_alike(lines["lean"], lines["naive"])
+    assert [choice.ids[0] for choice in told["lean"]] == [choice.ids[0] for choice in told["naive"]]
 
 
 @pytest.mark.parametrize("name", ["paper", "swiglu", "one key"])
