@@ -1,6 +1,5 @@
 """The engines of a translator: which can serve its model, which searches this time, and each loaded when it must be."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING
 from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName
 from headway.decode.hypothesis import Recorder
 from headway.decode.settings import Marks, Search
-from headway.device import choose_device, surely_cpu
+from headway.device import choose_device
+from headway.early import Early, begin
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.outline import Outline, outline_of, read_outline
+from headway.outline import Outline, outline_of
 from headway.text import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class Engines:
 
     def __init__(
         self, paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-        threads: int | None = None, tell: Tell | None = None, soon: bool = False,
+        threads: int | None = None, tell: Tell | None = None, early: Early | None = None,
     ) -> None:  # fmt: skip
-        """tell: is told which engine was taken, and why. soon: a little text will be asked for at once."""
+        """tell: is told which engine was taken, and why. early: what `begin` made of the same model, if it was called."""
         for name, given, known in (("engine", engine, ENGINES), ("compute", compute, COMPUTES)):
             if given not in known:
                 hint = did_you_mean(given, list(known))
@@ -41,7 +41,7 @@ class Engines:
         self._loaded: Sequence[Loaded] | None = None
         self._torch: TorchEngine | None = None
         self.ct2: Ct2Engine | None = None
-        reason = self._quick(soon)
+        reason = self._quick(early or begin(paths, device, engine, compute, threads))
         if engine == "ctranslate2" and reason:
             raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or take --engine torch.")
         if self.ct2 is None:
@@ -65,43 +65,21 @@ class Engines:
         self.objectives = [outline.objective for outline in outlines]
         self.positions = min((one.positions for one in outlines if one.positions is not None), default=None)
 
-    def _quick(self, soon: bool) -> str:
+    def _quick(self, early: Early) -> str:
         """Take CTranslate2 if it can serve; else why it cannot. Nothing here imports torch."""
-        if self.engine == "torch":
-            return ""
-        if len(self.paths) > 1:
-            return "several models vote, which it does not know"
-        if not surely_cpu(self.device_name):
-            return "it serves the CPU alone, and there may be a GPU. Say --device cpu" if self.device_name == "auto" else (
-                f"it serves the CPU alone, and the device is {self.device_name}"
-            )  # fmt: skip
-        if self.engine == "auto" and "torch" in sys.modules:
-            return "torch is there already"
-        folder = Path(self.paths[0])
-        read = read_outline(folder)
-        if read is None or read[0].objective != "translation":
-            return "its config.json is not that of a translator"
-        outline, table = read
+        if early.reason or early.model is None or early.outline is None:
+            return early.reason
         from headway.decode.ct2 import Ct2Engine
-        from headway.decode.ct2_file import Ct2Model
-        from headway.decode.ct2_layout import Unknown
-        from headway.stored import Stored
 
         try:
-            stored = Stored(folder / "model.safetensors")
-            compute = ("int8" if stored.eight_bits else "float32") if self.compute == "auto" else self.compute
-            model = Ct2Model(table["model"], stored, compute, self.threads)
-            if soon:
-                model.start()  # while the tokenizer is read
-            tokenizers = Tokenizers.load(folder / "tokenizer.json")
-        except (HeadwayError, Unknown) as error:
+            tokenizers = Tokenizers.load(Path(self.paths[0]) / "tokenizer.json")
+        except HeadwayError as error:
             return str(error).rstrip(".")
-        sizes = table["model"]["source_vocabulary"], table["model"]["vocabulary"]
-        if sizes != (tokenizers.source.size, tokenizers.target.size):
+        if early.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
             return "its tokenizer.json and config.json do not fit together"
-        self.ct2 = Ct2Engine(model, marks_of(tokenizers.target))
-        self.outline, self.tokenizers = outline, tokenizers
-        self.objectives, self.positions = [outline.objective], outline.positions
+        self.ct2 = Ct2Engine(early.model, marks_of(tokenizers.target))
+        self.outline, self.tokenizers = early.outline, tokenizers
+        self.objectives, self.positions = [early.outline.objective], early.outline.positions
         return ""
 
     @property

@@ -37,8 +37,14 @@ class Ct2Model:
         except BROKEN:
             raise Unknown("its config.json is not as this Headway writes it") from None
 
+    @property
+    def vocabularies(self) -> tuple[int, int]:
+        """The sizes of the source's and the target's."""
+        return self._table["source_vocabulary"], self._table["vocabulary"]
+
     def start(self) -> None:
-        """Begin to load: whoever asks for it waits until that is done."""
+        """Begin to load, for little text: whoever asks for it waits until that is done."""
+        os.environ.setdefault("CT2_PACKED_GEMM", "0")  # weights put in another order repay that only in the long run
         threading.Thread(target=self.translator, args=(REACH,), daemon=True).start()
 
     def translator(self, reach: int) -> Any:
@@ -51,8 +57,6 @@ class Ct2Model:
             return self._loaded
 
     def _load(self, layout: Layout) -> Any:
-        import ctranslate2
-
         settings = {"device": "cpu", "compute_type": self.compute, "intra_threads": self.threads or 0}
         small = {
             "config.json": _settings(layout),
@@ -60,7 +64,11 @@ class Ct2Model:
             "target_vocabulary.json": _vocabulary(self._table["vocabulary"]),
         }
         with contextlib.suppress(OSError), folder_of(small, layout) as folder:
+            import ctranslate2  # now, for others can be imported while the weights are being copied
+
             return ctranslate2.Translator(folder, **settings)
+        import ctranslate2
+
         return ctranslate2.Translator("headway", files={**small, "model.bin": b"".join(chunks(layout))}, **settings)
 
 
