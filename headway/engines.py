@@ -11,6 +11,7 @@ from headway.device import choose_device
 from headway.early import Early, begin
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.outline import Outline, outline_of
+from headway.stored import Stored
 from headway.text import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
@@ -108,9 +109,16 @@ class Engines:
             target = self.tokenizers.target
             models = [loaded.model for loaded in self.loaded]
             self._torch = TorchEngine(
-                models, marks_of(target), self.tokenizers.source.pad, "int8" if self.compute == "int8" else "float32"
+                models, marks_of(target), self.tokenizers.source.pad, "int8" if self._eight_bits() else "float32"
             )
         return self._torch
+
+    def _eight_bits(self) -> bool:
+        """Whether torch computes with them: where it is asked to, or on a CPU with weights that are stored so."""
+        if self.compute != "auto":
+            return self.compute == "int8"
+        stored = [Stored(Path(path) / "model.safetensors").eight_bits for path in self.paths]
+        return bool(stored) and all(stored) and self.loaded[0].model.device.type == "cpu"
 
     @property
     def device(self) -> str:

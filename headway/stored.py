@@ -14,7 +14,7 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     import numpy as np
 
-SCALE = ".scale"
+SCALE = ".row_scale"
 WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 KINDS = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # fmt: skip
 HEADER_AT_MOST = 100_000_000  # bytes, as the library has it

@@ -27,7 +27,7 @@ def test_eight_bits_are_near_and_symmetric() -> None:
 def test_tensors_are_read_as_they_were_written(tmp_path: Path) -> None:
     wide = torch.randn(3, 4)
     save_file(
-        {"a": wide, "b": torch.arange(3), "c": torch.zeros(2, 2, dtype=torch.int8), "c.scale": torch.ones(2)},
+        {"a": wide, "b": torch.arange(3), "c": torch.zeros(2, 2, dtype=torch.int8), "c.row_scale": torch.ones(2)},
         tmp_path / "w",
     )
     stored = Stored(tmp_path / "w")

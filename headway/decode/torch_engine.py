@@ -1,5 +1,6 @@
 """The search by torch: every model, every setting, every device."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from headway.decode.search import decode
 from headway.decode.settings import Marks, Search
 from headway.nn.transformer import Transformer
 
+TAKES_INT8 = "compute" in inspect.signature(ModelStepper).parameters
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 
 
@@ -23,8 +25,9 @@ class TorchEngine:
     def __init__(
         self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Literal["float32", "int8"] = "float32"
     ) -> None:
-        self.marks, self.pad, self.compute = marks, pad, compute
-        self.steppers = [_stepper(model.eval(), compute) for model in models]
+        self.marks, self.pad = marks, pad
+        self.compute: Literal["float32", "int8"] = compute if TAKES_INT8 else "float32"
+        self.steppers = [_stepper(model.eval(), self.compute) for model in models]
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
 
     @property
