@@ -11,7 +11,7 @@ help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: lint  ## check style and types, and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/dev  ## check style and types
 	$(BIN)/ruff check

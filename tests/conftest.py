@@ -1,6 +1,8 @@
 """What all tests share: one seed, few threads, and tools to run the command line."""
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,10 +23,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests' tensors are tiny: more threads only get into each other's way, and change the order of sums.
 torch.set_num_threads(1)
+os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1")  # in the programs that they start, and in tokenizers
 
 # What tests tokenise goes to a folder of their own, which is gone afterwards.
-_cache = tempfile.TemporaryDirectory(prefix="headway-tests-")
-os.environ["HEADWAY_CACHE"] = _cache.name
+os.environ["HEADWAY_CACHE"] = tempfile.mkdtemp(prefix="headway-tests-")
+atexit.register(shutil.rmtree, os.environ["HEADWAY_CACHE"], ignore_errors=True)
 
 # `with torch.device(...)` notes at its first use which functions make tensors: it must see the real `torch.empty`.
 with torch.device("meta"):
@@ -70,7 +73,7 @@ def run_headway(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[st
 
     def run(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
-        settings: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120}
+        settings: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300}
         command = [sys.executable, "-m", "headway", *arguments]
         return subprocess.run(command, env=environment, **{**settings, **options})
 

@@ -2,7 +2,7 @@
 
 It finds the places that make an error (`HeadwayError(…)`, `ConfigError(…)`, click's UsageError, `self.fail(…)`,
 `ValueError(…)`) in the source, notes which of them are reached while the tests run, and fails a run of all tests
-that leaves some out. HEADWAY_ERROR_SITES=1 lists them after a part of the tests, too."""
+that leaves some out, whether in one process or in several. HEADWAY_ERROR_SITES=1 lists them after a part of the tests, too."""
 
 import ast
 import os
@@ -110,8 +110,17 @@ def is_whole(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if exitstatus == 0 and is_whole(session.config) and unreached():
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:  # one of several processes of pytest-xdist: the first one judges what all have reached
+        told["reached"] = sorted(reached)
+    elif exitstatus == 0 and is_whole(session.config) and unreached():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A process of pytest-xdist has ended. One that broke down tells nothing, and its run fails anyway."""
+    reached.update((file, line) for file, line in getattr(node, "workeroutput", {}).get("reached", ()))
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """The check that every error has a test is itself checked."""
 
 import contextlib
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,3 +116,22 @@ def test_a_whole_run_fails_for_errors_without_a_test(
     session: Any = SimpleNamespace(config=None, exitstatus=code)
     error_sites.pytest_sessionfinish(session, code)
     assert session.exitstatus == ends
+
+
+def test_what_several_processes_reach_is_put_together(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = own("def one(): raise HeadwayError('x')\ndef two(): raise HeadwayError('x')\n", "one", "two")
+    monkeypatch.setattr(error_sites, "is_whole", lambda config: True)
+    nodes = []
+    for call in (made.one, made.two):  # each in a process that has not seen the other
+        monkeypatch.setattr(error_sites, "reached", set())
+        with pytest.raises(HeadwayError):
+            call()
+        session: Any = SimpleNamespace(config=SimpleNamespace(workeroutput={}), exitstatus=0)
+        error_sites.pytest_sessionfinish(session, 0)
+        assert session.exitstatus == 0
+        nodes.append(SimpleNamespace(workeroutput=json.loads(json.dumps(session.config.workeroutput))))
+    monkeypatch.setattr(error_sites, "reached", set())
+    nodes.append(SimpleNamespace())  # broke down
+    for node, left in zip(nodes, (["headway/made.py:2"], [], [])):
+        error_sites.pytest_testnodedown(node, None)
+        assert unreached() == left

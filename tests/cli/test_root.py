@@ -85,7 +85,7 @@ def fake(tmp_path: Path) -> list[str]:
 def run(command: list[str], folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     return subprocess.run(
-        command, cwd=folder, env={**os.environ, **paths, **environment}, capture_output=True, text=True, timeout=120
+        command, cwd=folder, env={**os.environ, **paths, **environment}, capture_output=True, text=True, timeout=300
     )
 
 
@@ -270,7 +270,7 @@ def test_c09_signals_unwind_the_program(tmp_path: Path, fake: list[str], number:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert out == "put away\n"
     assert "Traceback" not in err
@@ -306,7 +306,7 @@ def under_a_terminal(command: list[str], folder: Path, **environment: str) -> st
     )
     os.close(inner)
     seen = b""
-    while select.select([outer], [], [], 60)[0]:
+    while select.select([outer], [], [], 300)[0]:
         try:
             chunk = os.read(outer, 4096)
         except OSError:  # how Linux says that the other side is closed
@@ -315,7 +315,7 @@ def under_a_terminal(command: list[str], folder: Path, **environment: str) -> st
             break
         seen += chunk
     os.close(outer)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     return seen.decode()
 
 

@@ -127,5 +127,5 @@ def test_a_reader_that_leaves_ends_the_thread() -> None:
     found.close()  # type: ignore[attr-defined]
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.daemon and thread.name.endswith("(work)"):
-            thread.join(timeout=5)
+            thread.join(timeout=300)
     assert threading.active_count() <= before

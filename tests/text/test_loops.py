@@ -92,7 +92,7 @@ def test_what_may_stay_the_same_is_no_copy(source: str, output: str) -> None:
 @pytest.mark.parametrize("part", ["a", "a/", "a b ", "東", "."])
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * 100_000
-    began = time.perf_counter()
+    began = time.process_time()
     copied(text, text)
     repeated(text[:100_000])
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

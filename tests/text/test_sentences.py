@@ -152,6 +152,6 @@ def test_joined_sentences_are_the_text(text: str, language: str | None) -> None:
 @pytest.mark.parametrize("part", [".", "a. ", " ", "\n", "Mr. A. ", '."', "。", "1. ", "- ", "x"])
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * (200_000 // len(part))
-    began = time.perf_counter()
+    began = time.process_time()
     assert join(split_sentences(text)) == text
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -111,6 +111,6 @@ def test_marks_stay_with_their_letters(text: str, limit: int) -> None:
 @pytest.mark.parametrize("part", ["a", "a ", "a, ", " ", "\u0301"])
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * (100_000 // len(part))
-    began = time.perf_counter()
+    began = time.process_time()
     assert join(split_long(text, 200, len)) == text
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -63,12 +63,12 @@ def test_a_text_that_teaches_little_gives_a_small_vocabulary(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "wordpiece"])
 def test_a_huge_line_does_not_hang(kind: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for line in ("a" * 200_000, " " * 200_000, "abcdefg" * 30_000, "ab, 12. " * 20_000):
         tokenizer = Tokenizer.train([line, "some words"], kind)
         ids = tokenizer.encode(line)
         assert kind == "wordpiece" or tokenizer.decode(ids) == line
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)

@@ -13,6 +13,7 @@ from typing import Any
 
 import test_run
 import torch
+import torch._dynamo  # which an optimiser imports: here once, or each child would be killed while it does so
 
 from headway.errors import HeadwayError
 from headway.model_dir import load_model, read_tensors
@@ -83,13 +84,13 @@ def main(folder: Path) -> None:
         assert os.WIFSIGNALED(status), "it was over before it was killed: give it more steps"
         newest = inspect(out, newest)
     for number in range(KILLS_BY_THE_CALL):
-        name, calls, before = CALLS[number % len(CALLS)], dice.randint(1, 30), dice.random() < 0.5
+        name, calls, before = CALLS[number % len(CALLS)], dice.randint(1, 12), dice.random() < 0.5
 
         def act(name: str = name, calls: int = calls, before: bool = before, known: int = newest) -> None:
             suicidal(name, calls, before)
             test_run.train(out, *SETTINGS, f"train.steps={known + 20}")
 
-        in_a_child(act, None)
+        assert os.WIFSIGNALED(in_a_child(act, None)), f"it was over before it called os.{name} {calls} times"
         newest = inspect(out, newest)
     print(f"{newest} steps survived {KILLS_BY_THE_CLOCK + KILLS_BY_THE_CALL} kills")
     rest = f"train.steps={newest + 5}"

