@@ -1,7 +1,7 @@
 """From a process's start to a translation on standard output, against `import torch` in the same run.
 
-The model has the size of the paper's base model, 8,000 words and random weights; its outputs are cut at the length of
-the input, as a trained model's would end there. Each is a fresh process; the rounds are interleaved, so that a busy
+The model has the size of the paper's base model, 8,000 words and random weights; its outputs are cut at six tokens, as
+many as a translation of this sentence has. Each is a fresh process; the rounds are interleaved, so that a busy
 machine is busy for all of them alike. Nothing is written unless --results names a page."""
 
 import argparse
@@ -36,7 +36,7 @@ def make_model(folder: Path, words: int) -> None:
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     known = ["".join(drawn.choices(syllables, k=drawn.randint(1, 5))) for _ in range(30_000)]
     tokenizer = Tokenizer.train((" ".join(drawn.choices(known, k=12)) for _ in range(10_000)), f"bpe({words})")
-    table = {"model": {"vocabulary": tokenizer.size}, "search": {"max_extra": 2}}
+    table = {"model": {"vocabulary": tokenizer.size}, "search": {"max_length": 6}}
     config = from_table(table)
     weights = Transformer(config.model).state_dict()
     save_model(folder, config, weights, Tokenizers(tokenizer, tokenizer), "# Random weights\n")
@@ -45,6 +45,7 @@ def make_model(folder: Path, words: int) -> None:
 def seconds(arguments: list[str]) -> float:
     """Until the first line is there."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

@@ -8,9 +8,9 @@ from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, Engin
 from headway.decode.hypothesis import Recorder
 from headway.decode.settings import Marks, Search
 from headway.device import choose_device
-from headway.early import Early, begin
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.outline import Outline, outline_of
+from headway.quick import Quick, quick_model
 from headway.stored import Stored
 from headway.text import Tokenizer, Tokenizers
 
@@ -27,9 +27,9 @@ class Engines:
 
     def __init__(
         self, paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-        threads: int | None = None, tell: Tell | None = None, early: Early | None = None,
+        threads: int | None = None, tell: Tell | None = None, soon: bool = False,
     ) -> None:  # fmt: skip
-        """tell: is told which engine was taken, and why. early: what `begin` made of the same model, if it was called."""
+        """tell: is told which engine was taken, and why. soon: a little text will be asked for at once."""
         for name, given, known in (("engine", engine, ENGINES), ("compute", compute, COMPUTES)):
             if given not in known:
                 hint = did_you_mean(given, list(known))
@@ -42,7 +42,7 @@ class Engines:
         self._loaded: Sequence[Loaded] | None = None
         self._torch: TorchEngine | None = None
         self.ct2: Ct2Engine | None = None
-        reason = self._quick(early or begin(paths, device, engine, compute, threads))
+        reason = self._quick(quick_model(paths, device, engine, compute, threads), soon)
         if engine == "ctranslate2" and reason:
             raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or take --engine torch.")
         if self.ct2 is None:
@@ -66,21 +66,23 @@ class Engines:
         self.objectives = [outline.objective for outline in outlines]
         self.positions = min((one.positions for one in outlines if one.positions is not None), default=None)
 
-    def _quick(self, early: Early) -> str:
+    def _quick(self, found: Quick, soon: bool) -> str:
         """Take CTranslate2 if it can serve; else why it cannot. Nothing here imports torch."""
-        if early.reason or early.model is None or early.outline is None:
-            return early.reason
+        if found.reason or found.model is None or found.outline is None:
+            return found.reason
+        if soon:
+            found.model.start()  # while the tokenizer is read
         from headway.decode.ct2 import Ct2Engine
 
         try:
             tokenizers = Tokenizers.load(Path(self.paths[0]) / "tokenizer.json")
         except HeadwayError as error:
             return str(error).rstrip(".")
-        if early.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
+        if found.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
             return "its tokenizer.json and config.json do not fit together"
-        self.ct2 = Ct2Engine(early.model, marks_of(tokenizers.target))
-        self.outline, self.tokenizers = early.outline, tokenizers
-        self.objectives, self.positions = [early.outline.objective], early.outline.positions
+        self.ct2 = Ct2Engine(found.model, marks_of(tokenizers.target))
+        self.outline, self.tokenizers = found.outline, tokenizers
+        self.objectives, self.positions = [found.outline.objective], found.outline.positions
         return ""
 
     @property

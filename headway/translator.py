@@ -11,7 +11,6 @@ from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.device import choose_device
-from headway.early import Early
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.text import copied, repeated
@@ -48,12 +47,12 @@ def load(
 
 def load_translator(
     paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-    threads: int | None = None, tell: Tell | None = None, early: Early | None = None,
+    threads: int | None = None, tell: Tell | None = None, soon: bool = False,
 ) -> "Translator":  # fmt: skip
     """One model, or several that vote; refused with a reason where they do not translate.
 
-    tell: is told which engine searches, and why; early: what `begin` made of the same model."""
-    engines = Engines(paths, device, engine, compute, threads, tell, early)
+    tell: is told which engine searches, and why; soon: a little text will be asked for at once."""
+    engines = Engines(paths, device, engine, compute, threads, tell, soon)
     for path, objective in zip(paths, engines.objectives):
         if objective != "translation":
             raise HeadwayError(

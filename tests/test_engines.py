@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway import early
+from headway import quick
 from headway.decode.settings import Search
 from headway.device import surely_cpu
 from headway.engines import Engines
@@ -27,7 +27,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing:
         modules: dict[str, Any] = {}
 
-    monkeypatch.setattr(early, "sys", Nothing)
+    monkeypatch.setattr(quick, "sys", Nothing)
 
 
 def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> None:

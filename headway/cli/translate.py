@@ -72,7 +72,7 @@ def translate(
 
     One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
     sentence by sentence and keeps its spacing. Warnings go to stderr."""
-    from headway.early import begin
+    from headway.translator import load_translator
 
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
@@ -80,11 +80,8 @@ def translate(
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
-    little = bool(text) and text != ("-",)
-    early = begin(models, device, engine, compute, threads, start=little)
-    from headway.translator import load_translator  # what it imports is imported while weights are being loaded
-
-    translator = load_translator(models, device, engine, compute, threads, lambda told: log(told, "detail"), early)
+    soon = bool(text) and text != ("-",)
+    translator = load_translator(models, device, engine, compute, threads, lambda told: log(told, "detail"), soon)
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for

@@ -1,9 +1,12 @@
 """A stored model in CTranslate2: its own files are made of the weights as they lie in theirs, and handed to it."""
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import json
 import os
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,15 +46,21 @@ class Ct2Model:
         return self._table["source_vocabulary"], self._table["vocabulary"]
 
     def start(self) -> None:
-        """Begin to load, for little text: whoever asks for it waits until that is done."""
-        os.environ.setdefault("CT2_PACKED_GEMM", "0")  # weights put in another order repay that only in the long run
-        threading.Thread(target=self.translator, args=(REACH,), daemon=True).start()
+        """Begin to load: whoever asks for it waits until that is done."""
+
+        def load() -> None:
+            with contextlib.suppress(Exception):  # whoever asks for it tries again, and is told
+                self.translator(REACH)
+
+        threading.Thread(
+            target=load
+        ).start()  # not as a daemon: what it writes for CTranslate2 is to be gone at the end
 
     def translator(self, reach: int) -> Any:
         """CTranslate2's own, with at least so many positions."""
         with self._lock:
             if reach > self._reach:
-                self._loaded = _NOTHING  # first, so that there are never two
+                self._loaded, self._reach = _NOTHING, 0  # first, so that there are never two
                 room = max(REACH, 1 << (reach - 1).bit_length())
                 self._loaded, self._reach = self._load(Reader(self._table, self._stored, room).read()), room
             return self._loaded
@@ -64,12 +73,22 @@ class Ct2Model:
             "target_vocabulary.json": _vocabulary(self._table["vocabulary"]),
         }
         with contextlib.suppress(OSError), folder_of(small, layout) as folder:
-            import ctranslate2  # now, for others can be imported while the weights are being copied
+            return translator_class()(folder, **settings)
+        return translator_class()("headway", files={**small, "model.bin": b"".join(chunks(layout))}, **settings)
 
-            return ctranslate2.Translator(folder, **settings)
-        import ctranslate2
 
-        return ctranslate2.Translator("headway", files={**small, "model.bin": b"".join(chunks(layout))}, **settings)
+def translator_class() -> Any:
+    """ctranslate2.Translator, from the compiled part of the package by itself where that can be had: the rest of it is
+    asyncio and what that imports, which takes several times as long."""
+    whole = sys.modules.get("ctranslate2")
+    found = importlib.util.find_spec("ctranslate2") if whole is None and os.name == "posix" else None
+    if found is not None and "ctranslate2._ext" not in sys.modules:
+        part = importlib.machinery.PathFinder.find_spec("ctranslate2._ext", found.submodule_search_locations)
+        if part is not None and part.loader is not None:
+            module = importlib.util.module_from_spec(part)
+            part.loader.exec_module(module)
+            sys.modules["ctranslate2._ext"] = module  # so that importing the whole finds it
+    return (sys.modules.get("ctranslate2._ext") or importlib.import_module("ctranslate2")).Translator
 
 
 @contextlib.contextmanager

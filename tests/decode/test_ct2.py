@@ -203,6 +203,20 @@ def test_a_row_that_is_longer_than_the_marked_positions(make: Callable[..., Made
     assert [row[0].ids for row in engine.search(rows, search)] == [row[0].ids for row in naive(model, rows, search)]
 
 
+def test_it_is_loaded_ahead_and_where_no_file_can_be_in_memory(
+    make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, engine = make({}, {})
+    rows, search = some_rows(3), Search(beam_size=1, max_extra=2)
+    expected = [row[0].ids for row in naive(model, rows, search)]
+    engine.model.start()
+    assert [row[0].ids for row in engine.search(rows, search)] == expected
+    monkeypatch.delattr("os.memfd_create")
+    model, engine = make({}, {})
+    expected = [row[0].ids for row in naive(model, rows, search)]
+    assert [row[0].ids for row in engine.search(rows, search)] == expected
+
+
 def test_what_it_cannot_do(make: Callable[..., Made]) -> None:
     _, engine = make({}, {})
     assert engine.why_not(Search()) == ""

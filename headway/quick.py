@@ -1,6 +1,6 @@
-"""A translator's beginning without torch: whether CTranslate2 can serve a model, and its weights on their way while all
-else is still being imported."""
+"""Whether CTranslate2 can serve a model, found out without torch."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Early:
+class Quick:
     """A model that can be served, as far as can be told without its tokenizer; or why it cannot."""
 
     reason: str = ""
@@ -24,24 +24,24 @@ class Early:
     model: "Ct2Model | None" = None
 
 
-def begin(
+def quick_model(
     paths: Sequence[str | Path], device: str = "auto", engine: str = "auto", compute: str = "auto",
-    threads: int | None = None, start: bool = False,
-) -> Early:  # fmt: skip
-    """start: little text will be asked for at once, so that the weights are loaded in a thread of their own."""
+    threads: int | None = None,
+) -> Quick:  # fmt: skip
+    """For these requests. Nothing is loaded yet."""
     if engine == "torch":
-        return Early()
+        return Quick()
     if len(paths) > 1:
-        return Early("several models vote, which it does not know")
+        return Quick("several models vote, which it does not know")
     if not surely_cpu(device):
         told = "there may be a GPU. Say --device cpu" if device == "auto" else f"the device is {device}"
-        return Early(f"it serves the CPU alone, and {told}")
+        return Quick(f"it serves the CPU alone, and {told}")
     if engine == "auto" and "torch" in sys.modules:
-        return Early("torch is there already")
+        return Quick("torch is there already")
     folder = Path(paths[0])
     read = read_outline(folder)
     if read is None or read[0].objective != "translation":
-        return Early("its config.json is not that of a translator")
+        return Quick("its config.json is not that of a translator")
     from headway.decode.ct2_file import Ct2Model
     from headway.decode.ct2_layout import Unknown
     from headway.stored import Stored
@@ -51,7 +51,7 @@ def begin(
         eight = stored.eight_bits if compute == "auto" else compute == "int8"
         model = Ct2Model(read[1]["model"], stored, "int8" if eight else "float32", threads)
     except (HeadwayError, Unknown) as error:
-        return Early(str(error).rstrip("."))
-    if start:
-        model.start()
-    return Early("", read[0], model)
+        return Quick(str(error).rstrip("."))
+    if engine == "auto":  # little text: weights put in another order repay that only in the long run
+        os.environ.setdefault("CT2_PACKED_GEMM", "0")
+    return Quick("", read[0], model)
