@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway.decode.ct2 import Ct2Engine
     from headway.decode.torch_engine import TorchEngine
     from headway.model_dir import Loaded
+    from headway.text.shortlist import Shortlist
 
 Tell = Callable[[str], None]
 
@@ -41,6 +42,7 @@ class Engines:
         self._tell, self._told = tell or (lambda message: None), ""
         self._loaded: Sequence[Loaded] | None = None
         self._torch: TorchEngine | None = None
+        self._shortlist: Shortlist | None = None
         self.ct2: Ct2Engine | None = None
         reason = self._quick(quick_model(paths, device, engine, compute, threads), soon)
         if engine == "ctranslate2" and reason:
@@ -49,14 +51,16 @@ class Engines:
             if reason and engine == "auto":
                 self._tell(f"not ctranslate2: {reason}")
             self._start(self.loaded)
+            self._shortlist = self._read_shortlist()
 
     @classmethod
-    def of(cls, loaded: "Sequence[Loaded]") -> "Engines":
+    def of(cls, loaded: "Sequence[Loaded]", shortlist: "Shortlist | None" = None) -> "Engines":
         """Of models that are in memory already."""
         made = cls.__new__(cls)
         made.paths, made.device_name, made.engine, made.compute, made.threads = [], "auto", "torch", "auto", None
         made._tell, made._told, made._loaded, made._torch, made.ct2 = (lambda message: None), "", loaded, None, None
         made._start(loaded)
+        made._shortlist = shortlist
         return made
 
     def _start(self, loaded: "Sequence[Loaded]") -> None:
@@ -110,10 +114,20 @@ class Engines:
                 torch.set_num_threads(self.threads)
             target = self.tokenizers.target
             models = [loaded.model for loaded in self.loaded]
+            if self.ct2 is not None:
+                self._shortlist = self._read_shortlist()
             self._torch = TorchEngine(
                 models, marks_of(target), self.tokenizers.source.pad, "int8" if self._eight_bits() else "float32"
             )
+            self._torch.stepper.shortlist = self._shortlist
         return self._torch
+
+    def _read_shortlist(self) -> "Shortlist | None":
+        if self.objectives[0] != "translation":
+            return None
+        from headway.text.shortlist import shortlist_of
+
+        return shortlist_of(self.paths, self.tokenizers)
 
     def _eight_bits(self) -> bool:
         """Whether torch computes with them: where it is asked to, or on a CPU with weights that are stored so."""

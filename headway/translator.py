@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
     from headway.model_dir import Loaded
+    from headway.text.shortlist import Shortlist
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
@@ -67,8 +68,8 @@ class Translator:
     Several models vote: they must share their tokenizer and their languages.
     """
 
-    def __init__(self, models: "Sequence[Loaded] | Engines") -> None:
-        self.engines = models if isinstance(models, Engines) else Engines.of(models)
+    def __init__(self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None) -> None:
+        self.engines = models if isinstance(models, Engines) else Engines.of(models, shortlist)
         if self.engines.ct2 is None:
             refuse_strangers(self.engines.loaded)
         self.outline, self.tokenizers = self.engines.outline, self.engines.tokenizers

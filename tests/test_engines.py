@@ -48,16 +48,16 @@ def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> No
 def test_what_is_chosen_and_why(translator_dir: Path, lines: list[str], no_torch: None) -> None:
     told: list[str] = []
     found = load_translator([translator_dir], "cpu", tell=told.append)
-    found.translate(lines[:3])
+    found.translate(lines[:3], mend=False)
     assert told == ["engine ctranslate2, float32, cpu: little text, for which torch need not be imported"]
-    found.translate(lines[:3])
+    found.translate(lines[:3], mend=False)
     assert len(told) == 1, "it is said once"
     found.translate(lines[:2], found.search(sample=True, seed=1))
     assert told[1:] == ["engine torch, float32, cpu: not ctranslate2: it draws other numbers"]
-    found.translate(lines[:3])
+    found.translate(lines[:3], mend=False)
     assert told[2:] == ["engine torch, float32, cpu: torch is there already"]
     many = load_translator([translator_dir], "cpu", tell=told.append)
-    many.translate(lines * 10, many.search(beam_size=1))
+    many.translate(lines * 10, many.search(beam_size=1), mend=False)
     assert told[3:] == ["engine torch, float32, cpu: more than 128 sentences"]
 
 

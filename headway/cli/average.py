@@ -34,6 +34,7 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
     from headway.model_dir import average as mean
     from headway.packing import is_packed
+    from headway.text.shortlist import keep_shortlist
     from headway.train.checkpoints import checkpoints
     from headway.train.history import History
 
@@ -64,6 +65,7 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     text = "--source FILE --target FILE" if translates else "--text FILE"
     card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `headway evaluate --model . {text}`\n"
     save_model(out, first.config, weights, first.tokenizers, card)
+    keep_shortlist(models[0], out)
     history = History(out)
     history.add("average", 0, models=[str(file.parent) for file in files])
     history.close()

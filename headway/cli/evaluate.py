@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     group="Search",
     help="Its formula. Default: the model's.",
 )
+@options.shortlist
 def evaluate(
     models: tuple[str, ...], compare: tuple[str, ...], device: str, engine: "EngineName", compute: "Compute",
     threads: int | None, source: str | None, target: str | None, to: str,

@@ -88,6 +88,12 @@ given_pairs = together(
     columns,
     output,
 )
+shortlist = option(
+    "--shortlist/--no-shortlist",
+    default=None,
+    group="Search",
+    help="Only words that the model's shortlist names. Default: the model's.",
+)
 drawing = together(
     option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching."),
     option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe."),

@@ -31,6 +31,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.errors import HeadwayError
     from headway.model_dir import WEIGHTS, load_model, save_model
     from headway.packing import in_eight_bits, packed
+    from headway.text.shortlist import keep_shortlist
     from headway.train.history import History
 
     if out.resolve() == Path(model).resolve():
@@ -49,6 +50,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     how = "stored in eight bits" if int8 else "packed, four to a byte: it cannot be trained on"
     about += f"\nIts linear weights are {how}. Made from {model}.\n"
     save_model(out, config, weights, loaded.tokenizers, about)
+    keep_shortlist(model, out)
     history = History(out)
     history.add("pack", 0, model=model)
     history.close()

@@ -39,6 +39,7 @@ VERBS = {
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),
+    "shortlist": ("headway.cli.shortlist:shortlist", "Make a model's shortlist: the words that a source may need."),
     "pack": (
         "headway.cli.pack:pack",
         "Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.",

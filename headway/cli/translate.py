@@ -58,6 +58,7 @@ OF_A_FILE = {"cuda": 16_384}  # likewise, of a file: a GPU wants many lines of l
 @option("--max-length", type=int, group="Search", help="Tokens of output at most. Default: input + 50.")
 @option("--max-ratio", type=float, group="Search", help="The same as a multiple of the input, + 50.")
 @option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
+@options.shortlist
 @option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
 @options.drawing
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")

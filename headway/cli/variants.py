@@ -24,6 +24,7 @@ PAGES = {
     "head": "heads.md",
     "objective": "training.md",
     "alignment": "alignments.md",
+    "shortlist": "shortlist.md",
     "optimiser": "training.md",
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",

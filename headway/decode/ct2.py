@@ -40,6 +40,8 @@ class Ct2Engine:
             return "it does not tell its steps"
         if prefixes:
             return "a forced beginning is left to torch"
+        if search.shortlist:
+            return "it knows no shortlists"
         if search.min_length or (search.no_repeat_ngram and search.beam_size > 1):
             return "it counts what is forbidden otherwise"
         return ""

@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.decode import choose, constrain
 from headway.decode.batch import Batch, first_batch, prefill
 from headway.decode.hypothesis import Hypothesis
+from headway.decode.past import Past
 from headway.decode.stepper import Remembered, S, Stepper
 from headway.decode.task import Job, Task
 from headway.decode.turn import Turn, harvest, look, narrate
@@ -92,7 +93,10 @@ def _advance(batch: Batch, turn: Turn, state: Remembered, task: Task) -> None:
         rows = torch.from_numpy(stays).to(task.device)
         parents, ids, logps, sums = (part[rows] for part in (parents, ids, logps, sums))
     if turn.moved or not turn.stays.all():
-        state.select((rows[:, None] * width + parents).flatten())
+        if isinstance(state, Past):
+            state.follow(rows, parents)
+        else:
+            state.select((rows[:, None] * width + parents).flatten())
         batch.take(rows, parents)
     # Where too few run on, the last slots hold candidates that ended or never were. They stay empty.
     batch.append(ids, logps, sums.masked_fill(ids == task.marks.end, -torch.inf))

@@ -1,33 +1,49 @@
 """Our Transformers as the search sees them: one, or several that vote."""
 
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from headway.decode.lean import Lean, hindrance
 from headway.errors import HeadwayError
+from headway.nn.int8 import in_eight_bits
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
+from headway.text.shortlist import Shortlist
 
 
 class ModelStepper:
     """Log-probabilities of one model, in float32."""
 
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
+    def __init__(self, model: Transformer, compute: Literal["float32", "int8"] = "float32") -> None:
+        """compute: int8 takes the weights as they are now."""
+        self.model, self.compute = model, compute
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
         self.engine: Any = None  # what the static search keeps of the model
+        self.shortlist: Shortlist | None = None  # for searches that ask for it
+
+    @functools.cached_property
+    def lean(self) -> Lean | str:
+        """The same, made for the CPU; or why it cannot be."""
+        return hindrance(self.model) or Lean(self.model, self.compute)
+
+    @functools.cached_property
+    def plain(self) -> Transformer:
+        """The model that the plain search runs."""
+        return self.model if self.compute == "float32" else in_eight_bits(self.model)
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
-        memory = None if source is None else self.model.encode(source, valid)
-        return self.model.new_state(rows, memory)
+        memory = None if source is None else self.plain.encode(source, valid)
+        return self.plain.new_state(rows, memory)
 
     def step(self, state: ModelState, ids: Tensor, valid: Tensor | None = None) -> Tensor:
-        hidden = self.model.decode(ids, valid, state=state, last=True)[:, 0]  # (N, d)
-        return self.model.logits(hidden).float().log_softmax(-1)  # (N, V)
+        hidden = self.plain.decode(ids, valid, state=state, last=True)[:, 0]  # (N, d)
+        return self.plain.logits(hidden).float().log_softmax(-1)  # (N, V)
 
 
 class Several:
@@ -54,6 +70,7 @@ class Ensemble:
         self.steppers = steppers
         self.vocabulary = steppers[0].vocabulary
         self.device = steppers[0].device
+        self.shortlist: Shortlist | None = None
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> Several:
         return Several([stepper.start(source, valid, rows) for stepper in self.steppers])

@@ -9,12 +9,14 @@ from torch import Tensor
 from headway.decode import static
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
+from headway.decode.model import ModelStepper
 from headway.decode.settings import Marks, Search
+from headway.decode.shortlisted import shortlisted
 from headway.decode.stepper import S, Stepper
 from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
 from headway.errors import ConfigError, HeadwayError
 
-ENGINES = ("auto", "naive", "static")
+ENGINES = ("auto", "naive", "lean", "static")
 
 
 @torch.no_grad()
@@ -28,18 +30,19 @@ def decode(
     prefixes: Sequence[Sequence[int]] | None = None,
     lines: Sequence[int] | None = None,
     record: Recorder | None = None,
-    engine: Literal["auto", "naive", "static"] = "auto",
+    engine: Literal["auto", "naive", "lean", "static"] = "auto",
 ) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
 
     valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to go on from.
     lines: numbers the rows carry, which with the seed decide what is drawn for them; None: 0, 1, …
     record: called with every row's candidates at every step; it costs time and changes nothing.
-    engine: "naive" is the plain loop; "static" finds the same in tensors that keep their shape, as recorded steps on a
-        GPU; "auto" is static on a GPU where it can be.
+    engine: "naive" is the plain loop over the plain model; "lean" the same over a model made for the CPU; "static" finds
+        the same in tensors that keep their shape, as recorded steps on a GPU; "auto" is what is fastest and can be.
     """
     if engine not in ENGINES:
         raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
+    stepper = shortlisted(stepper, source) if search.shortlist else stepper
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)
     lengths = lengths_of(source, valid, forced)
@@ -67,7 +70,24 @@ def _searched(
                 return static.run(stepper, task, source, valid)
             except torch.OutOfMemoryError:
                 pass  # the plain loop keeps less: only the rows that are not done
+    if engine == "lean" or (engine == "auto" and stepper.device.type == "cpu"):
+        reason = _why_not_lean(stepper, task, source)
+        if reason and engine == "lean":
+            raise HeadwayError(f'this search cannot be lean: {reason}. Leave the engine at "auto".')
+        if not reason:
+            stepper = stepper.lean
     return (item for _, new in run(stepper, task, source, valid) for item in new)
+
+
+def _why_not_lean(stepper: Any, task: Task, source: Tensor | None) -> str:
+    """Nothing if it can be."""
+    if type(stepper) is not ModelStepper:
+        return "several models vote, or it is no model of ours"
+    if source is None:
+        return "there is no source"
+    if len({len(job.prefix) for job in task.jobs}) > 1:
+        return "its prefixes have different lengths"
+    return stepper.lean if isinstance(stepper.lean, str) else ""
 
 
 @torch.no_grad()
@@ -89,6 +109,7 @@ def stream(
         raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
     if source is not None and len(source) != 1:
         raise HeadwayError(f"only one row can be streamed, and the source has {len(source)}. Give them one by one.")
+    stepper = shortlisted(stepper, source) if search.shortlist else stepper
     forced = forced_prefixes(source, valid, [prefix], [line])
     check_ids(marks, forced, stepper.vocabulary)
     jobs = make_jobs(lengths_of(source, valid, forced), forced, search, [line])

@@ -25,6 +25,7 @@ class Search(Node):
     max_ratio: float = number(1.0, low=0.0, high=1000.0)
     min_length: int = number(0, low=0)
     no_repeat_ngram: int = number(0, low=0)
+    shortlist: bool = False  # only words that the model's shortlist names for a source
     sample: bool = False
     temperature: float = number(1.0, low=0.0)
     top_k: int = number(0, low=0)

@@ -29,11 +29,11 @@ SHRINK = 4  # by how much too large a frame must be before the search leaves it
 def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int]) -> str:
     """Why this search has to take the plain loop; nothing if it need not. lengths: of the sources."""
     search = task.search
-    if not isinstance(stepper, ModelStepper):
-        return "the model is none of ours, or several"
-    for name in ("sample", "no_repeat_ngram"):
+    for name in ("sample", "no_repeat_ngram", "shortlist"):
         if getattr(search, name):
             return f"{name} is set"
+    if not isinstance(stepper, ModelStepper):
+        return "the model is none of ours, or several"
     if task.record is not None:
         return "it is being recorded"
     if torch.is_autocast_enabled(stepper.device.type):

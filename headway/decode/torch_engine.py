@@ -1,6 +1,5 @@
 """The search by torch: every model, every setting, every device."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from headway.decode.search import decode
 from headway.decode.settings import Marks, Search
 from headway.nn.transformer import Transformer
 
-TAKES_INT8 = "compute" in inspect.signature(ModelStepper).parameters
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 
 
@@ -25,9 +23,8 @@ class TorchEngine:
     def __init__(
         self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Literal["float32", "int8"] = "float32"
     ) -> None:
-        self.marks, self.pad = marks, pad
-        self.compute: Literal["float32", "int8"] = compute if TAKES_INT8 else "float32"
-        self.steppers = [_stepper(model.eval(), self.compute) for model in models]
+        self.marks, self.pad, self.compute = marks, pad, compute
+        self.steppers = [ModelStepper(model.eval(), compute) for model in models]
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
 
     @property
@@ -54,9 +51,3 @@ class TorchEngine:
         return decode(
             self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=lines, record=record
         )
-
-
-def _stepper(model: Transformer, compute: str) -> ModelStepper:
-    make: Any = ModelStepper
-    stepper: ModelStepper = make(model) if compute == "float32" else make(model, compute=compute)
-    return stepper

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.errors import HeadwayError
+from headway.nn.dropout import drawn_dropout
 from headway.nn.kernels import has_triton
 from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
@@ -71,6 +72,18 @@ def sdpa(
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
 
 
+def dropping(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bend: Bend | None, scale: float, dropout: float
+) -> Tensor:
+    """The naive form in as few steps as it takes, for a CPU, whose fused kernel cannot drop. `hidden` is added to scores:
+    -inf where looking is not allowed, and never in a whole row."""
+    k, v = _repeat(k, q.shape[1]), _repeat(v, q.shape[1])
+    scores = (q * scale) @ k.transpose(-1, -2)  # (B, H, T, S)
+    scores = scores if bend is None else bend(scores, q.shape[0])
+    weights = (scores if hidden is None else scores + hidden).softmax(-1)
+    return drawn_dropout(weights, dropout) @ v
+
+
 def flex(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None, scale: float) -> Tensor:
     """FlexAttention: skips the blocks that the mask hides. No dropout; no gradients on the CPU."""
     blocks = None if pattern is None or pattern.allows_all else pattern.blocks(q.shape[0])
@@ -123,6 +136,9 @@ def attend(
         return flex(q, k, v, mask, score, scale)
     if not also and kernel == "spans":
         return _spans(q, k, v, mask, scale, dropout)
+    if not also and kernel == "sdpa" and dropout and _drops_plainly(q, mask, score):
+        hidden = mask.added(q.shape[0], q.dtype) if isinstance(mask, Pattern) and not mask.allows_all else None
+        return dropping(q, k, v, hidden, score, scale, dropout)
     if not also and kernel == "sdpa" and isinstance(mask, Pattern) and mask.plainly_causal and score is None:
         return sdpa(q, k, v, None, None, scale, dropout, causal=True)
     dense = mask if isinstance(mask, Tensor) else None if mask is None or mask.allows_all else mask.dense(q.shape[0])
@@ -172,6 +188,15 @@ def _spans(q: Tensor, k: Tensor, v: Tensor, mask: Pattern | Tensor | None, scale
         )
     asked, known, said = (x.squeeze(0).transpose(0, 1) for x in (q, k, v))  # (T, H, D) …
     return attend_spans(asked, known, said, spans, scale, dropout).transpose(0, 1).unsqueeze(0)
+
+
+def _drops_plainly(q: Tensor, mask: Pattern | Tensor | None, score: Bend | None) -> bool:
+    """Whether this is the CPU, and every query may look at something."""
+    if q.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if isinstance(mask, Tensor) or not (score is None or score.adds):
+        return False
+    return mask is None or mask.allows_all or mask.added(q.shape[0], q.dtype) is not None
 
 
 def _repeat(x: Tensor, heads: int) -> Tensor:

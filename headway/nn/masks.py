@@ -167,6 +167,7 @@ class Pattern:
     def __init__(self, mask: Mask, queries: Places, keys: Places, heads: int) -> None:
         self.mask, self.queries, self.keys, self.heads = mask, queries, keys, heads
         self._dense: Tensor | None = None
+        self._added: Tensor | None = None
         self._blocks: Any = None
         self._spans: Spans | None = None
 
@@ -200,6 +201,17 @@ class Pattern:
                 allowed = allowed & (one[:, None, :, None] == other[:, None, None, :])
             self._dense = allowed
         return self._dense
+
+    def added(self, batch: int, dtype: torch.dtype) -> Tensor | None:
+        """The same to be added to scores, 0 or -inf; None where some query may look at nothing, and would get no number."""
+        if self._added is None or self._added.dtype != dtype:
+            allowed = self.dense(batch)
+            if not bool(allowed.any(-1).all()):
+                return None
+            self._added = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(
+                ~allowed, -torch.inf
+            )
+        return self._added
 
     def spans(self) -> Spans | None:
         """What each query of a line of texts sees, where that is one stretch of its text."""

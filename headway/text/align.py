@@ -57,7 +57,7 @@ class Aligner:
         links = [np.zeros((0, 2), dtype=np.uint16)] * len(pairs)
         read = [[units(text) for text in pair] for pair in pairs]
         rows = [_numbered([spelled for spelled, _ in pair], (self.source, self.target), add=False) for pair in read]
-        for group in _groups(rows, LONGEST):
+        for group in groups_of(rows, LONGEST):
             joined = grow_diagonal(*self._best(group))  # (N, T, S)
             which, target, source = np.nonzero(joined)
             to_source = np.array([read[row][0][1] for row in group.rows])
@@ -92,7 +92,7 @@ def learn_aligner(pairs: Iterable[Pair], *, at_most: int = PAIRS_AT_MOST) -> Ali
         size += len(row[0]) * len(row[1]) if max(map(len, row)) <= LONGEST_LEARNED else 0
         if size > CELLS_AT_MOST:
             break
-    groups = list(_groups(rows, LONGEST_LEARNED))
+    groups = list(groups_of(rows, LONGEST_LEARNED))
     width = len(numbers[1])
     codes = np.unique(np.concatenate([np.zeros(1, np.int64), *(np.unique(g.codes(width)) for g in groups)]))
     cells = [np.searchsorted(codes, group.codes(width)).astype(np.int32) for group in groups]
@@ -153,7 +153,7 @@ def _numbered(sides: Sequence[Sequence[str]], numbers: tuple[Numbers, Numbers], 
     return tuple([known.get(unit, -1) for unit in side] for side, known in zip(sides, numbers))
 
 
-def _groups(rows: Sequence[tuple[list[int], ...]], longest: int) -> Iterator[Group]:
+def groups_of(rows: Sequence[tuple[list[int], ...]], longest: int) -> Iterator[Group]:
     by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, (source, target) in enumerate(rows):
         if source and target and max(len(source), len(target)) <= longest:

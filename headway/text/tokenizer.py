@@ -162,6 +162,10 @@ class Tokenizer:
             raise HeadwayError(f"there is no token {n}: this vocabulary has {self.size}. Is it another model's?")
         return self._bytes[n]
 
+    def is_byte(self, n: int) -> bool:
+        """Whether it spells one byte: with these, anything can be said."""
+        return len(self._content(n)) == 1
+
     def to_json(self) -> Json:
         """What the library saves, and all there is to save."""
         data: Json = json.loads(self._library.to_str())

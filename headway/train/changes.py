@@ -13,7 +13,7 @@ FIXED = ("tokenizer", "vocabularies", "source_languages", "target_languages", "m
 FREE = (
     "search", "train.steps", "train.epochs", "train.seconds", "train.validate_every", "train.patience", "train.metric",
     "train.decode_lines", "train.keep_last", "train.keep_best", "train.average", "train.log_every", "train.compile",
-    "train.micro_batch_tokens", "train.graphs",
+    "train.micro_batch_tokens", "train.graphs", "train.shortlist",
 )  # fmt: skip
 # What makes other batches of the same epoch, so that it cannot be gone on with in its middle.
 MOVING = ("text", "train.batch_tokens", "train.longest", "train.seed", "train.compile", "train.batches")

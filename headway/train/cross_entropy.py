@@ -11,7 +11,7 @@ from torch import Tensor
 from headway.nn.kernels import has_triton
 
 IGNORED = -100  # a label that does not count
-AT_ONCE = 1 << 28  # scores of a piece
+AT_ONCE = {"cuda": 1 << 28, "cpu": 1 << 21}  # scores of a piece: a CPU's caches should hold it
 
 
 def naive(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -23,9 +23,13 @@ def naive(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smooth
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
 ) -> Tensor:
-    """The same, in pieces on a GPU."""
-    if not x.is_cuda or x.dtype == torch.float64 or not torch.is_grad_enabled() or not has_triton():
+    """The same, in pieces where something is learned."""
+    able = x.dtype == torch.float32 and not torch.compiler.is_compiling() if x.device.type == "cpu" else has_triton()
+    if not able or x.dtype == torch.float64 or not torch.is_grad_enabled():
         return naive(x, weight, bias, labels, smoothing)
+    if x.device.type == "cpu":
+        counts = (labels != IGNORED).nonzero().squeeze(1)  # what does not count need not be multiplied
+        x, labels = x[counts], labels[counts]
     if torch.is_autocast_enabled("cuda"):
         x, weight = (part.to(torch.get_autocast_dtype("cuda")) for part in (x, weight))
         bias = None if bias is None else bias.to(x.dtype)
@@ -38,7 +42,7 @@ def _loss(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The loss, and its gradients for x, weight and bias."""
-    rows = max(1, AT_ONCE // len(weight))
+    rows = max(1, AT_ONCE[x.device.type] // len(weight))
     whole = len(x) <= rows
     losses = torch.empty(len(x), dtype=torch.float32, device=x.device)
     dx, dbias = torch.empty_like(x), torch.zeros(len(weight) if bias is not None else 0, device=x.device)
@@ -64,12 +68,23 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing:
 
 def _to_gradients(scores: Tensor, labels: Tensor, losses: Tensor, smoothing: float) -> None:
     """In place: scores (N, V) become the gradients of their losses (N,)."""
+    if scores.device.type == "cpu":
+        return _to_gradients_plainly(scores, labels, losses, smoothing)
     from headway.nn.kernels.cross_entropy import cross_entropy
 
     block = min(4096, 1 << (scores.shape[1] - 1).bit_length())
     cross_entropy[(len(scores),)](
         scores, labels, losses, scores.stride(0), scores.shape[1], smoothing, IGNORED=IGNORED, BLOCK=block, num_warps=8
     )
+
+
+def _to_gradients_plainly(scores: Tensor, labels: Tensor, losses: Tensor, smoothing: float) -> None:
+    """Every label counts: the others were left out."""
+    right, whole = scores.gather(1, labels[:, None]), scores.logsumexp(1, keepdim=True)
+    said = (1 - smoothing) * right + smoothing * scores.mean(1, keepdim=True)
+    losses.copy_((whole - said).squeeze(1))
+    scores.sub_(whole).exp_().sub_(smoothing / scores.shape[1])
+    scores.scatter_add_(1, labels[:, None], scores.new_full((len(labels), 1), smoothing - 1))
 
 
 def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]

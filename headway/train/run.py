@@ -16,6 +16,7 @@ from headway.errors import HeadwayError
 from headway.model_dir import WEIGHTS, average, fill, save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
+from headway.text.shortlist import SHORTLIST
 from headway.train import checkpoints
 from headway.train.card import model_card
 from headway.train.changes import MOVING, changes, refuse_changes
@@ -25,6 +26,7 @@ from headway.train.lock import only_one
 from headway.train.loop import Trainer
 from headway.train.prepare import Start, make_corpora
 from headway.train.report import Moment, Tally, Watcher, memory_of
+from headway.train.shortlist import shortlist_for
 from headway.train.signals import Signals
 from headway.train.team import Beat, Team
 from headway.train.texts import Texts
@@ -85,7 +87,15 @@ class Training:
             if self.team.first:
                 self.config.save(self.out / "config.json")
                 self.tokenizers.save(self.out / "tokenizer.json")
+                self._list()
             return self._run()
+
+    def _list(self) -> None:
+        if self.settings.shortlist.kind == "none":
+            return  # one that was made by hand stays
+        found = shortlist_for(self.settings.shortlist, self.texts.pairs, self.tokenizers, self.config.tags)
+        found.save(self.out)
+        self.watcher.note(f"{SHORTLIST} made from {int(found.about['pairs']):,} pairs")
 
     def _run(self) -> Outcome:
         history = History(self.out, self.trainer.at.step, self.tensorboard) if self.team.first else Silence()

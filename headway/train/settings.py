@@ -18,6 +18,7 @@ class Training(Node):
     optimiser: Any = slot("optimiser", "adam")
     schedule: Any = slot("schedule", "noam")
     alignment: Any = slot("alignment", "none")
+    shortlist: Any = slot("shortlist", "none")  # made from the training text, for search.shortlist
     label_smoothing: float = number(0.1, low=0, high=1)
     clip: float = number(0.0, low=0)  # the gradient's norm at most; 0: as it is
     ema: float = number(0.0, low=0, high=1)  # decay of a running average of the weights; 0: none
@@ -55,6 +56,7 @@ class Training(Node):
                 "train.compile",
             )
         self.alignment.refuse(model)
+        self.shortlist.refuse(model)
         from headway.train.feed import unlined  # which needs torch, and settings do not
 
         if self.batches == "lines" and (reason := unlined(self, model)):

@@ -89,8 +89,7 @@ def read_texts(files: Files) -> Texts:
     files.refuse()
     if files.text:
         return _running_text(files)
-    texts = Texts(_corpora(files, files.source, files.target, files.pairs))
-    _refuse_unknown_languages(texts.pairs)
+    texts = Texts(read_corpora(files))
     if files.valid_source or files.valid_pairs:
         texts.valid_pairs = _corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
     else:
@@ -98,6 +97,13 @@ def read_texts(files: Files) -> Texts:
         count = sum(p.counts.lines for p in texts.valid_pairs)
         texts.notes.append(f"no validation text was given: {count} pairs are held out for it")
     return texts
+
+
+def read_corpora(files: Files) -> list[Parallel]:
+    """The parallel text to learn from."""
+    pairs = _corpora(files, files.source, files.target, files.pairs)
+    _refuse_unknown_languages(pairs)
+    return pairs
 
 
 def distinct(values: Iterable[str]) -> list[str]:

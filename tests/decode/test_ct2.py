@@ -224,6 +224,7 @@ def test_what_it_cannot_do(make: Callable[..., Made]) -> None:
     assert engine.why_not(Search(no_repeat_ngram=3)) == "it counts what is forbidden otherwise"
     assert engine.why_not(Search(min_length=3)) == "it counts what is forbidden otherwise"
     assert engine.why_not(Search(beam_size=1, sample=True)) == "it draws other numbers"
+    assert engine.why_not(Search(shortlist=True)) == "it knows no shortlists"
     assert engine.why_not(Search(), True) == "a forced beginning is left to torch"
     assert engine.why_not(Search(), False, lambda choice: None) == "it does not tell its steps"
 

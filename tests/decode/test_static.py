@@ -254,5 +254,5 @@ def test_two_threads_search_one_after_the_other() -> None:
 
 def test_engines_are_named() -> None:
     stepper = ModelStepper(model().eval())
-    with pytest.raises(HeadwayError, match='engine "statik" is not known: one of auto, naive, static.'):
+    with pytest.raises(HeadwayError, match='engine "statik" is not known: one of auto, naive, lean, static.'):
         decode(stepper, torch.zeros(1, 1, dtype=torch.long), marks=MARKS, search=Search(), engine="statik")  # type: ignore[arg-type]

@@ -113,6 +113,24 @@ def test_sdpa_equals_math(shape: str, bends: bool, mask: str, dtype: torch.dtype
         torch.testing.assert_close(ours, theirs, rtol=near, atol=near)
 
 
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("bends", [False, True], ids=["plain", "alibi"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_drops_on_the_cpu_equals_math(shape: str, bends: bool, mask: str) -> None:
+    T, S, H, *_ = SHAPES[shape]
+    inputs = qkv(shape)
+    pattern, bend = laid(mask, T, S, H), bent(alibi(H) if bends else None, T, S, H)
+    never = 1e-12  # dropped so seldom
+    ways = ({"kernel": "math"}, {"kernel": "sdpa", "dropout": never})
+    outputs = [attend(*inputs, mask=pattern, score=bend, **way) for way in ways]
+    torch.testing.assert_close(*outputs, rtol=1e-11, atol=1e-11)
+    towards = torch.randn_like(outputs[0])
+    gradients = [torch.autograd.grad(output, inputs, towards, materialize_grads=True) for output in outputs]
+    for ours, theirs in zip(*gradients):
+        assert ours.isfinite().all()
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
 FLEX = (  # half a second each: every shape, score and mask, but not all of their combinations
     ("one", "plain", "none"),
     ("one", "alibi", "causal"),

@@ -1,27 +1,34 @@
-"""Dropout by a hash: as good as drawn, in the ways that matter."""
+"""Dropout by a hash, and by few bits: as good as PyTorch's, in the ways that matter."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from headway.nn.dropout import Dropout, PlainDroppedRelu, hashed_dropout
+from headway.nn.dropout import Dropout, PlainDroppedRelu, drawn_dropout, hashed_dropout
+
+WAYS = pytest.mark.parametrize("way", [hashed_dropout, drawn_dropout])
+Way = Callable[[torch.Tensor, float], torch.Tensor]
 
 
+@WAYS
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_so_many_are_dropped_and_the_mean_stays(p: float) -> None:
+def test_so_many_are_dropped_and_the_mean_stays(way: Way, p: float) -> None:
     torch.manual_seed(0)
     x = torch.ones(400, 500)
-    kept = hashed_dropout(x, p)
-    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+    kept = way(x, p)
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)], rel=1e-4)
     assert (kept == 0).double().mean().item() == pytest.approx(p, abs=0.004)  # 4 deviations of 200,000 draws
     for axis in (0, 1):  # and as many in every row and column
         share = (kept == 0).double().mean(axis)
         assert share.std().item() == pytest.approx((p * (1 - p) / x.shape[axis]) ** 0.5, rel=0.15)
 
 
-def test_neighbours_rows_and_draws_know_nothing_of_each_other() -> None:
+@WAYS
+def test_neighbours_rows_and_draws_know_nothing_of_each_other(way: Way) -> None:
     torch.manual_seed(1)
     x = torch.ones(512, 512)
-    first, second = ((hashed_dropout(x, 0.5) == 0).double() - 0.5 for _ in range(2))
+    first, second = ((way(x, 0.5) == 0).double() - 0.5 for _ in range(2))
     for one, other in [
         (first, second),
         (first[1:], first[:-1]),
@@ -32,11 +39,23 @@ def test_neighbours_rows_and_draws_know_nothing_of_each_other() -> None:
         assert abs((one * other).mean().item() * 4) < 0.01  # a correlation; 5 deviations of 260,000
 
 
-def test_gradients_go_where_values_went() -> None:
-    x = torch.randn(30, 40, requires_grad=True)
-    y = hashed_dropout(x, 0.3)
+@WAYS
+def test_gradients_go_where_values_went(way: Way) -> None:
+    x = torch.randn(30, 41, requires_grad=True)
+    y = way(x, 0.3)
     (grad,) = torch.autograd.grad(y.sum(), x)
-    assert torch.equal(grad == 0, y == 0) and grad.max().item() == pytest.approx(1 / 0.7)
+    assert torch.equal(grad == 0, y == 0) and grad.max().item() == pytest.approx(1 / 0.7, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("p", [1e-9, 0.4, 1 - 1e-9])
+def test_what_is_drawn_follows_from_the_seed(dtype: torch.dtype, p: float) -> None:
+    x, found = torch.ones(7, 9, dtype=dtype), []
+    for seed in (4, 4, 5):
+        torch.manual_seed(seed)
+        found.append(drawn_dropout(x, p))
+    assert found[0].dtype == dtype and torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2]) == (p != 0.4)  # next to nothing is dropped, or next to everything
 
 
 def test_nothing_is_dropped_where_nothing_is_learned() -> None:

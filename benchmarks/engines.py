@@ -1,0 +1,149 @@
+"""What benchmarks/translate_cpu.py lets translate: CTranslate2 and Hugging Face with Headway's weights, and Headway.
+
+Each takes lines and gives lines, with the same tokenizer; where it can, at its best: CTranslate2 sorts and batches by
+itself, Hugging Face is given sentences of like lengths together."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from poured import Text, hugging_face
+
+EXTRA = 50  # tokens that an output may have more than the longest source
+ALPHA = 1.0  # of the penalty n^alpha, which all three know
+
+
+class Engine(Protocol):
+    def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
+        """`size`: of the batches that all the lines are split into, in what this engine counts; 0: as one batch."""
+        ...
+
+    sizes: tuple[int, ...]  # worth trying where everything is given at once
+
+
+class CTranslate2:
+    sizes = (512, 1024, 2048, 4096, 8192)  # tokens
+
+    def __init__(self, folder: Path, work: Path, compute: str, workers: int, threads: int) -> None:
+        import ctranslate2
+
+        self.text, self.workers = Text(folder), workers
+        self.names = [str(n) for n in range(self.text.target.size)]
+        self.suppressed = [[str(n)] for n in self.text.suppressed]
+        self.model = ctranslate2.Translator(
+            str(work / "ctranslate2"), "cpu", compute_type=compute, inter_threads=workers, intra_threads=threads
+        )
+
+    def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
+        rows = self.text.encoded(lines)
+        longest = max(map(len, rows))
+        if size:
+            split = {"max_batch_size": size, "batch_type": "tokens"}
+        else:  # one batch, of which each worker has its share
+            split = {"max_batch_size": -(-len(rows) // self.workers), "batch_type": "examples"}
+        found = self.model.translate_batch(
+            [[self.names[n] for n in row] for row in rows], beam_size=beam, length_penalty=ALPHA, max_input_length=0,
+            min_decoding_length=0, max_decoding_length=longest + EXTRA, suppress_sequences=self.suppressed, **split,
+        )  # fmt: skip
+        return self.text.decoded([list(map(int, one.hypotheses[0])) for one in found])
+
+
+class HuggingFace:
+    sizes = (32, 64, 128)  # sentences
+
+    def __init__(self, folder: Path) -> None:
+        self.text, self.model = Text(folder), hugging_face(folder)
+
+    def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
+        rows = self.text.encoded(lines)
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        found: list[list[int]] = [[]] * len(rows)
+        step = size or len(rows)
+        for start in range(0, len(rows), step):
+            batch = order[start : start + step]
+            for n, ids in zip(batch, self._batch([rows[n] for n in batch], beam)):
+                found[n] = ids
+        return self.text.decoded(found)
+
+    def _batch(self, rows: list[list[int]], beam: int) -> list[list[int]]:
+        import torch
+
+        longest, pad = max(map(len, rows)), self.text.source.pad
+        ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+        early = {"early_stopping": True, "length_penalty": ALPHA} if beam > 1 else {}
+        with torch.inference_mode():
+            found = self.model.generate(
+                ids, attention_mask=(ids != pad).long(), num_beams=beam, do_sample=False,
+                max_new_tokens=longest + EXTRA, suppress_tokens=self.text.suppressed, **early,
+            ).tolist()  # fmt: skip
+        return [row[1:] for row in found]
+
+
+class Headway:
+    """Lines as they are: not split into sentences, and never searched twice, as the others do not either."""
+
+    sizes = (0,)  # it chooses by itself
+
+    def __init__(self, folder: Path, threads: int, **how: str) -> None:
+        import headway
+
+        known = inspect.signature(headway.load).parameters
+        if unknown := [name for name in how if name not in known]:
+            raise SystemExit(f"headway.load takes no {', '.join(unknown)}")
+        more: dict[str, Any] = {"threads": threads} if "threads" in known else {}
+        self.model: Any = headway.load(folder, device="cpu", **how, **more)
+
+    def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
+        search = self.model.search(beam_size=beam, penalty="power", alpha=ALPHA)
+        return [one.text.strip() for one in self.model.translate(lines, search, split=False, mend=False)]
+
+
+class Naive(Headway):
+    """The search that all others are measured by: the plain loop, in float32."""
+
+    def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
+        from headway.decode import decode
+        from headway.decode.rows import padded
+
+        model, text = self.model, self.model.tokenizers
+        search = model.search(beam_size=beam, penalty="power", alpha=ALPHA)
+        rows = [[*ids, text.source.end] for ids in text.source.encode_batch(lines)]
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        found = [""] * len(rows)
+        for start in range(0, len(rows), 64):
+            batch = order[start : start + 64]
+            ids, valid = padded([rows[n] for n in batch], text.source.pad, model.stepper.device)
+            best = decode(model.stepper, ids, valid, marks=model.marks, search=search, engine="naive")
+            for n, hypotheses in zip(batch, best):
+                found[n] = text.target.decode(hypotheses[0].ids).strip()
+        return found
+
+
+def torch_only() -> dict[str, str]:
+    """Float32 and PyTorch, where that is a choice."""
+    import headway
+
+    known = inspect.signature(headway.load).parameters
+    return {"engine": "torch", "compute": "float32"} if "engine" in known else {}
+
+
+def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
+    """By name: made from a model directory and a folder with what was converted."""
+    found: dict[str, Callable[[Path, Path], Engine]] = {
+        "naive": lambda model, work: Naive(model, threads, **torch_only())
+    }
+    for compute in ("int8", "float32"):
+        for workers, inside in ((1, threads), (threads, 1)):
+            found[f"ctranslate2 {compute} {workers}x{inside}"] = (
+                lambda model, work, c=compute, w=workers, t=inside: CTranslate2(model, work, c, w, t)  # type: ignore[misc]
+            )
+    found["huggingface"] = lambda model, work: HuggingFace(model)
+    for engine in ("torch", "ctranslate2"):
+        for compute in ("int8", "float32"):
+            found[f"headway {engine} {compute}"] = (
+                lambda model, work, e=engine, c=compute: Headway(model, threads, engine=e, compute=c)  # type: ignore[misc]
+            )
+    found["headway auto"] = lambda model, work: Headway(model, threads, engine="auto")
+    found["headway"] = lambda model, work: Headway(model, threads)
+    return found

@@ -1,0 +1,117 @@
+"""A trained model made as large as Transformer-base, that translates as it did: real sentences, which end where sentences
+end, at the cost of the large model. Random weights would end nowhere, and a base model takes days to train on a CPU.
+
+The stream is widened by copies of itself, so that norms find about what they found; layers read one copy and write all.
+Heads are repeated, and what is added beside and behind them adds next to nothing. The one copy that is read is where the
+sinusoids of the wider model are those of the narrow one, exactly where its width is a power of two times as large."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headway.model_dir import load_model, save_model
+from headway.nn.transformer import Transformer
+from headway.parts import from_dict
+
+TINY = 1e-4  # of what is added: not 0, which no trained weight is
+
+
+class Base(NamedTuple):
+    d_model: int = 512
+    hidden: int = 2048
+    heads: int = 8
+    layers: int = 6
+
+
+class Widening:
+    """From width `narrow` to `wide`."""
+
+    def __init__(self, narrow: int, wide: int) -> None:
+        pairs, places = narrow // 2, torch.arange(wide // 2)
+        self.narrow, self.wide = narrow, wide
+        self.copied = both((places * narrow / wide).round().long().clamp(max=pairs - 1))  # (wide,) from where
+        self.read = both((torch.arange(pairs) * wide / narrow).round().long())  # (narrow,) where
+
+    def reads(self, weight: Tensor) -> Tensor:
+        result = weight.new_zeros(len(weight), self.wide)
+        result[:, self.read] = weight
+        return result
+
+    def writes(self, weight: Tensor) -> Tensor:
+        return weight[self.copied]
+
+    def says(self, weight: Tensor) -> Tensor:
+        """The gain or bias of the last norm: only what is read counts, and words are smaller by √(narrow / wide)."""
+        result = weight.new_zeros(self.wide)
+        result[self.read] = weight * (self.wide / self.narrow) ** 0.5
+        return result
+
+
+def both(pairs: Tensor) -> Tensor:
+    """Sine and cosine lie side by side."""
+    return torch.stack([2 * pairs, 2 * pairs + 1], 1).flatten()
+
+
+def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
+    config, model, tokenizers = load_model(folder)
+    small, weights = config.model.resolved(), model.state_dict()
+    for side in (small.encoder, small.decoder):
+        if side.residual.kind != "pre" or {part.kind for part in side.position} != {"sinusoidal"}:
+            raise SystemExit(f"{folder}: only models with norms first and sinusoidal positions can be grown")
+    stack = {
+        "layers": size.layers, "mixer": f"attention({size.heads})", "feedforward": f"relu({size.hidden})",
+        "residual": "pre",
+    }  # fmt: skip
+    table = small.to_dict() | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
+    grown = Transformer(from_dict(Transformer.Config, table))
+    torch.manual_seed(0)
+    fitted = fitting(weights, grown.state_dict(), small, size)
+    save_model(out, replace(config, model=grown.config), fitted, tokenizers, "# grown for a benchmark\n")
+
+
+def fitting(weights: dict[str, Tensor], large: dict[str, Tensor], small: Transformer.Config, size: Base) -> dict:
+    width = Widening(small.d_model, size.d_model)
+    heads = small.decoder.mixer[0].heads
+    return {
+        name: fitted(name, weights[name], width, heads, size) if name in weights else added(name, new)
+        for name, new in large.items()
+    }
+
+
+def fitted(name: str, old: Tensor, width: Widening, heads: int, size: Base) -> Tensor:
+    *_, owner, kind = name.split(".")
+    if owner == "words":
+        return old[:, width.copied] * (width.narrow / width.wide) ** 0.5
+    if owner == "norm":
+        return width.says(old) if name.startswith("stacks.decoder.ends") else width.writes(old)
+    if owner in ("query", "key", "value"):
+        new = by_heads(old if kind == "bias" else width.reads(old), heads, size)
+        return new * (size.d_model / size.heads / (width.narrow / heads)) ** 0.5 if owner == "query" else new
+    if owner == "inner":
+        return longer(old if kind == "bias" else width.reads(old), size.hidden)
+    if kind == "bias":  # of output and outer
+        return width.writes(old)
+    if owner == "output":
+        return width.writes(by_heads(old.T, heads, size, beside=0.0).T) * heads / size.heads
+    return width.writes(longer(old.T, size.hidden, beside=0.0).T)
+
+
+def by_heads(rows: Tensor, heads: int, size: Base, beside: float = TINY) -> Tensor:
+    """(heads · d_k, …): more heads, each wider."""
+    split = rows.unflatten(0, (heads, -1)).transpose(0, 1)  # (d_k, heads, …)
+    wide = longer(split, size.d_model // size.heads, beside).transpose(0, 1)
+    return wide.repeat(size.heads // heads, *[1] * (wide.dim() - 1)).flatten(0, 1)
+
+
+def longer(rows: Tensor, length: int, beside: float = TINY) -> Tensor:
+    more = torch.randn(length - len(rows), *rows.shape[1:]) * beside
+    return torch.cat([rows, more])
+
+
+def added(name: str, new: Tensor) -> Tensor:
+    """A layer more: it listens as a new one does, and adds next to nothing."""
+    silent = name.endswith(("output.weight", "outer.weight"))
+    return new * TINY if silent else new

@@ -1,0 +1,165 @@
+"""Headway's weights poured into CTranslate2 and Hugging Face, for benchmarks: written beside the package's own converters,
+so that one is checked by the other. Models with sinusoidal positions, relu and tied words."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Text:
+    """The tokenizer of a model directory, around engines that know ids."""
+
+    def __init__(self, folder: Path) -> None:
+        from headway.text import Tokenizers
+
+        both = Tokenizers.load(folder / "tokenizer.json")
+        self.source, self.target = both.source, both.target
+        self.suppressed = sorted(self.target.controls - {self.target.end})
+
+    def encoded(self, lines: Sequence[str]) -> list[list[int]]:
+        return [[*ids, self.source.end] for ids in self.source.encode_batch(lines)]
+
+    def decoded(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        return [self.target.decode(row).strip() for row in rows]
+
+
+def write_ctranslate2(folder: Path, out: Path) -> None:
+    """Its own format, from Headway's weights: float32, which it makes int8 of by itself when it is loaded."""
+    from ctranslate2.specs import transformer_spec
+    from ctranslate2.specs.common_spec import Activation
+
+    config, weights = read(folder)
+    encoder, decoder = config["encoder"], config["decoder"]
+    pre = decoder["residual"]["kind"] == "pre"
+    spec = transformer_spec.TransformerSpec.from_config(
+        (encoder["layers"], decoder["layers"]), decoder["mixer"][0]["heads"], pre_norm=pre, activation=Activation.RELU
+    )
+    for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        words = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        words.weight = weights["embeddings.decoder.words.weight"]
+        stack.position_encodings.encodings = sinusoids(config)
+        if pre:
+            norm(stack.layer_norm, weights, f"stacks.{side}.ends.norm")
+        for index, layer in enumerate(stack.layer):
+            block = f"stacks.{side}.blocks.{index}"
+            parts = {"self": layer.self_attention} | ({"cross": layer.attention} if side == "decoder" else {})
+            for name, part in parts.items():
+                place = f"{block}.sublayers.{name}"
+                groups = (
+                    [("query", "key", "value"), ("output",)]
+                    if name == "self"
+                    else [("query",), ("key", "value"), ("output",)]
+                )
+                for linear, names in zip(part.linear, groups):
+                    for end in ("weight", "bias"):
+                        setattr(linear, end, np.concatenate([weights[f"{place}.{one}.{end}"] for one in names]))
+                norm(part.layer_norm, weights, f"{block}.residuals.{name}.norm")
+            for linear, name in ((layer.ffn.linear_0, "inner"), (layer.ffn.linear_1, "outer")):
+                for end in ("weight", "bias"):
+                    setattr(linear, end, weights[f"{block}.sublayers.feedforward.{name}.{end}"])
+            norm(layer.ffn.layer_norm, weights, f"{block}.residuals.feedforward.norm")
+    spec.decoder.projection.weight = weights["embeddings.decoder.words.weight"]
+    text = Text(folder)
+    names = [str(n) for n in range(text.target.size)]
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    marks = {"bos_token": text.target.start, "eos_token": text.target.end, "unk_token": text.target.pad}
+    for name, value in marks.items():
+        setattr(spec.config, name, str(value))
+    spec.config.decoder_start_token = str(text.target.start)
+    spec.config.layer_norm_epsilon = config["norm"]["eps"]
+    spec.validate()
+    out.mkdir(parents=True, exist_ok=True)
+    spec.save(str(out))
+
+
+def norm(spec: Any, weights: dict[str, np.ndarray], name: str) -> None:
+    spec.gamma, spec.beta = weights[f"{name}.gain"], weights[f"{name}.bias"]
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The [model] of a directory, and its weights; only kinds that all three engines know."""
+    from safetensors.numpy import load_file
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"]
+    for side in ("encoder", "decoder"):
+        stack = config[side]
+        kinds = [stack["residual"]["kind"], *(part["kind"] for part in stack["position"] + stack["feedforward"])]
+        if kinds[0] not in ("pre", "post") or set(kinds[1:]) != {"sinusoidal", "relu"}:
+            raise SystemExit(f"{folder}: its {side} has parts that the others do not know: {', '.join(kinds)}")
+    return config, load_file(folder / "model.safetensors")
+
+
+def sinusoids(config: dict[str, Any], positions: int = 512) -> np.ndarray:
+    width = config["d_model"]
+    angles = np.arange(positions)[:, None] * 10_000.0 ** (-np.arange(0, width, 2) / width)
+    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(positions, width).astype(np.float32)
+
+
+def hugging_face(folder: Path) -> Any:
+    """Marian has norms behind the sub-layers, Pegasus before; they have the same names for the same weights."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    config, weights = read(folder)
+    pre = config["decoder"]["residual"]["kind"] == "pre"
+    sizes: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        stack = config[side]
+        sizes |= {f"{side}_layers": stack["layers"], f"{side}_attention_heads": stack["mixer"][0]["heads"]}
+        sizes |= {f"{side}_ffn_dim": stack["feedforward"][0]["hidden"]}
+    own, model = (
+        (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration)
+        if pre
+        else (transformers.MarianConfig, transformers.MarianMTModel)
+    )
+    text = Text(folder).target
+    built = model(
+        own(
+            vocab_size=config["vocabulary"], d_model=config["d_model"], activation_function="relu",
+            scale_embedding=config["embedding"]["scale"], max_position_embeddings=512, pad_token_id=text.pad,
+            decoder_start_token_id=text.start, eos_token_id=text.end, forced_eos_token_id=None, **sizes,
+        )
+    ).eval()  # fmt: skip
+    state = {name: torch.from_numpy(value) for name, value in their_names(weights).items()}
+    for side in ("encoder", "decoder"):
+        state[f"model.{side}.embed_positions.weight"] = torch.from_numpy(sinusoids(config))
+    left = built.load_state_dict(state, strict=False)
+    known = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "final_logits_bias")
+    odd = [name for name in left.missing_keys if not name.endswith(known)] + left.unexpected_keys
+    assert not odd, odd
+    built.tie_weights()
+    return built
+
+
+def their_names(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    parts = {"self": "self_attn", "cross": "encoder_attn"}
+    linear = {
+        "query": "q_proj",
+        "key": "k_proj",
+        "value": "v_proj",
+        "output": "out_proj",
+        "inner": "fc1",
+        "outer": "fc2",
+    }
+    found = {"model.shared.weight": weights["embeddings.decoder.words.weight"]}
+    for name, value in weights.items():
+        _, *path = name.split(".")
+        if name.startswith("embeddings"):
+            continue
+        side, end = path[0], {"gain": "weight"}.get(path[-1], path[-1])
+        if path[1] == "ends":
+            found[f"model.{side}.layer_norm.{end}"] = value
+            continue
+        layer, part = f"model.{side}.layers.{path[2]}", path[4]
+        if path[3] == "residuals":
+            own = "final_layer_norm" if part == "feedforward" else f"{parts[part]}_layer_norm"
+            found[f"{layer}.{own}.{end}"] = value
+        else:
+            inside = "" if part == "feedforward" else f"{parts[part]}."
+            found[f"{layer}.{inside}{linear[path[5]]}.{end}"] = value
+    return found

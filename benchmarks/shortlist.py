@@ -1,0 +1,96 @@
+"""What a shortlist costs: BLEU, and how many words are weighed, without one, with several sizes, and pruned for all.
+
+    python benchmarks/shortlist.py --model DIR --source test.en --target test.de --train train.en train.de
+
+The words are counted in the two files of --train, once; every row of the table translates the whole test text. "has all"
+is the share of test lines of whose reference translation no token is missing among the candidates, "tokens" the share of
+their tokens that are there. Seconds are those of a search that weighs all words and then forbids some, so they say
+nothing of what a shortlist saves.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from headway.data.files import read_pairs
+from headway.data.parallel import ParallelFiles
+from headway.data.texts import parallel
+from headway.evaluation import against, evaluate
+from headway.text import Tokenizers
+from headway.text.lexicon import make_shortlist
+from headway.text.shortlist import Shortlist
+from headway.train.shortlist import Lexical, lexicons_of
+from headway.translator import load_translator
+
+SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
+KEPT = [1000, 2000, 4000]  # of the vocabulary, for every sentence
+
+
+class Trial(NamedTuple):
+    name: str
+    shortlist: Shortlist | None
+
+
+class Covered(NamedTuple):
+    candidates: float  # a sentence
+    tokens: float  # shares
+    lines: float
+
+
+def trials(tokenizers: Tokenizers, train: tuple[str, str], at_most: int) -> Iterator[Trial]:
+    yield Trial("all words", None)
+    part = Lexical.Config(best=max(best for best, _ in SIZES), pairs=at_most)
+    lexicons = lexicons_of(part, [parallel(ParallelFiles(*train, "", ""))], tokenizers, ())
+    for best, frequent in SIZES:
+        yield Trial(f"lexical({best}, {frequent})", make_shortlist(lexicons, best, frequent))
+    for kept in KEPT:
+        yield Trial(f"frequent({kept})", make_shortlist(lexicons, 0, kept))
+
+
+def coverage(shortlist: Shortlist | None, tokenizers: Tokenizers, pairs: list[tuple[str, str]]) -> Covered:
+    if shortlist is None:
+        return Covered(tokenizers.target.size, 1.0, 1.0)
+    sizes, hits = [], []
+    for source, target in pairs:
+        candidates = shortlist.candidates([*tokenizers.source.encode(source), tokenizers.source.end])
+        sizes.append(len(candidates))
+        hits.append(np.isin(tokenizers.target.encode(target), candidates))
+    return Covered(
+        float(np.mean(sizes)), float(np.concatenate(hits).mean()), float(np.mean([hit.all() for hit in hits]))
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--train", nargs=2, required=True, metavar=("SOURCE", "TARGET"))
+    parser.add_argument("--at-most", type=int, default=200_000, help="pairs to count in")
+    parser.add_argument("--beam-size", type=int, help="default: the model's")
+    given = parser.parse_args()
+    translator = load_translator([given.model], "cpu")
+    pairs = list(read_pairs(given.source, given.target))
+    sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
+    print("| words | BLEU | difference | p | same lines | candidates | tokens | has all | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    first = None
+    for trial in trials(translator.tokenizers, tuple(given.train), given.at_most):
+        translator.stepper.shortlist = trial.shortlist
+        search = translator.search(beam_size=given.beam_size, shortlist=trial.shortlist is not None)
+        found = evaluate(translator, sources, targets, search=search)
+        first = first or found
+        chance = against(first, found, targets, lowercase=False, tokenize="13a").p_value if found is not first else 1.0
+        same = np.mean([one == other for one, other in zip(first.hypotheses, found.hypotheses)])
+        covered = coverage(trial.shortlist, translator.tokenizers, pairs)
+        print(
+            f"| {trial.name} | {found.scores.bleu:.2f} | {found.scores.bleu - first.scores.bleu:+.2f} | {chance:.3f} "
+            f"| {same:.1%} | {covered.candidates:.0f} | {covered.tokens:.1%} | {covered.lines:.1%} | {found.seconds:.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Translating on the CPU, text to text: CTranslate2 driven directly, Hugging Face's `generate`, and Headway's engines.
+
+    python benchmarks/translate_cpu.py --model DIR --source test.en [--results FILE]
+    python benchmarks/translate_cpu.py --model DIR --source test.en --size base      # DIR's model, made as large as base
+    python benchmarks/translate_cpu.py --model DIR --source test.en --only naive,headway,'ctranslate2 int8 1x2'
+    python benchmarks/translate_cpu.py --model DIR --source test.en --lines 64 --rounds 1    # quickly
+
+The same weights, sentences and tokenizer for all, and everybody's time includes tokenising. One process each, with the
+same number of threads; all wait while one works, and rounds are interleaved, so that a busy machine is busy for all
+alike. Medians of the rounds. Three ways to ask: one sentence at a time (the median of their times), 32 at a time as they
+come, and everything at once, which each may sort and batch as it likes: CTranslate2 (1 worker with all threads, or a
+worker for each) and Hugging Face at the batch size that was fastest in a trial.
+
+Output tokens are counted once, in what the naive search writes, for everyone. The searches rank by logp / n, which all
+know, and may write 50 tokens more than the longest source; Headway neither splits lines nor mends outputs here, as the
+others do not. "same": lines as the naive search in float32 writes them. "vs ct2" and "vs HF": how many times as fast as
+CTranslate2's best in that column, and as Hugging Face.
+
+On a machine that others use, --threads 1 --cpu-time counts only the time that each process itself ran.
+
+A small trained model can be made as large as Transformer-base without changing what it says (--size base, see grow.py):
+outputs then end where sentences end. Random weights with forced lengths would spare the searches what they must do well,
+sentences that finish at different times."""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from engines import Engine, contestants
+from poured import write_ctranslate2
+from report import Table, append, fill, versions
+
+ROOT = Path(__file__).parent.parent
+WAYS = {"one": 1, "batch 32": 32, "bulk": 0}
+COLUMNS = ["speed", "vs ct2", "vs HF", "same", "MB"]
+Reply = dict[str, Any]
+
+
+class Process:
+    """A contestant, in a process of its own. Without an answer it is out, with the reason."""
+
+    def __init__(self, name: str, given: argparse.Namespace, work: Path) -> None:
+        self.name, self.size, self.fault = name, dict[tuple[int, str], int](), ""
+        self.cpu_time = given.cpu_time
+        self.errors = (work / f"{name}.log").open("w+")
+        environment = os.environ | {"OMP_NUM_THREADS": str(given.threads), "PYTHONPATH": str(ROOT)}
+        environment.setdefault("GOMP_SPINCOUNT", "1000")  # as the command sets it: spinning is ruin on a busy machine
+        command = [sys.executable, __file__, "--serve", name, "--work", str(work), "--threads", str(given.threads)]
+        command += ["--model", str(given.model), "--source", str(given.source), "--lines", str(given.lines)]
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment
+        )
+        self.sizes: list[int] = []
+        self.sizes = self.reply().get("sizes", [])
+
+    def ask(self, **what: Any) -> Reply:
+        if self.fault:
+            return {}
+        assert self.child.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self.child.stdin.write(json.dumps(what | {"cpu_time": self.cpu_time}) + "\n")
+            self.child.stdin.flush()
+        return self.reply()
+
+    def reply(self) -> Reply:
+        assert self.child.stdout
+        line = self.child.stdout.readline()
+        if line:
+            answer: Reply = json.loads(line)
+            return answer
+        code = self.child.wait()
+        self.errors.seek(0)
+        told = [text.strip() for text in self.errors if text.strip()]
+        self.fault = "illegal instruction: try ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI" if code == -4 else ""
+        self.fault = self.fault or (told[-1] if told else f"ended with {code}")
+        print(f"  {self.name}: {self.fault}", file=sys.stderr)
+        return {}
+
+    def close(self) -> None:
+        assert self.child.stdin
+        self.child.stdin.close()
+        self.child.wait()
+        self.errors.close()
+
+
+def serve(given: argparse.Namespace) -> None:
+    """A contestant's side: questions on stdin, answers on what was stdout; whatever prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    engine = contestants(given.threads)[given.serve](given.model, given.work)
+    lines = read_lines(given)
+    print(json.dumps({"sizes": engine.sizes}), file=answers, flush=True)
+    for question in map(json.loads, sys.stdin):
+        answer = answered(engine, lines[: question["lines"]], question)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def answered(engine: Engine, lines: list[str], question: Reply) -> Reply:
+    at_once, times, texts = question["batch"] or len(lines), [], []
+    clock = time.process_time if question["cpu_time"] else time.perf_counter
+    for start in range(0, len(lines), at_once):
+        began = clock()
+        texts += engine.translate(lines[start : start + at_once], question["beam"], question["size"])
+        times.append(clock() - began)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"seconds": sum(times), "median": statistics.median(times), "memory": memory, "texts": texts}
+
+
+def read_lines(given: argparse.Namespace) -> list[str]:
+    text = given.source.read_text(encoding="utf-8")
+    return [line.strip() for line in text.split("\n") if line.strip()][: given.lines]
+
+
+class Race:
+    def __init__(self, given: argparse.Namespace, processes: list[Process]) -> None:
+        self.given, self.processes = given, processes
+        self.racing = [p for p in processes if p.name != "naive" or given.naive]
+        self.right: dict[int, list[str]] = {}  # what the naive search writes, by beam
+
+    def tables(self) -> Iterator[Table]:
+        naive = next(process for process in self.processes if process.name == "naive")
+        for beam in self.given.beams:
+            self.right[beam] = naive.ask(beam=beam, batch=0, size=0, lines=self.given.lines)["texts"]
+            for way in self.given.ways:
+                yield self.table(beam, way)
+
+    def table(self, beam: int, way: str) -> Table:
+        count = {"one": self.given.ones, "batch 32": 32 * self.given.groups}.get(way, self.given.lines)
+        right = self.right[beam][:count]
+        found = self.rounds(beam, way, count)
+        value = {name: speed_of(replies, way, self.tokens(right)) for name, replies in found.items() if replies}
+        best = max((v for name, v in value.items() if name.startswith("ctranslate2")), default=0.0)
+        other = value.get("huggingface", 0.0)
+        unit = "ms a sentence" if way == "one" else "output tokens/s"
+        table = Table(f"{'greedy' if beam == 1 else f'beam {beam}'}, {way}, {len(right)} lines: {unit}", COLUMNS)
+        for process in self.racing:
+            replies = found.get(process.name)
+            if not replies:
+                table.add(process.name, [process.fault or "left out"])
+                continue
+            speed, last = value[process.name], replies[-1]
+            same = sum(a == b for a, b in zip(last["texts"], right)) / len(right)
+            told = f"{1000 / speed:.1f}" if way == "one" else f"{speed:,.0f}"
+            ratios = [f"{speed / peer:.2f}" if peer else "-" for peer in (best, other)]
+            size = process.size.get((beam, way), 0)
+            table.add(
+                process.name + (f", batches of {size}" if size else ""),
+                [told, *ratios, f"{same:.1%}", str(last["memory"])],
+            )
+        return table
+
+    def rounds(self, beam: int, way: str, count: int) -> dict[str, list[Reply]]:
+        found: dict[str, list[Reply]] = {}
+        for process in self.racing:
+            process.size[beam, way] = self.chosen(process, beam, way)
+        for _ in range(self.given.rounds):
+            for process in self.racing:
+                size = process.size[beam, way]
+                answer = process.ask(beam=beam, batch=WAYS[way], size=size, lines=count)
+                if answer:
+                    found.setdefault(process.name, []).append(answer)
+        return found
+
+    def chosen(self, process: Process, beam: int, way: str) -> int:
+        """The batch size that is fastest on a part of the lines; the trial also warms up."""
+        trial = min(self.given.lines, self.given.trial if way == "bulk" else 4 if way == "one" else 32)
+        if way != "bulk":
+            process.ask(beam=beam, batch=WAYS[way], size=0, lines=trial)
+            return 0
+        times = {size: process.ask(beam=beam, batch=0, size=size, lines=trial) for size in process.sizes}
+        known = {size: answer["seconds"] for size, answer in times.items() if answer}
+        return min(known, key=lambda size: known[size], default=0)
+
+    def tokens(self, texts: list[str]) -> int:
+        from headway.text import Tokenizers
+
+        target = Tokenizers.load(self.given.model / "tokenizer.json").target
+        return sum(len(ids) + 1 for ids in target.encode_batch(texts))
+
+
+def speed_of(replies: list[Reply], way: str, tokens: int) -> float:
+    """Tokens a second; of one sentence at a time, sentences."""
+    if way == "one":
+        return 1 / statistics.median(reply["median"] for reply in replies)
+    return tokens / statistics.median(reply["seconds"] for reply in replies)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="a trained model directory")
+    parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
+    parser.add_argument("--size", choices=["own", "base"], default="own", help="base: 6 + 6 layers, 512/2048")
+    parser.add_argument("--lines", type=int, default=512, help="how many of them, all at once")
+    parser.add_argument("--ones", type=int, default=32, help="how many one at a time")
+    parser.add_argument("--groups", type=int, default=4, help="how many times 32")
+    parser.add_argument("--trial", type=int, default=256, help="lines by which batch sizes are chosen")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="count the time of processes, not of the clock")
+    parser.add_argument("--only", help="names of contestants, with commas")
+    parser.add_argument("--naive", action="store_true", help="time the naive search, too")
+    parser.add_argument("--results", type=Path, help="a Markdown file to append to")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given)
+        return 0
+    given.lines = len(read_lines(given))
+    names = [name for name in contestants(given.threads) if name != "headway"]
+    wanted = ["naive", *(name for name in (given.only or ",".join(names)).split(",") if name != "naive")]
+    if unknown := [name for name in wanted if name not in contestants(given.threads)]:
+        parser.error(f"there is no {unknown[0]}: one of {', '.join(contestants(given.threads))}")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        if given.size == "base":
+            from grow import grow
+
+            grow(given.model, work / "model")
+            given.model = work / "model"
+        write_ctranslate2(given.model, work / "ctranslate2")
+        processes = [Process(name, given, work) for name in wanted]
+        tables = list(Race(given, processes).tables())
+        facts = f"{versions()}; {given.threads} threads; {shape(given.model)}; medians of {given.rounds} rounds"
+        facts += ", of the processor's time." if given.cpu_time else "."
+        for process in processes:
+            process.close()
+    print(fill(facts), *(table.told() for table in tables), sep="\n")
+    if given.results:
+        append(given.results, "Translating on the CPU", facts, tables)
+    return 0
+
+
+def shape(folder: Path) -> str:
+    model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"]
+    layers = f"{model['encoder']['layers']} + {model['decoder']['layers']}"
+    hidden = model["decoder"]["feedforward"][0]["hidden"]
+    return f"{layers} layers, {model['d_model']}/{hidden} wide, {model['vocabulary']:,} words"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

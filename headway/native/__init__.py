@@ -1,0 +1,91 @@
+"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a second,
+once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY_NATIVE=0 does without."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+SOURCE = Path(__file__).parent / "lean.c"
+FLAGS = [
+    "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
+]  # fmt: skip
+PATIENCE = 120  # seconds for the compiler
+SIGNATURES = {  # p: a tensor or None, n: a whole number, f: a float
+    "hw_pack": "pnnp",
+    "hw_linear": "pnnpppppnnn",
+    "hw_listen": "pnppnppppnnnnnnnnfp",
+    "hw_keep": "ppnppnnnnpp",
+    "hw_hear": "pnpppppnnnnnfp",
+    "hw_norm": "ppnnppfpp",
+    "hw_log_softmax": "pnn",
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """None where they cannot be had."""
+    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if os.environ.get("HEADWAY_NATIVE") == "0" or not compiler:
+        return None
+    for folder in (cache_folder(), Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"):
+        try:
+            return ctypes.CDLL(str(built(compiler, folder)))
+        except (OSError, subprocess.SubprocessError):
+            continue
+    return None
+
+
+def built(compiler: str, folder: Path) -> Path:
+    """The compiled file, made if it is not there yet. Its name says of what, and for which processor."""
+    known = hashlib.sha256(SOURCE.read_bytes() + " ".join([compiler, *FLAGS, processor()]).encode()).hexdigest()
+    path = folder / f"lean-{known[:16]}.so"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            made = Path(own) / path.name
+            command = [*compiler.split(), *FLAGS, "-o", str(made), str(SOURCE), "-lm"]
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+            made.replace(path)  # several processes may do so at once
+    return path
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
+
+
+def processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
+
+
+def call(name: str, *arguments: Tensor | int | float | None) -> None:
+    """A function of the library. Tensors are passed by their address, and must lie as it expects them."""
+    if _functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
+        raise MemoryError("there is no memory left for a search")
+
+
+@functools.cache
+def _functions() -> dict[str, Any]:
+    kernels = library()
+    assert kernels is not None
+    kinds = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
+    functions = {name: getattr(kernels, name) for name in SIGNATURES}
+    for name, function in functions.items():
+        function.argtypes = [kinds[letter] for letter in SIGNATURES[name]]
+    return functions

@@ -1,0 +1,126 @@
+"""Linear layers in 8 bits, on the CPU. Every token has a scale of its own, so that what becomes of it does not depend on
+its neighbours: sums of whole numbers are exact in any order.
+
+Weights are whole numbers up to ±127, with a scale for each output. Inputs get 7 bits: processors without VNNI add pairs
+of products in 16 bits, and two products of 127 · 127 just fit.
+"""
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway import native
+from headway.nn.linear import Dense, Linear
+from headway.nn.transformer import Transformer
+
+MOST = 127  # of a weight, and of an input where none is below 0
+BESIDE = 63  # of an input on either side of 0
+LEAST = 1e-30  # stands for the largest of a row of zeros
+BLOCK = 64  # outputs that our own kernel takes together
+
+
+def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """(outputs, inputs) -> whole numbers of 8 bits, and a scale for each output: weight ≈ whole · scale."""
+    weight = weight.detach().float()
+    largest = weight.abs().amax(1)
+    scale = torch.where(largest > 0, largest / MOST, 1.0)
+    return torch.round(weight / scale[:, None]).to(torch.int8), scale
+
+
+class Int8(Linear):
+    """xWᵀ + b, W in 8 bits."""
+
+    weight: None
+
+    def __init__(
+        self,
+        whole: Tensor,
+        scale: Tensor,
+        bias: Tensor | None = None,
+        *,
+        positive: bool = False,
+        relu: bool = False,
+        own: bool = True,
+    ) -> None:
+        """positive: no input is below 0. relu: and no output shall be. own: by our own kernel, where it can be had."""
+        super().__init__()
+        self.weight = None
+        self.outputs, self.inputs = whole.shape
+        self.bias = None if bias is None else nn.Parameter(bias.detach().float(), requires_grad=False)
+        self.positive, self.relu = positive, relu
+        self.own = own and native.library() is not None
+        self.packed: Any = self._packed(whole, scale) if self.own else packed(whole, scale / self._most)
+
+    @property
+    def _most(self) -> int:
+        return MOST if self.positive else BESIDE
+
+    def _packed(self, whole: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As our own kernel wants it: weights, scales, and the sum of each output's weights."""
+        size = -(-self.outputs // BLOCK) * BLOCK * -(-self.inputs // 4) * 4
+        laid = torch.zeros(size, dtype=torch.int8)
+        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, laid)
+        return laid, scale.contiguous(), whole.sum(1, dtype=torch.int32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(N, inputs) -> (N, outputs)"""
+        x = x.float()
+        if self.own:
+            x, y = x.contiguous(), torch.empty(len(x), self.outputs)
+            native.call(
+                "hw_linear", x, len(x), self.inputs, *self.packed, self.bias, y, self.outputs, self.positive, self.relu
+            )
+            return y
+        largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(LEAST)  # (N, 1)
+        zero = 0 if self.positive else BESIDE + 1
+        whole = x * (self._most / largest)
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(whole, 1.0, zero, self.packed)
+        y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
+        return y.relu_() if self.relu else y
+
+
+class Int8Head(nn.Module):
+    """The scores of words, by a matrix in 8 bits."""
+
+    def __init__(self, head: nn.Module, embedding: Tensor) -> None:
+        super().__init__()
+        self.before = head
+        _, weight, bias = head.factors(torch.zeros(1, embedding.shape[1], dtype=embedding.dtype), embedding)  # type: ignore[operator]
+        self.product = Int8(*quantise(weight), bias)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        result: Tensor = self.product(self.before.factors(x, embedding)[0])  # type: ignore[operator]
+        return result
+
+
+def in_eight_bits(model: Transformer) -> Transformer:
+    """A copy whose dense layers are in 8 bits, wherever they stand."""
+    model = copy.deepcopy(model)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is Dense:
+                positive = name == "outer" and getattr(module, "activation", None) is F.relu
+                setattr(module, name, Int8(*quantise(child.weight), child.bias, positive=positive))
+    model.head = Int8Head(model.head, model.output_embedding)
+    return model
+
+
+def packed(whole: Tensor, scale: Tensor) -> Any:
+    """As PyTorch's kernel wants it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*quantized tensor creation functions.*")
+        zeros = torch.zeros(len(whole), dtype=torch.long)
+        weight = torch._make_per_channel_quantized_tensor(whole, scale.double(), zeros, 0)
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = "fbgemm"
+        try:
+            return torch.ops.quantized.linear_prepack(weight, None)
+        finally:
+            torch.backends.quantized.engine = before
