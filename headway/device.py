@@ -1,11 +1,27 @@
 """Where to compute, by name."""
 
-import torch
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError, HeadwayError
 
+if TYPE_CHECKING:
+    import torch
 
-def choose_device(name: str = "auto") -> torch.device:
+
+def surely_cpu(name: str) -> bool:
+    """Whether this can only mean the CPU, as far as can be seen without importing torch."""
+    if name != "auto" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return name in ("auto", "cpu")
+    return os.name == "posix" and not any(
+        Path("/dev", node).exists() for node in ("nvidiactl", "nvidia0", "dxg", "kfd")
+    )
+
+
+def choose_device(name: str = "auto") -> "torch.device":
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

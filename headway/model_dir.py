@@ -14,6 +14,7 @@ from headway.config import Config, write_atomically
 from headway.errors import HeadwayError
 from headway.nn.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
+from headway.stored import SCALE
 from headway.text import Tokenizers
 
 WEIGHTS = "model.safetensors"
@@ -88,11 +89,20 @@ def _weights_in(tensor: Tensor) -> int:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return _whole({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except FileNotFoundError:
         raise HeadwayError(f"there is no file {path}.") from None
     except (SafetensorError, OSError):
         raise HeadwayError(f"{path} is damaged or is not a safetensors file. Copy it anew.") from None
+
+
+def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices that are stored in eight bits as what they stand for."""
+    for name in [name for name in tensors if name.endswith(SCALE)]:
+        matrix, scale = name.removesuffix(SCALE), tensors.pop(name)
+        if matrix in tensors and tensors[matrix].shape[:1] == scale.shape:
+            tensors[matrix] = tensors[matrix] * scale[:, None]
+    return tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -1,13 +1,23 @@
-"""A trained BitNet model with its linear weights packed, four to a byte: for use, no more for training."""
+"""A trained model in fewer bytes: BitNet's ternary weights four to a byte, or any other's in eight bits."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from headway.config import Config
 from headway.errors import HeadwayError
 from headway.model_dir import Loaded
 from headway.nn.bitlinear import packed_state
+from headway.quantized import quantized
+from headway.stored import SCALE
+
+# Matrices that inputs are multiplied by. Words are among them: their table is the output layer's, too.
+MATRICES = re.compile(
+    r"(.*\.sublayers\..*\.(query|key|value|output|gate|inner|outer)|embeddings\..*\.words|head)\.weight"
+)
 
 
 def is_packed(config: Config) -> bool:
@@ -26,3 +36,24 @@ def packed(loaded: Loaded) -> tuple[Config, dict[str, Tensor]]:
     if is_packed(config):
         raise HeadwayError("it is packed already. Copy the directory as it is.")
     return replace(config, model=replace(config.model, linear=replace(linear, packed=True))), packed_state(model)
+
+
+def in_eight_bits(loaded: Loaded) -> dict[str, Tensor]:
+    """The weights of a model with every matrix as rows of whole numbers, and a scale for each row: see headway.stored."""
+    if loaded.config.model.linear.kind != "dense":
+        raise HeadwayError(
+            f'its linear layers are "{loaded.config.model.linear.kind}", and eight bits are for dense ones. Leave out '
+            "--int8: ternary weights take two bits."
+        )
+    return eight_bits(loaded.model.state_dict())
+
+
+def eight_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    small: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        if tensor.dim() == 2 and MATRICES.fullmatch(name):
+            rows, scale = quantized(tensor.float().cpu().numpy())
+            small[name], small[name + SCALE] = torch.from_numpy(rows), torch.from_numpy(scale)
+        else:
+            small[name] = tensor
+    return small

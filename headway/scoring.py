@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,28 +10,13 @@ from torch import Tensor
 from headway.decode.model import ModelStepper
 from headway.decode.rows import batches, padded
 from headway.errors import HeadwayError
+from headway.translation import Scored as Scored
 
 if TYPE_CHECKING:
     from headway.translator import Translator
 
 AT_ONCE = 512  # places of which the whole vocabulary's probabilities are in memory
 MOST = 4096  # tokens a side: the memory of attention grows with their square
-
-
-@dataclass(frozen=True)
-class Scored:
-    """One pair. What stands here for the output of a beam search is what the search reported of it.
-
-    logp = log p(target, end | source), the sum of token_logps; score = logp / penalty(number of tokens).
-    """
-
-    source: str
-    target: str
-    logp: float
-    score: float
-    tokens: list[int]  # of the target, the end token last
-    token_logps: list[float]
-    warnings: list[str] = field(default_factory=list)
 
 
 def score_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], to: str = "") -> list[Scored]:

@@ -21,6 +21,45 @@ class Guess:
     alignment: list[tuple[int, int]] | None = None  # (source word, target word) of the whole line, if asked for
 
 
+class Joined(Guess):
+    """A guess made of one hypothesis a sentence. Its scores are theirs, and are asked for when somebody asks for them."""
+
+    def __init__(self, text: str, found: Sequence[Hypothesis], alignment: list[tuple[int, int]] | None) -> None:
+        tokens = [token for hypothesis in found for token in hypothesis.ids]
+        for name, value in {"text": text, "found": found, "tokens": tokens, "alignment": alignment}.items():
+            object.__setattr__(self, name, value)
+
+    found: Sequence[Hypothesis]
+
+    @property
+    def score(self) -> float:
+        return sum((hypothesis.score for hypothesis in self.found), 0.0)
+
+    @property
+    def logp(self) -> float:
+        return sum((hypothesis.logp for hypothesis in self.found), 0.0)
+
+    @property
+    def token_logps(self) -> list[float]:
+        return [logp for hypothesis in self.found for logp in hypothesis.token_logps]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One pair. What stands here for the output of a beam search is what the search reported of it.
+
+    logp = log p(target, end | source), the sum of token_logps; score = logp / penalty(number of tokens).
+    """
+
+    source: str
+    target: str
+    logp: float
+    score: float
+    tokens: list[int]  # of the target, the end token last
+    token_logps: list[float]
+    warnings: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Translation:
     """What became of one line: the best guess first, and what the reader should know."""
@@ -97,20 +136,11 @@ def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation
     """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence.
 
     align: their links are known and wanted."""
-    guesses = []
+    guesses: list[Guess] = []
     for rank in range(max((len(s.found) for s in line.sentences), default=1)):
         found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
         texts = [s.before + tokenizer.decode(h.ids).strip() for s, h in zip(line.sentences, found)]
-        guesses.append(
-            Guess(
-                "".join(texts) + line.tail,
-                sum((h.score for h in found), 0.0),
-                sum((h.logp for h in found), 0.0),
-                [i for h in found for i in h.ids],
-                [p for h in found for p in h.token_logps],
-                _links(line, texts, rank) if align else None,
-            )
-        )
+        guesses.append(Joined("".join(texts) + line.tail, found, _links(line, texts, rank) if align else None))
     return Translation(line.source, guesses, [w for s in line.sentences for w in s.warnings])
 
 

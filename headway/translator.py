@@ -6,47 +6,60 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headway.alignment import Links, align_ids, align_pairs
-from headway.decode import Hypothesis, Recorder, decode
-from headway.decode.model import Ensemble, ModelStepper
-from headway.decode.rows import batches, padded
-from headway.decode.settings import Marks, Search
+from headway.decode.engine import Compute, Engine, EngineName
+from headway.decode.grouping import batches
+from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.settings import Search
 from headway.device import choose_device
+from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.model_dir import Loaded, load_model
-from headway.scoring import Scored, score_pairs
 from headway.text import copied, repeated
-from headway.text.shortlist import Shortlist, shortlist_of
-from headway.translation import Guess, Reader, Sentence, Translation, joined
+from headway.translation import Guess, Reader, Scored, Sentence, Translation, joined
 
 if TYPE_CHECKING:
+    from headway.alignment import Links
+    from headway.config import Config
+    from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
+    from headway.model_dir import Loaded
+    from headway.text.shortlist import Shortlist
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}  # padding counted
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 
 
-def load(path: str | Path, device: str = "auto") -> "Translator | LanguageModel":
-    """The model in a directory, as what it is: a Translator, or a LanguageModel."""
-    loaded = load_model(path, choose_device(device))
-    if loaded.config.train.objective.kind == "translation":
-        return Translator([loaded], shortlist_of([path], loaded.tokenizers))
+def load(
+    path: str | Path, device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
+    threads: int | None = None,
+) -> "Translator | LanguageModel":  # fmt: skip
+    """The model in a directory, as what it is: a Translator, or a LanguageModel.
+
+    engine: "torch", "ctranslate2", or "auto" for what is there first; compute: "float32", "int8", or "auto" for what
+    the directory holds; threads: how many to compute with. See docs/translating.md."""
+    engines = Engines([path], device, engine, compute, threads)
+    if engines.outline.objective == "translation":
+        return Translator(engines)
     from headway.language_model import LanguageModel
 
-    return LanguageModel(loaded)
+    return LanguageModel(engines.loaded[0])
 
 
-def load_translator(paths: Sequence[str | Path], device: str = "auto") -> "Translator":
-    """One model, or several that vote; refused with a reason where they do not translate."""
-    loaded = [load_model(path, choose_device(device)) for path in paths]
-    for path, one in zip(paths, loaded):
-        if one.config.train.objective.kind != "translation":
+def load_translator(
+    paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
+    threads: int | None = None, tell: Tell | None = None, soon: bool = False,
+) -> "Translator":  # fmt: skip
+    """One model, or several that vote; refused with a reason where they do not translate.
+
+    tell: is told which engine searches, and why; soon: a little text will be asked for at once."""
+    engines = Engines(paths, device, engine, compute, threads, tell, soon)
+    for path, objective in zip(paths, engines.objectives):
+        if objective != "translation":
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
-    return Translator(loaded, shortlist_of(paths, loaded[0].tokenizers))
+    return Translator(engines)
 
 
 class Translator:
@@ -55,17 +68,51 @@ class Translator:
     Several models vote: they must share their tokenizer and their languages.
     """
 
-    def __init__(self, models: Sequence[Loaded], shortlist: Shortlist | None = None) -> None:
-        self.config, _, self.tokenizers = models[0]
-        self.configs = [loaded.config for loaded in models]
-        _refuse_strangers(models)
-        self.steppers = [ModelStepper(loaded.model.eval()) for loaded in models]
-        self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
-        self.stepper.shortlist = shortlist
-        self.batch_tokens = BATCH_TOKENS.get(self.stepper.device.type, 4096)
-        self.positions = _fewest_positions(models)
-        target = self.tokenizers.target
-        self.marks = Marks(start=target.start, end=target.end, suppress=tuple(sorted(target.controls - {target.end})))
+    def __init__(self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None) -> None:
+        self.engines = models if isinstance(models, Engines) else Engines.of(models, shortlist)
+        if self.engines.ct2 is None:
+            refuse_strangers(self.engines.loaded)
+        self.outline, self.tokenizers = self.engines.outline, self.engines.tokenizers
+        self.positions = self.engines.positions  # where the learned ones of the models end; None if they have no end
+        self.marks = marks_of(self.tokenizers.target)
+        self._batch_tokens: int | None = None
+
+    @property
+    def config(self) -> "Config":
+        return self.engines.loaded[0].config
+
+    @property
+    def configs(self) -> "list[Config]":
+        return [loaded.config for loaded in self.engines.loaded]
+
+    @property
+    def steppers(self) -> "list[ModelStepper]":
+        return self.engines.torch.steppers
+
+    @property
+    def stepper(self) -> Any:
+        """What the torch engine asks for the next token."""
+        return self.engines.torch.stepper
+
+    @stepper.setter
+    def stepper(self, stepper: Any) -> None:
+        self.engines.torch.stepper = stepper
+
+    @property
+    def device(self) -> str:
+        """cpu or cuda"""
+        return self.engines.device
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens searched at once, padding counted."""
+        if self._batch_tokens is None:
+            return BATCH_TOKENS.get(self.device, 4096)
+        return self._batch_tokens
+
+    @batch_tokens.setter
+    def batch_tokens(self, count: int) -> None:
+        self._batch_tokens = count
 
     @overload
     def __call__(self, text: str, **settings: Any) -> str: ...
@@ -97,8 +144,8 @@ class Translator:
         if known.get("sample"):
             known.setdefault("beam_size", 1)
         elif "n_best" in known:
-            known.setdefault("beam_size", max(known["n_best"], self.config.search.beam_size))
-        return replace(self.config.search, **known)
+            known.setdefault("beam_size", max(known["n_best"], self.outline.search.beam_size))
+        return replace(self.outline.search, **known)
 
     def translate(
         self,
@@ -131,10 +178,9 @@ class Translator:
             raise HeadwayError(
                 f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
             )
-        search = search or self.config.search
-        language = self.config.source_languages[0] if self.config.source_languages else None
-        longest = self.config.train.longest
-        reader = Reader(self.tokenizers.source, self.tag(to), longest, language, split)
+        search = search or self.outline.search
+        language = self.outline.source_languages[0] if self.outline.source_languages else None
+        reader = Reader(self.tokenizers.source, self.tag(to), self.outline.longest, language, split)
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
@@ -145,18 +191,24 @@ class Translator:
             if not sentence.found[0].finished:
                 sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
         if align:
+            from headway.alignment import align_ids
+
             found = [(s.ids, h.ids) for s in sentences for h in s.found]
             links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
             for sentence in sentences:
                 sentence.links = [next(links) for _ in sentence.found]
         return [joined(line, self.tokenizers.target, align) for line in read]
 
-    def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> list[Links]:
+    def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
+        from headway.alignment import align_pairs
+
         return [aligned.links for aligned in align_pairs(self, pairs, to)]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> list[Scored]:
         """How likely each target is, given its source: log-probabilities, token by token and summed."""
+        from headway.scoring import score_pairs
+
         return score_pairs(self, pairs, to)
 
     def trace(self, text: str, *, to: str = "", prefix: str = "", **settings: Any) -> "Trace":
@@ -169,7 +221,7 @@ class Translator:
 
     def tag(self, to: str) -> list[int]:
         """The ids that name the target language, where the model has several."""
-        tags, known = self.config.tags, self.config.target_languages
+        tags, known = self.outline.tags, self.outline.target_languages
         if to and known and to not in known:
             raise HeadwayError(f'this model does not translate to "{to}". It knows: {", ".join(known)}.')
         if tags and not to:
@@ -178,20 +230,20 @@ class Translator:
 
     def _search(self, sentences: list[Sentence], search: Search, record: Recorder | None) -> None:
         """Search for all, like lengths together. No output goes on where the positions of a model end."""
+        if not sentences:
+            return
+        engine = self.engines.choose(len(sentences), search, any(s.prefix for s in sentences), record)
         end = math.inf if self.positions is None else self.positions
         long = [s for s in sentences if search.limit(len(s.ids)) > end]
         rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
         for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
             for batch in batches(part, lambda s: len(s.ids), self.batch_tokens // max(search.beam_size // 4, 1)):
-                self._search_batch(batch, how, record)
+                self._search_batch(batch, how, record, engine)
 
-    def _search_batch(self, batch: list[Sentence], search: Search, record: Recorder | None) -> None:
-        ids, valid = padded([s.ids for s in batch], self.tokenizers.source.pad, self.stepper.device)
+    def _search_batch(self, batch: list[Sentence], search: Search, record: Recorder | None, engine: Engine) -> None:
         prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
         numbers = [s.number for s in batch]
-        found = decode(
-            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=numbers, record=record
-        )  # fmt: skip
+        found = engine.search([s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=record)
         for sentence, hypotheses in zip(batch, found):
             sentence.found = hypotheses
 
@@ -201,7 +253,7 @@ class Translator:
         target = self.tokenizers.target.decode(found.ids)
         if not target.strip() and any(character.isalnum() for character in sentence.text):
             return "the output was empty"
-        same = set(self.config.source_languages) & set(self.config.target_languages)
+        same = set(self.outline.source_languages) & set(self.outline.target_languages)
         if not same and copied(sentence.text, target):
             return "the output was a copy of the input"
         return ""
@@ -216,25 +268,3 @@ class Translator:
             sentence.found = (sound or first)[: search.n_best]
             mended = "another was found" if sound else "nothing better was found"
             sentence.warnings.append(f"{fault}; {mended}")
-
-
-def _refuse_strangers(models: Sequence[Loaded]) -> None:
-    """Models that vote must mean the same by each id, and translate between the same languages."""
-    prints = {(m.tokenizers.source.fingerprint(), m.tokenizers.target.fingerprint()) for m in models}
-    if len(prints) > 1:
-        raise HeadwayError(
-            "these models have different tokenizers, so they cannot vote together. Train them with the same text "
-            "and settings but another train.seed."
-        )
-    pairs = {(m.config.source_languages, m.config.target_languages) for m in models}
-    if len(pairs) > 1:
-        told = " and ".join(sorted(f"{', '.join(a) or '?'} → {', '.join(b) or '?'}" for a, b in pairs))
-        raise HeadwayError(
-            f"these models translate {told}, so they cannot vote together. Give models of one direction."
-        )
-
-
-def _fewest_positions(models: Sequence[Loaded]) -> int | None:
-    """Where the learned positions of the models end; None if they have no end."""
-    stacks = [getattr(loaded.config.model, side) for loaded in models for side in loaded.config.model.sides]
-    return min((part.longest for stack in stacks for part in stack.position if part.kind == "learned"), default=None)

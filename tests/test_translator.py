@@ -254,9 +254,9 @@ def test_nothing_of_a_long_sentence_is_lost() -> None:
     read: list[list[int]] = []
     search = translator._search_batch
 
-    def watched(batch: Any, how: Search, record: None) -> None:
+    def watched(batch: Any, how: Search, record: None, engine: Any) -> None:
         read.extend(sentence.ids for sentence in batch)
-        search(batch, how, record)
+        search(batch, how, record, engine)
 
     translator._search_batch = watched  # type: ignore[method-assign]
     words = [f"w{n}" for n in range(60)]
@@ -377,9 +377,8 @@ def test_where_nothing_better_is_found_the_first_stays_and_it_is_said(translator
 def test_from_a_language_into_itself_a_copy_is_no_fault(translator: Translator) -> None:
     text = "the dog and the cat see the house"
     ids = translator.tokenizers.target.encode(text)
-    loaded = load_and_keep(translator)
     same = scripted(translator, lambda place: ids[place] if place < len(ids) else same.marks.end)
-    same.config = replace(loaded.config, target_languages=("en",))
+    same.outline = replace(same.outline, target_languages=("en",))
     assert same.translate([text])[0].warnings == []
 
 

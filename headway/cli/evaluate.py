@@ -10,6 +10,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import log, table
 
 if TYPE_CHECKING:
+    from headway.decode.engine import Compute, EngineName
     from headway.evaluation import Evaluation
 
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @options.models
 @option("--compare", multiple=True, metavar="DIR", group="Model", help="Another model to compare with.")
 @options.device
+@options.engines
 @option("--source", "-s", metavar="FILE", group="Text", help="Text to translate.")
 @option("--target", "-t", metavar="FILE", group="Text", help="Its right translation, line by line.")
 @option(
@@ -64,7 +66,8 @@ if TYPE_CHECKING:
 )
 @options.shortlist
 def evaluate(
-    models: tuple[str, ...], compare: tuple[str, ...], device: str, source: str | None, target: str | None, to: str,
+    models: tuple[str, ...], compare: tuple[str, ...], device: str, engine: "EngineName", compute: "Compute",
+    threads: int | None, source: str | None, target: str | None, to: str,
     text: str | None, shown: int, output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,
 ) -> None:  # fmt: skip
     """Measure a translator on held-out text, or a language model's perplexity."""
@@ -87,9 +90,9 @@ def evaluate(
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     runs: list[tuple[str, Evaluation]] = []
     for paths in (models, *((other,) for other in compare)):
-        translator = load_translator(paths, device)
-        if tokenize == "moses" and translator.config.target_languages:
-            tokenize = f"moses:{to or translator.config.target_languages[0]}"
+        translator = load_translator(paths, device, engine, compute, threads, tell=lambda told: log(told, "detail"))
+        if tokenize == "moses" and translator.outline.target_languages:
+            tokenize = f"moses:{to or translator.outline.target_languages[0]}"
         runs.append(
             (
                 " + ".join(paths),

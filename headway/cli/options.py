@@ -60,6 +60,23 @@ target_language = option(
     help="Target language, where the model has several.",
 )
 device = option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+engines = together(
+    option(
+        "--engine",
+        type=click.Choice(["auto", "torch", "ctranslate2"]),
+        default="auto",
+        group="Model",
+        help="What searches; auto: ctranslate2 for little text.",
+    ),
+    option(
+        "--compute",
+        type=click.Choice(["auto", "float32", "int8"]),
+        default="auto",
+        group="Model",
+        help="Precision on a CPU; auto: as the weights are stored.",
+    ),
+    option("--threads", type=click.IntRange(min=1), group="Model", help="Threads on a CPU. Default: all cores."),
+)
 columns = option(
     "--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs."
 )

@@ -1,4 +1,4 @@
-"""`headway pack`: a BitNet model in a fraction of its bytes."""
+"""`headway pack`: a model in a fraction of its bytes."""
 
 import shlex
 from pathlib import Path
@@ -13,21 +13,24 @@ from headway.cli.terminal import log
     "pack",
     cls=Verb,
     examples=[
-        ("headway pack my-model --out packed", "four weights a byte"),
+        ("headway pack my-model --out packed", "a BitNet model, four weights a byte"),
+        ("headway pack my-model --out small --int8", "any other, a weight a byte"),
         ('headway translate --model packed "The dog sees a red house."', "used like any model"),
     ],
 )
 @click.argument("model")
 @option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
+@option("--int8", is_flag=True, help="Store a dense model in eight bits, and compute with them on a CPU.")
 @option("--overwrite", is_flag=True, help="Write over the model that --out holds.")
-def pack(model: str, out: Path, overwrite: bool) -> None:
-    """Pack the ternary weights of a BitNet model, four to a byte.
+def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
+    """Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.
 
-    MODEL is a model directory that was trained with model.linear = "bitnet". What is packed computes the same and
-    cannot be trained on: keep MODEL for that."""
+    Without --int8, MODEL is a model directory that was trained with model.linear = "bitnet": what is packed computes
+    the same and cannot be trained on: keep MODEL for that. With --int8 each row of a matrix is rounded to whole numbers
+    up to 127, a quarter of the size: translations may differ a little."""
     from headway.errors import HeadwayError
     from headway.model_dir import WEIGHTS, load_model, save_model
-    from headway.packing import packed
+    from headway.packing import in_eight_bits, packed
     from headway.text.shortlist import keep_shortlist
     from headway.train.history import History
 
@@ -39,12 +42,13 @@ def pack(model: str, out: Path, overwrite: bool) -> None:
         raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
     loaded = load_model(model)
     try:
-        config, weights = packed(loaded)
+        config, weights = (loaded.config, in_eight_bits(loaded)) if int8 else packed(loaded)
     except HeadwayError as error:
         raise HeadwayError(f"{model} cannot be packed: {error}") from None
     card = Path(model) / "README.md"
     about = card.read_text(encoding="utf-8") if card.exists() else "# A model\n"
-    about += f"\nIts linear weights are packed, four to a byte: it cannot be trained on. Made from {model}.\n"
+    how = "stored in eight bits" if int8 else "packed, four to a byte: it cannot be trained on"
+    about += f"\nIts linear weights are {how}. Made from {model}.\n"
     save_model(out, config, weights, loaded.tokenizers, about)
     keep_shortlist(model, out)
     history = History(out)

@@ -40,7 +40,10 @@ VERBS = {
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),
     "shortlist": ("headway.cli.shortlist:shortlist", "Make a model's shortlist: the words that a source may need."),
-    "pack": ("headway.cli.pack:pack", "Pack the ternary weights of a BitNet model, four to a byte."),
+    "pack": (
+        "headway.cli.pack:pack",
+        "Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.",
+    ),
     "trace": ("headway.cli.trace:trace", "Save everything that is computed for one sentence."),
     "attend": ("headway.cli.attend:attend", "Show where each head looks, in the terminal or as a picture."),
     "draw": ("headway.cli.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),

@@ -19,6 +19,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log, opened
 
 if TYPE_CHECKING:
+    from headway.decode.engine import Compute, EngineName
     from headway.translator import Guess, Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
@@ -40,6 +41,7 @@ OF_A_FILE = {"cuda": 16_384}  # likewise, of a file: a GPU wants many lines of l
 @options.models
 @options.target_language
 @options.device
+@options.engines
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
 @options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
@@ -64,8 +66,8 @@ OF_A_FILE = {"cuda": 16_384}  # likewise, of a file: a GPU wants many lines of l
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
-    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, input_file: str | None, output: str | None,
-    no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
+    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, engine: "EngineName", compute: "Compute",
+    threads: int | None, input_file: str | None, output: str | None, no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -79,7 +81,8 @@ def translate(
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
-    translator = load_translator(models, device)
+    soon = bool(text) and text != ("-",)
+    translator = load_translator(models, device, engine, compute, threads, lambda told: log(told, "detail"), soon)
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for
@@ -95,7 +98,7 @@ def translate(
             group, settings, to=to, split=not no_split, prefixes=forced, first=first, align=align
         )  # fmt: skip
 
-    kind = translator.stepper.device.type
+    kind = translator.device
     number, workers = 0, 2 if kind == "cuda" else 1
     lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
     with opened(output) as sink:

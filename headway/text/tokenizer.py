@@ -27,6 +27,7 @@ from headway.text.training import Bpe, Bytes, Characters, Json, Unigram, WordPie
 
 __all__ = ["Bpe", "Bytes", "Characters", "Stream", "Tokenizer", "Unigram", "WordPiece"]
 
+FEW = 64  # texts that the library encodes sooner
 NO_SPACE_BEFORE = tuple(".,;:!?)]}…")  # WordPiece forgets spacing; this much can be guessed
 
 
@@ -86,7 +87,8 @@ class Tokenizer:
         except Exception as error:  # the library raises nothing more precise
             raise HeadwayError(f"this tokenizer cannot be read: {error}") from None
         self._noisy: tuple[float, Any] = (0.0, self._library)
-        self._quick = QuickEncoder(self._library) if self.kind in ("bpe", "unigram") else None
+        self._quick: QuickEncoder | None = None
+        self._asked = 0  # texts
         self.pad, self.start, self.end, self.mask = range(4)
         self.tags = {tag: n for n, spelling in enumerate(self._spellings) if (tag := tag_of(spelling))}
         self.controls = frozenset(n for n, content in enumerate(self._bytes) if not content)
@@ -107,7 +109,8 @@ class Tokenizer:
 
         The library draws from its own generator, which cannot be seeded: with dropout no two calls are alike.
         """
-        found = [None if dropout or self._quick is None else self._quick.encode(text) for text in texts]
+        quick = None if dropout else self._quick_encoder(len(texts))
+        found = [None if quick is None else quick.encode(text) for text in texts]
         left = [n for n, ids in enumerate(found) if ids is None]
         for n in left:
             utf8(texts[n], f"text {n}: " if len(texts) > 1 else "")
@@ -116,6 +119,13 @@ class Tokenizer:
         for n, encoding in zip(left, slow):
             found[n] = encoding.ids
         return found  # type: ignore[return-value]
+
+    def _quick_encoder(self, texts: int) -> QuickEncoder | None:
+        """What looks words up; it takes longer to make than a few texts take the library."""
+        self._asked += texts
+        if self._quick is None and self._asked > FEW and self.kind in ("bpe", "unigram"):
+            self._quick = QuickEncoder(self._library)
+        return self._quick
 
     def _with_dropout(self, dropout: float) -> Any:
         """A second tokenizer, so that the first never knows of dropout, not even while threads share it."""

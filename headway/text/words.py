@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError
 from headway.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NO_TEXT, BLANK, GOES_ON, BEGINS = range(4)  # what a token does: a control token, spaces only, part of a word, a new one
 SPACES = " \t\n\r\f\v"  # no others: a no-break space joins words
@@ -39,8 +41,10 @@ def units(text: str) -> tuple[list[str], list[int]]:
     return spelled, numbers
 
 
-def word_roles(tokenizer: Tokenizer) -> np.ndarray:
+def word_roles(tokenizer: Tokenizer) -> "np.ndarray":
     """(V,) What each entry of a vocabulary does."""
+    import numpy as np
+
     if tokenizer.kind == "wordpiece":
         raise ConfigError(
             'alignments join words between spaces, and "wordpiece" forgets spaces. Use "bpe" or "unigram".', "tokenizer"
@@ -54,10 +58,12 @@ def word_roles(tokenizer: Tokenizer) -> np.ndarray:
     return roles_of
 
 
-def word_numbers(ids: Sequence[int] | np.ndarray, roles: np.ndarray) -> np.ndarray:
+def word_numbers(ids: "Sequence[int] | np.ndarray", roles: "np.ndarray") -> "np.ndarray":
     """The word that each token belongs to, counted from 0; -1 for control tokens and spaces by themselves.
 
     Rows of ids may be padded."""
+    import numpy as np
+
     role = roles[np.asarray(ids, dtype=np.int64)]
     before = np.concatenate([np.full_like(role[..., :1], BLANK), role[..., :-1]], axis=-1)
     begins = (role == BEGINS) | ((role == GOES_ON) & (before == BLANK))

@@ -130,3 +130,10 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     (tmp_path / "empty").write_text("")
     _, err = evaluated(capsys, "--model", translator_dir, "-s", tmp_path / "empty", "-t", tmp_path / "empty", code=1)
     assert "there are no hypotheses to score" in err
+
+
+def test_both_engines_have_the_same_score(capsys: Capture, translator_dir: Path, toy: Path) -> None:
+    files = ["--model", translator_dir, "-s", toy / "test.en", "-t", toy / "test.qtx", "--device", "cpu"]
+    one, other = (evaluated(capsys, *files, "--engine", name, "-v") for name in ("torch", "ctranslate2"))
+    assert one[0].splitlines()[:2] == other[0].splitlines()[:2]
+    assert "engine ctranslate2, float32, cpu" in other[1]

@@ -11,6 +11,7 @@ import torch
 from headway.cli.root import main
 from headway.config import Config
 from headway.model_dir import WEIGHTS, load_model, read_tensors
+from headway.stored import read_weights
 from headway.train.checkpoints import checkpoints
 from headway.translator import Translator, load_translator
 
@@ -163,3 +164,61 @@ def test_a_model_that_is_not_packed_is_fine_tuned(bit_dir: Path, toy: Path, tmp_
     assert main([*map(str, ["train", "--from-model", bit_dir, *files, *steps])]) == 0
     one, other = (read_tensors(folder / WEIGHTS) for folder in (bit_dir, tmp_path / "tuned"))
     assert one.keys() == other.keys() and any(not torch.equal(one[name], other[name]) for name in one)
+
+
+# ---- eight bits
+
+
+@pytest.fixture(scope="module")
+def small_dir(translator_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("small") / "model"
+    assert main(["pack", str(translator_dir), "--out", str(out), "--int8"]) == 0
+    return out
+
+
+def test_eight_bits_are_a_quarter_and_near(translator_dir: Path, small_dir: Path, toy: Path) -> None:
+    before, after = ((folder / WEIGHTS).stat().st_size for folder in (translator_dir, small_dir))
+    assert after < 0.4 * before, "little of this small model is norms and names"
+    whole, small = read_tensors(translator_dir / WEIGHTS), read_tensors(small_dir / WEIGHTS)
+    assert whole.keys() == small.keys()
+    stored = read_weights(small_dir / WEIGHTS)
+    matrices = [name for name, value in stored.items() if isinstance(value, tuple)]
+    assert len(matrices) == 1 + 6 + 10
+    for name in whole:
+        if name in matrices:
+            rows, scale = stored[name]
+            assert torch.equal(small[name], torch.from_numpy(rows * scale[:, None]))
+            assert float((small[name] - whole[name]).abs().max()) <= float(scale.max()) * 0.51
+        else:
+            assert torch.equal(small[name], whole[name])
+    assert Config.load(small_dir / "config.json") == Config.load(translator_dir / "config.json")
+    assert "stored in eight bits. Made from" in (small_dir / "README.md").read_text()
+
+
+def test_both_engines_take_eight_bits(translator_dir: Path, small_dir: Path, toy: Path) -> None:
+    lines = (toy / "train.en").read_text().splitlines()[:40]
+    expected = load_translator([translator_dir], "cpu", "torch")(lines)
+    for engine, compute in (
+        ("ctranslate2", "auto"),
+        ("ctranslate2", "float32"),
+        ("torch", "auto"),
+        ("torch", "float32"),
+    ):
+        translator = load_translator([small_dir], "cpu", engine, compute)  # type: ignore[arg-type]
+        assert sum(a == b for a, b in zip(translator(lines), expected)) > 30, (engine, compute)
+    quick = load_translator([small_dir], "cpu", "ctranslate2").engines.ct2
+    assert quick is not None and quick.compute == "int8"
+
+
+def test_both_engines_compute_the_same_from_eight_bits_in_float32(small_dir: Path, toy: Path) -> None:
+    lines = (toy / "test.en").read_text().splitlines()
+    one, other = (load_translator([small_dir], "cpu", engine, "float32") for engine in ("torch", "ctranslate2"))  # type: ignore[arg-type]
+    assert one(lines, beam_size=1) == other(lines, beam_size=1)
+
+
+def test_ternary_weights_are_not_stored_in_eight_bits(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
+    told = message(capsys, 1, "pack", bit_dir, "--out", tmp_path / "never", "--int8")
+    assert (
+        'cannot be packed: its linear layers are "bitnet", and eight bits are for dense ones. Leave out --int8' in told
+    )
+    assert not (tmp_path / "never").exists()

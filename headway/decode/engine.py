@@ -1,0 +1,48 @@
+"""What searches for a translator: rows of ids in, hypotheses out. Nothing here imports torch.
+
+torch        everything, on a CPU or a GPU
+ctranslate2  on a CPU, models of common parts: there in a fraction of the time that importing torch takes
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.settings import Search
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+Compute = Literal["auto", "float32", "int8"]
+ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
+COMPUTES: tuple[Compute, ...] = ("auto", "float32", "int8")
+
+FEW = 128  # sentences: about as many as ctranslate2 has translated when torch has been imported
+
+
+class Engine(Protocol):
+    @property
+    def name(self) -> Literal["torch", "ctranslate2"]: ...
+
+    @property
+    def compute(self) -> Literal["float32", "int8"]: ...
+
+    @property
+    def device(self) -> str:
+        """cpu or cuda"""
+
+    @property
+    def batch_tokens(self) -> int:
+        """How many are searched at once where nobody says, padding counted."""
+
+    def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
+        """Why this search is not for it; nothing if it is. prefixes: whether outputs begin with something given."""
+
+    def search(
+        self,
+        rows: Sequence[Sequence[int]],
+        search: Search,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        lines: Sequence[int] | None = None,
+        record: Recorder | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Up to n_best hypotheses for each row, best first, at least one. See headway.decode.search.decode."""

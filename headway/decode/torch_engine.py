@@ -1,0 +1,53 @@
+"""The search by torch: every model, every setting, every device."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.model import Ensemble, ModelStepper
+from headway.decode.rows import padded
+from headway.decode.search import decode
+from headway.decode.settings import Marks, Search
+from headway.nn.transformer import Transformer
+
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
+
+
+class TorchEngine:
+    """One model, or several that vote."""
+
+    name: Literal["torch"] = "torch"
+
+    def __init__(
+        self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Literal["float32", "int8"] = "float32"
+    ) -> None:
+        self.marks, self.pad, self.compute = marks, pad, compute
+        self.steppers = [ModelStepper(model.eval(), compute) for model in models]
+        self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
+
+    @property
+    def device(self) -> str:
+        return str(self.stepper.device.type)
+
+    @property
+    def batch_tokens(self) -> int:
+        return BATCH_TOKENS.get(self.device, 4096)
+
+    def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
+        return ""
+
+    def search(
+        self,
+        rows: Sequence[Sequence[int]],
+        search: Search,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        lines: Sequence[int] | None = None,
+        record: Recorder | None = None,
+    ) -> list[list[Hypothesis]]:
+        ids, valid = padded(rows, self.pad, torch.device(self.stepper.device))
+        return decode(
+            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=lines, record=record
+        )

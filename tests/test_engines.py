@@ -1,0 +1,193 @@
+"""Which engine searches: two that say the same, one of them without torch."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway import quick
+from headway.decode.settings import Search
+from headway.device import surely_cpu
+from headway.engines import Engines
+from headway.errors import ConfigError, HeadwayError
+from headway.translator import Translator, load, load_translator
+
+
+@pytest.fixture(scope="module")
+def lines(toy: Path) -> list[str]:
+    return (toy / "test.en").read_text().splitlines()
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not imported torch."""
+
+    class Nothing:
+        modules: dict[str, Any] = {}
+
+    monkeypatch.setattr(quick, "sys", Nothing)
+
+
+def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> None:
+    one, other = (load(translator_dir, "cpu", engine=name) for name in ("torch", "ctranslate2"))  # type: ignore[arg-type]
+    assert isinstance(one, Translator) and isinstance(other, Translator)
+    for settings in ({}, {"beam_size": 1}, {"penalty": "power"}, {"max_length": 4}):
+        found = [translator.translate(lines, translator.search(**settings)) for translator in (one, other)]
+        for own, theirs in zip(*found):
+            assert (own.text, own.warnings) == (theirs.text, theirs.warnings)
+            assert own.score == pytest.approx(theirs.score, abs=1e-3)
+            assert own.guesses[0].logp == pytest.approx(theirs.guesses[0].logp, abs=1e-3)
+            assert own.guesses[0].token_logps == pytest.approx(theirs.guesses[0].token_logps, abs=1e-3)
+            assert own.guesses[0].tokens == theirs.guesses[0].tokens
+    assert other.engines.ct2 is not None
+    assert other("") == ""
+
+
+def test_what_is_chosen_and_why(translator_dir: Path, lines: list[str], no_torch: None) -> None:
+    told: list[str] = []
+    found = load_translator([translator_dir], "cpu", tell=told.append)
+    found.translate(lines[:3], mend=False)
+    assert told == ["engine ctranslate2, float32, cpu: little text, for which torch need not be imported"]
+    found.translate(lines[:3], mend=False)
+    assert len(told) == 1, "it is said once"
+    found.translate(lines[:2], found.search(sample=True, seed=1))
+    assert told[1:] == ["engine torch, float32, cpu: not ctranslate2: it draws other numbers"]
+    found.translate(lines[:3], mend=False)
+    assert told[2:] == ["engine torch, float32, cpu: torch is there already"]
+    many = load_translator([translator_dir], "cpu", tell=told.append)
+    many.translate(lines * 10, many.search(beam_size=1), mend=False)
+    assert told[3:] == ["engine torch, float32, cpu: more than 128 sentences"]
+
+
+def test_a_forced_beginning_and_a_record_go_to_torch(translator_dir: Path, lines: list[str]) -> None:
+    told: list[str] = []
+    found = load_translator([translator_dir], "cpu", "ctranslate2", tell=told.append)
+    expected = load_translator([translator_dir], "cpu", "torch").translate(lines[:1], prefixes=["Kiu"])
+    assert found.translate(lines[:1], prefixes=["Kiu"])[0].text == expected[0].text
+    steps: list[Any] = []
+    found.translate(lines[:1], record=steps.append)
+    assert steps
+    assert [line.partition("not ctranslate2: ")[2] for line in told] == [
+        "a forced beginning is left to torch",
+        "it does not tell its steps",
+    ]
+
+
+def test_why_a_model_cannot_be_served(
+    translator_dir: Path, other_translator_dir: Path, lm_dir: Path, tmp_path: Path, no_torch: None
+) -> None:
+    for paths, device, reason in (
+        ([translator_dir, other_translator_dir], "cpu", "several models vote, which it does not know"),
+        ([translator_dir], "cuda", "it serves the CPU alone, and the device is cuda"),
+        ([lm_dir], "cpu", "its config.json is not that of a translator"),
+        ([tmp_path], "cpu", "its config.json is not that of a translator"),
+    ):
+        with pytest.raises(HeadwayError, match=f"engine ctranslate2 cannot be used: {reason}. Leave it out"):
+            load_translator(paths, device, "ctranslate2")
+    told: list[str] = []
+    both = load_translator([translator_dir, other_translator_dir], "cpu", tell=told.append)
+    assert both.engines.ct2 is None
+    assert told == ["not ctranslate2: several models vote, which it does not know"]
+
+
+def test_a_part_that_is_not_known_is_named(train_toy: Callable[..., Path], no_torch: None, lines: list[str]) -> None:
+    flags = [word for side in ("encoder", "decoder") for word in ("--set", f"model.{side}.position=rope")]
+    folder = train_toy(*flags, "--set", "train.steps=10", "--set", "train.validate_every=10")
+    with pytest.raises(HeadwayError, match="cannot be used: position rope is not known to CTranslate2. Leave it out"):
+        load(folder, "cpu", engine="ctranslate2")
+    told: list[str] = []
+    load_translator([folder], "cpu", tell=told.append).translate(lines[:1], mend=False)
+    assert told == ["not ctranslate2: position rope is not known to CTranslate2", "engine torch, float32, cpu"]
+
+
+def test_damaged_directories_have_torchs_errors(translator_dir: Path, tmp_path: Path, no_torch: None) -> None:
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((translator_dir / name).read_bytes())
+    load_translator([tmp_path], "cpu")
+    (tmp_path / "config.json").write_text(
+        (tmp_path / "config.json").read_text().replace('"longest": 64', '"longest": "many"')
+    )
+    with pytest.raises(ConfigError, match="longest: 'many' is a string, and this must be a whole number"):
+        load_translator([tmp_path], "cpu")
+    (tmp_path / "config.json").write_bytes((translator_dir / "config.json").read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(HeadwayError, match="model.safetensors is damaged"):
+        load_translator([tmp_path], "cpu")
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(HeadwayError, match="tokenizer.json does not exist"):
+        load_translator([tmp_path], "cpu")
+
+
+def test_requests_that_make_no_sense(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ConfigError, match=r'there is no engine "ctranslate". Did you mean "ctranslate2"\? Choose one of'
+    ):
+        load(translator_dir, engine="ctranslate")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r'there is no compute "int4". .*Choose one of: auto, float32, int8'):
+        load(translator_dir, compute="int4")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="threads: 0 threads cannot work. Give 1 or more, or leave it out"):
+        load(translator_dir, threads=0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(
+        HeadwayError, match="compute int8 is for the CPU, and the device is cuda. Leave it out, or take"
+    ):
+        load(translator_dir, "cuda", compute="int8")
+
+
+def test_what_can_only_be_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert surely_cpu("cpu") and not surely_cpu("cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert surely_cpu("auto") and not surely_cpu("cuda:0")
+
+
+def test_threads(translator_dir: Path, lines: list[str]) -> None:
+    import torch
+
+    for name in ("torch", "ctranslate2"):
+        load(translator_dir, "cpu", engine=name, threads=1)(lines[0])  # type: ignore[arg-type,operator]
+    assert torch.get_num_threads() == 1
+
+
+def test_a_search_of_nothing_needs_no_engine(translator_dir: Path, no_torch: None) -> None:
+    told: list[str] = []
+    found = load_translator([translator_dir], "cpu", tell=told.append)
+    assert [result.text for result in found.translate(["", " "])] == ["", " "]
+    assert told == []
+    assert isinstance(found.engines, Engines) and found.search() == Search(**{**vars(found.outline.search)})
+
+
+QUIET = """
+import sys
+from headway.cli.root import main
+code = main(sys.argv[1:])
+heavy = {"torch", "numpy", "safetensors", "headway.nn", "headway.config", "ctranslate2.specs", "rich"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else code)
+"""
+
+
+def test_a_sentence_is_translated_without_torch(translator_dir: Path, toy: Path, run_headway: Any) -> None:
+    import os
+    import sys
+
+    root = Path(__file__).parent.parent
+    source, target = ((toy / f"train.{side}").read_text().splitlines()[0] for side in ("en", "qtx"))
+    command = [
+        sys.executable,
+        "-c",
+        QUIET,
+        "-v",
+        "translate",
+        "--model",
+        str(translator_dir),
+        "--device",
+        "cpu",
+        source,
+    ]
+    ran = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"{target}\n"), ran.stderr
+    assert "engine ctranslate2, float32, cpu" in ran.stderr
