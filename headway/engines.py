@@ -1,5 +1,6 @@
 """The engines of a translator: which can serve its model, which searches this time, and each loaded when it must be."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headway.text.shortlist import Shortlist
 
 Tell = Callable[[str], None]
+_CHOOSING = threading.RLock()
 
 
 class Engines:
@@ -142,6 +144,10 @@ class Engines:
 
     def choose(self, sentences: int, search: Search, prefixes: bool = False, record: Recorder | None = None) -> Engine:
         """The engine for this search: of so many sentences, which may begin with something given."""
+        with _CHOOSING:  # two threads that need torch load it once
+            return self._choose(sentences, search, prefixes, record)
+
+    def _choose(self, sentences: int, search: Search, prefixes: bool, record: Recorder | None) -> Engine:
         if self.ct2 is None:
             return self._taken(self.torch, "")
         if reason := self.ct2.why_not(search, prefixes, record):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
+LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 
 
 def load(
@@ -236,11 +237,20 @@ class Translator:
         end = math.inf if self.positions is None else self.positions
         long = [s for s in sentences if search.limit(len(s.ids)) > end]
         rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
+        work = []
         for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
-            for batch in batches(part, lambda s: len(s.ids), self.batch_tokens // max(search.beam_size // 4, 1)):
-                self._search_batch(batch, how, record, engine)
+            share = math.ceil(sum(len(s.ids) for s in part) / engine.workers)  # so that nobody is without
+            budget = min(self.batch_tokens // max(search.beam_size // 4, 1), max(share, LEAST_TOKENS))
+            work += [(batch, how) for batch in batches(part, lambda s: len(s.ids), budget)]
+        if record is None:
+            engine.each(lambda one: self._search_batch(engine, *one), work)
+        else:
+            for one in work:
+                self._search_batch(engine, *one, record)
 
-    def _search_batch(self, batch: list[Sentence], search: Search, record: Recorder | None, engine: Engine) -> None:
+    def _search_batch(
+        self, engine: Engine, batch: list[Sentence], search: Search, record: Recorder | None = None
+    ) -> None:
         prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
         numbers = [s.number for s in batch]
         found = engine.search([s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=record)

@@ -254,9 +254,9 @@ def test_nothing_of_a_long_sentence_is_lost() -> None:
     read: list[list[int]] = []
     search = translator._search_batch
 
-    def watched(batch: Any, how: Search, record: None, engine: Any) -> None:
+    def watched(engine: Any, batch: Any, how: Search) -> None:
         read.extend(sentence.ids for sentence in batch)
-        search(batch, how, record, engine)
+        search(engine, batch, how)
 
     translator._search_batch = watched  # type: ignore[method-assign]
     words = [f"w{n}" for n in range(60)]

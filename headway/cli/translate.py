@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headway.translator import Guess, Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
-OF_A_FILE = {"cuda": 16_384}  # likewise, of a file: a GPU wants many lines of like lengths
+OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines have others of their length
 
 
 @click.command(
@@ -99,7 +99,9 @@ def translate(
         )  # fmt: skip
 
     kind = translator.device
-    number, workers = 0, 2 if kind == "cuda" else 1
+    number = 0
+    of_a_file = not text and is_file(input_file or "-")
+    workers = 2 if kind == "cuda" or of_a_file else 1  # one group is read or written while another is searched
     lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
     with opened(output) as sink:
         for results in ahead(counted(lines), found, workers):

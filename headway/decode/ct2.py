@@ -7,10 +7,11 @@ tokens are forbidden only to the few rows in which they turn up.
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from headway.decode.ct2_file import END, START, Ct2Model
+from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
@@ -31,6 +32,12 @@ class Ct2Engine:
     @property
     def compute(self) -> Literal["float32", "int8"]:
         return self.model.compute
+
+    workers = 1  # it has threads of its own
+
+    def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
+        for batch in batches:
+            act(batch)
 
     def why_not(self, search: Search, prefixes: bool = False, record: Recorder | None = None) -> str:
         """Why this search would not find exactly what the plain loop finds; nothing if it would."""

@@ -4,12 +4,13 @@ torch        everything, on a CPU or a GPU
 ctranslate2  on a CPU, models of common parts: there in a fraction of the time that importing torch takes
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeVar
 
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 
+T = TypeVar("T")
 EngineName = Literal["auto", "torch", "ctranslate2"]
 Compute = Literal["auto", "float32", "int8"]
 ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
@@ -32,6 +33,13 @@ class Engine(Protocol):
     @property
     def batch_tokens(self) -> int:
         """How many are searched at once where nobody says, padding counted."""
+
+    @property
+    def workers(self) -> int:
+        """How many batches `each` works on at a time."""
+
+    def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
+        """act(batch) for all of them, in no certain order."""
 
     def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
         """Why this search is not for it; nothing if it is. prefixes: whether outputs begin with something given."""

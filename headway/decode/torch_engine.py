@@ -1,11 +1,15 @@
 """The search by torch: every model, every setting, every device."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import torch
 
+from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.lean import Lean
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.rows import padded
 from headway.decode.search import decode
@@ -25,6 +29,7 @@ class TorchEngine:
     ) -> None:
         self.marks, self.pad, self.compute = marks, pad, compute
         self.steppers = [ModelStepper(model.eval(), compute) for model in models]
+        self._alone = threading.Lock()  # whoever comes while all threads work waits for them
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
 
     @property
@@ -34,6 +39,25 @@ class TorchEngine:
     @property
     def batch_tokens(self) -> int:
         return BATCH_TOKENS.get(self.device, 4096)
+
+    @property
+    def workers(self) -> int:
+        """On a CPU a batch for each thread: two threads at one batch wait for each other at every product."""
+        return torch.get_num_threads() if isinstance(getattr(self.stepper, "lean", None), Lean) else 1
+
+    def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
+        if self.workers < 2 or len(batches) < 2:
+            for batch in batches:
+                act(batch)
+            return
+        with self._alone, ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            pending = [pool.submit(act, batch) for batch in batches]
+            try:
+                for done in pending:
+                    done.result()
+            finally:
+                for left in pending:
+                    left.cancel()
 
     def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
         return ""
