@@ -30,9 +30,9 @@ class Engines:
 
     def __init__(
         self, paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-        threads: int | None = None, tell: Tell | None = None, soon: bool = False,
+        threads: int | None = None, tell: Tell | None = None, quick: Quick | None = None,
     ) -> None:  # fmt: skip
-        """tell: is told which engine was taken, and why. soon: a little text will be asked for at once."""
+        """tell: is told which engine was taken, and why. quick: what quick_model made of the same requests."""
         for name, given, known in (("engine", engine, ENGINES), ("compute", compute, COMPUTES)):
             if given not in known:
                 hint = did_you_mean(given, list(known))
@@ -46,7 +46,7 @@ class Engines:
         self._torch: TorchEngine | None = None
         self._shortlist: Shortlist | None = None
         self.ct2: Ct2Engine | None = None
-        reason = self._quick(quick_model(paths, device, engine, compute, threads), soon)
+        reason = self._quick(quick or quick_model(paths, device, engine, compute, threads))
         if engine == "ctranslate2" and reason:
             raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or take --engine torch.")
         if self.ct2 is None:
@@ -72,12 +72,10 @@ class Engines:
         self.objectives = [outline.objective for outline in outlines]
         self.positions = min((one.positions for one in outlines if one.positions is not None), default=None)
 
-    def _quick(self, found: Quick, soon: bool) -> str:
+    def _quick(self, found: Quick) -> str:
         """Take CTranslate2 if it can serve; else why it cannot. Nothing here imports torch."""
         if found.reason or found.model is None or found.outline is None:
             return found.reason
-        if soon:
-            found.model.start()  # while the tokenizer is read
         from headway.decode.ct2 import Ct2Engine
 
         try:

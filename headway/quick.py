@@ -26,9 +26,9 @@ class Quick:
 
 def quick_model(
     paths: Sequence[str | Path], device: str = "auto", engine: str = "auto", compute: str = "auto",
-    threads: int | None = None,
+    threads: int | None = None, start: bool = False,
 ) -> Quick:  # fmt: skip
-    """For these requests. Nothing is loaded yet."""
+    """For these requests. start: begin to load it, for a little text that will be asked for at once."""
     if engine == "torch":
         return Quick()
     if len(paths) > 1:
@@ -54,4 +54,6 @@ def quick_model(
         return Quick(str(error).rstrip("."))
     if engine == "auto":  # little text: weights put in another order repay that only in the long run
         os.environ.setdefault("CT2_PACKED_GEMM", "0")
+    if start:
+        model.start()
     return Quick("", read[0], model)

@@ -13,6 +13,7 @@ from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.quick import Quick
 from headway.text import copied, repeated
 from headway.translation import Guess, Reader, Scored, Sentence, Translation, joined
 
@@ -49,12 +50,12 @@ def load(
 
 def load_translator(
     paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-    threads: int | None = None, tell: Tell | None = None, soon: bool = False,
+    threads: int | None = None, tell: Tell | None = None, quick: Quick | None = None,
 ) -> "Translator":  # fmt: skip
     """One model, or several that vote; refused with a reason where they do not translate.
 
-    tell: is told which engine searches, and why; soon: a little text will be asked for at once."""
-    engines = Engines(paths, device, engine, compute, threads, tell, soon)
+    tell: is told which engine searches, and why; quick: what quick_model made of the same requests."""
+    engines = Engines(paths, device, engine, compute, threads, tell, quick)
     for path, objective in zip(paths, engines.objectives):
         if objective != "translation":
             raise HeadwayError(

@@ -73,7 +73,7 @@ def translate(
 
     One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
     sentence by sentence and keeps its spacing. Warnings go to stderr."""
-    from headway.translator import load_translator
+    from headway.quick import quick_model
 
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
@@ -81,8 +81,10 @@ def translate(
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
-    soon = bool(text) and text != ("-",)
-    translator = load_translator(models, device, engine, compute, threads, lambda told: log(told, "detail"), soon)
+    quick = quick_model(models, device, engine, compute, threads, start=bool(text) and text != ("-",))
+    from headway.translator import load_translator  # now: what that imports it imports while weights are being loaded
+
+    translator = load_translator(models, device, engine, compute, threads, lambda told: log(told, "detail"), quick)
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for
