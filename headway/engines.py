@@ -152,11 +152,9 @@ class Engines:
             return self._taken(self.torch, f"not ctranslate2: {reason}")
         if self.engine == "ctranslate2":
             return self._taken(self.ct2, "")
-        if self._torch is not None:
-            return self._taken(self._torch, "torch is there already")
-        if sentences > FEW:
-            return self._taken(self.torch, f"more than {FEW} sentences")
-        return self._taken(self.ct2, "little text, for which torch need not be imported")
+        if self.ct2.compute == "int8" and sentences > FEW:
+            return self._taken(self.torch, f"more than {FEW} sentences in eight bits")
+        return self._taken(self.ct2, "it is faster at this" if self._torch else "torch need not be imported for it")
 
     def _taken(self, engine: Engine, why: str) -> Engine:
         told = f"engine {engine.name}, {engine.compute}, {engine.device}" + (f": {why}" if why else "")

@@ -49,16 +49,20 @@ def test_what_is_chosen_and_why(translator_dir: Path, lines: list[str], no_torch
     told: list[str] = []
     found = load_translator([translator_dir], "cpu", tell=told.append)
     found.translate(lines[:3], mend=False)
-    assert told == ["engine ctranslate2, float32, cpu: little text, for which torch need not be imported"]
+    assert told == ["engine ctranslate2, float32, cpu: torch need not be imported for it"]
     found.translate(lines[:3], mend=False)
     assert len(told) == 1, "it is said once"
     found.translate(lines[:2], found.search(sample=True, seed=1))
     assert told[1:] == ["engine torch, float32, cpu: not ctranslate2: it draws other numbers"]
     found.translate(lines[:3], mend=False)
-    assert told[2:] == ["engine torch, float32, cpu: torch is there already"]
-    many = load_translator([translator_dir], "cpu", tell=told.append)
+    assert told[2:] == ["engine ctranslate2, float32, cpu: it is faster at this"]
+    many = load_translator([translator_dir], "cpu", compute="int8", tell=told.append)
+    many.translate(lines, many.search(beam_size=1), mend=False)
     many.translate(lines * 10, many.search(beam_size=1), mend=False)
-    assert told[3:] == ["engine torch, float32, cpu: more than 128 sentences"]
+    assert told[3:] == [
+        "engine ctranslate2, int8, cpu: torch need not be imported for it",
+        "engine torch, int8, cpu: more than 128 sentences in eight bits",
+    ]
 
 
 def test_a_forced_beginning_and_a_record_go_to_torch(translator_dir: Path, lines: list[str]) -> None:

@@ -17,6 +17,7 @@ from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
 
 NO_PENALTY = 1e-30  # 0 would have it stop as soon as one hypothesis has ended
+AT_ONCE = 512  # tokens, by one of its workers: more do not stay in the caches
 TIGHT = 1.5  # times the source: a limit below that may well be met
 
 
@@ -97,6 +98,8 @@ class Ct2Engine:
             max_decoding_length=limit,
             min_decoding_length=0,
             max_input_length=0,
+            max_batch_size=min(AT_ONCE, math.ceil(sum(map(len, sources)) / self.model.workers)),
+            batch_type="tokens",
             return_end_token=True,
             return_scores=True,
         )

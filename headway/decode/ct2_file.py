@@ -56,6 +56,12 @@ class Ct2Model:
             target=load
         ).start()  # not as a daemon: what it writes for CTranslate2 is to be gone at the end
 
+    @property
+    def workers(self) -> int:
+        """A thread each: several at one sentence wait for each other at every product."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return self.threads or cores or 1
+
     def translator(self, reach: int) -> Any:
         """CTranslate2's own, with at least so many positions."""
         with self._lock:
@@ -66,7 +72,7 @@ class Ct2Model:
             return self._loaded
 
     def _load(self, layout: Layout) -> Any:
-        settings = {"device": "cpu", "compute_type": self.compute, "intra_threads": self.threads or 0}
+        settings = {"device": "cpu", "compute_type": self.compute, "intra_threads": 1, "inter_threads": self.workers}
         small = {
             "config.json": _settings(layout),
             "source_vocabulary.json": _vocabulary(self._table["source_vocabulary"]),

@@ -16,7 +16,7 @@ Compute = Literal["auto", "float32", "int8"]
 ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
 COMPUTES: tuple[Compute, ...] = ("auto", "float32", "int8")
 
-FEW = 128  # sentences: about as many as ctranslate2 has translated when torch has been imported
+FEW = 128  # sentences: with more, in eight bits, torch is faster (benchmarks/translate_cpu.py)
 
 
 class Engine(Protocol):

@@ -1,5 +1,6 @@
 """The search by torch: every model, every setting, every device."""
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,18 +41,22 @@ class TorchEngine:
     def batch_tokens(self) -> int:
         return BATCH_TOKENS.get(self.device, 4096)
 
-    @property
+    @functools.cached_property
     def workers(self) -> int:
-        """On a CPU a batch for each thread: two threads at one batch wait for each other at every product."""
+        """On a CPU one for each thread: two threads at one batch wait for each other at every product."""
         return torch.get_num_threads() if isinstance(getattr(self.stepper, "lean", None), Lean) else 1
 
+    @functools.cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.workers, "search", initializer=torch.set_num_threads, initargs=(1,))
+
     def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
-        if self.workers < 2 or len(batches) < 2:
+        if self.workers < 2:
             for batch in batches:
                 act(batch)
             return
-        with self._alone, ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            pending = [pool.submit(act, batch) for batch in batches]
+        with self._alone:
+            pending = [self._pool.submit(act, batch) for batch in batches]
             try:
                 for done in pending:
                     done.result()

@@ -56,7 +56,7 @@ def test_few_words_tell_in_the_output(capsys: Capture, model: Path, text: list[s
     translator = headway.load(model, device="cpu")
     line = "The dog sees a red house."
     assert translator(line, shortlist=True) != translator(line)
-    told(capsys, 0, "shortlist", "--model", model, *text, "--best", 100, "--frequent", 1000, "--at-most", 100)
+    told(capsys, 0, "shortlist", "--model", model, *text, "--best", 100, "--frequent", 1000)
     again = headway.load(model, device="cpu")
     assert again(line, shortlist=True) == again(line) == translator(line), "everything that it was trained on is there"
 
