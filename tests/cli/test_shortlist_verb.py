@@ -54,7 +54,7 @@ def test_few_words_tell_in_the_output(capsys: Capture, model: Path, text: list[s
     told(capsys, 0, "shortlist", "--model", model, *text, "--keep-outputs", 1)
     assert Shortlist.load(model).fixed
     translator = headway.load(model, device="cpu")
-    line = "The dog sees a red house."
+    line = Path(text[1]).read_text().splitlines()[0]
     assert translator(line, shortlist=True) != translator(line)
     told(capsys, 0, "shortlist", "--model", model, *text, "--best", 100, "--frequent", 1000)
     again = headway.load(model, device="cpu")
