@@ -22,11 +22,13 @@ MACHINES = ["native", "x86-64-v3", "x86-64"] if "flags" in native.processor() el
 
 
 @pytest.fixture(params=MACHINES)
-def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def machine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """The kernels as they are for other processors: with VNNI, with AVX2, with neither."""
     flags = [flag.replace("-march=native", f"-march={request.param}") for flag in native.FLAGS]
     monkeypatch.setattr(native, "FLAGS", flags)
-    kernels = ctypes.CDLL(str(native.built("cc", tmp_path)))
+    kernels = ctypes.CDLL(str(native.built("cc", tmp_path_factory.getbasetemp() / "kernels")))  # compiled once
     native._functions.cache_clear()
     monkeypatch.setattr(native, "library", lambda: kernels)
     yield request.param

@@ -16,13 +16,13 @@ from headway import native
 from headway.decode.padded_past import PaddedPast, Padding
 from headway.decode.past import words_of
 from headway.decode.whole_past import WholePast, hear
+from headway.native.decoder import decoder_of
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.heads import Logits
 from headway.nn.int8 import Int8, quantise
 from headway.nn.linear import Dense, Linear
 from headway.nn.masks import CAUSAL, FULL, Mask
-from headway.nn.norms import LayerNorm
 from headway.nn.places import Places
 from headway.nn.residual import Post, Pre
 from headway.nn.transformer import Transformer
@@ -30,7 +30,6 @@ from headway.nn.transformer import Transformer
 SIDES = ("encoder", "decoder")
 WORDS = 1024  # of the source, encoded together
 POSITIONS = ("none", "sinusoidal", "learned")  # that are added, and nothing else
-Product = Callable[[Tensor], list[Tensor]]  # (N, inputs) -> (N, outputs) of each of the layers
 
 
 def hindrance(model: Transformer) -> str:
@@ -66,15 +65,23 @@ def _hindrance(stack: Any, config: Any, mask: Mask) -> str:
     return ""
 
 
-def together(compute: str, *layers: Any, positive: bool = False, relu: bool = False) -> Product:
+class Joined:
     """What several layers make of one input. In float32 by the weights as they are now, in 8 bits as they were."""
-    if compute == "float32":
-        return lambda x: [F.relu(layer(x)) if relu else layer(x) for layer in layers]
-    whole, scale = (torch.cat(list(part)) for part in zip(*(quantise(layer.weight) for layer in layers)))
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    joined = Int8(whole, scale, torch.cat(biases) if biases else None, positive=positive, relu=relu)
-    sizes = [len(layer.weight) for layer in layers]
-    return lambda x: list(torch.split(joined.rows(x), sizes, dim=1))
+
+    def __init__(self, compute: str, *layers: Any, positive: bool = False, relu: bool = False) -> None:
+        self.layers, self.relu, self.whole = layers, relu, None
+        if compute == "float32":
+            return
+        whole, scale = (torch.cat(list(part)) for part in zip(*(quantise(layer.weight) for layer in layers)))
+        biases = [layer.bias for layer in layers if layer.bias is not None]
+        self.whole = Int8(whole, scale, torch.cat(biases) if biases else None, positive=positive, relu=relu)
+        self.sizes = [len(layer.weight) for layer in layers]
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        """(N, inputs) -> (N, outputs) of each"""
+        if self.whole is not None:
+            return list(torch.split(self.whole.rows(x), self.sizes, dim=1))
+        return [F.relu(layer(x)) if self.relu else layer(x) for layer in self.layers]
 
 
 class Layer:
@@ -82,51 +89,37 @@ class Layer:
         own, cross = block.sublayers["self"], dict(block.sublayers.items()).get("cross")
         self.residuals, self.own = block.residuals, own.config
         self.across: Any = None if cross is None else cross.config
-        self.ask_hear = together(compute, own.query, own.key, own.value)
-        self.say = together(compute, own.output)
+        self.ask_hear = Joined(compute, own.query, own.key, own.value)
+        self.say = Joined(compute, own.output)
         if cross is not None:
-            self.ask = together(compute, cross.query)
-            self.hear = together(compute, cross.key, cross.value)
-            self.answer = together(compute, cross.output)
-        self.feed = _feed(block.sublayers["feedforward"], compute)
-        self.own_kernels = has_kernels(compute)
+            self.ask = Joined(compute, cross.query)
+            self.hear = Joined(compute, cross.key, cross.value)
+            self.answer = Joined(compute, cross.output)
+        part = block.sublayers["feedforward"]
+        self.activation = None if isinstance(part, SwiGLU) else part.activation
+        relu = self.activation is F.relu
+        self.gate = Joined(compute, part.gate, part.inner) if self.activation is None else None
+        self.inner = Joined(compute, part.inner, relu=relu) if self.gate is None else None
+        self.outer = Joined(compute, part.outer, positive=relu)
+
+    def feed(self, x: Tensor) -> Tensor:
+        if self.gate is not None:
+            gate, inner = self.gate(x)
+            return self.outer(F.silu(gate) * inner)[0]
+        assert self.inner is not None and self.activation is not None
+        inner = self.inner(x)[0]
+        return self.outer(inner if self.activation is F.relu else self.activation(inner))[0]
 
     def wrap(self, name: str, x: Tensor, act: Callable[[Tensor], Tensor]) -> Tensor:
         """As the residual around this part does it, without dropout."""
         residual = self.residuals[name]
-        if type(residual) is Pre:
-            return x + act(residual.norm(x))
-        if self.own_kernels and type(residual.norm) is LayerNorm:
-            return added_norm(x, act(x), residual.norm)
-        result: Tensor = residual.norm(x + act(x))
+        result: Tensor = residual.norm(x + act(x)) if type(residual) is Post else x + act(residual.norm(x))
         return result
 
 
 def has_kernels(compute: str) -> bool:
     """Whether to use kernels of our own. In float32 PyTorch's do as well."""
     return compute != "float32" and native.library() is not None
-
-
-def added_norm(x: Tensor, y: Tensor, norm: LayerNorm) -> Tensor:
-    """norm(x + y), both (N, d)"""
-    out = torch.empty_like(x)
-    native.call("hw_norm", x, y, *x.shape, norm.gain, norm.bias, norm.eps, torch.empty_like(x[0]), out)
-    return out
-
-
-def _feed(part: Any, compute: str) -> Callable[[Tensor], Tensor]:
-    if isinstance(part, SwiGLU):
-        both, outer = together(compute, part.gate, part.inner), together(compute, part.outer)
-
-        def gated(x: Tensor) -> Tensor:
-            gate, inner = both(x)
-            return outer(F.silu(gate) * inner)[0]
-
-        return gated
-    relu = part.activation is F.relu
-    inner = together(compute, part.inner, relu=relu)
-    outer = together(compute, part.outer, positive=relu)
-    return lambda x: outer(inner(x)[0] if relu else part.activation(inner(x)[0]))[0]
 
 
 class Lean:
@@ -140,6 +133,8 @@ class Lean:
         _, weight, bias = model.factors(torch.zeros(1, model.config.d_model))
         self.output = None if compute == "float32" else Int8(*quantise(weight), bias)
         self.own_kernels = has_kernels(compute)
+        plain = self.own_kernels and all(layer.activation is F.relu for layer in self.layers["decoder"])
+        self.decoder = decoder_of(self.layers["decoder"], type(self.ends["decoder"]) is Pre) if plain else None
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> WholePast | PaddedPast:
         assert source is not None
@@ -194,6 +189,9 @@ class Lean:
         """One token of each, (N,) -> (N, d)"""
         past.begin()
         x = self._embed("decoder", ids, torch.tensor([past.length - 1]))
+        if self.decoder is not None:
+            result: Tensor = self.ends["decoder"].finish(self.decoder(x.contiguous(), past))
+            return result
         for index, layer in enumerate(self.layers["decoder"]):
 
             def listen(y: Tensor, index: int = index, layer: Layer = layer) -> Tensor:
@@ -206,7 +204,7 @@ class Lean:
             x = layer.wrap("self", x, listen)
             x = layer.wrap("cross", x, listen_across)
             x = layer.wrap("feedforward", x, layer.feed)
-        result: Tensor = self.ends["decoder"].finish(x)
+        result = self.ends["decoder"].finish(x)
         return result
 
     def _embed(self, side: str, ids: Tensor, places: Tensor) -> Tensor:

@@ -50,15 +50,20 @@ class WholePast(Past):
 
     def listen(self, layer: int, q: Tensor, k: Tensor, v: Tensor, c: Any) -> Tensor:
         """q (N, H · D), k and v (N, G · D), which are remembered -> (N, H · D)"""
-        if layer not in self.own:
-            size = (2, self.sentences, c.groups, self.owners.shape[2], self.width)
-            self.own[layer] = [torch.zeros(*size, c.d_k, dtype=torch.int8), torch.zeros(size)]
+        self.room(layer, c)
         out = torch.empty(len(q), c.heads * c.d_k)
         native.call(
             "hw_listen", q, q.stride(0), k, v, k.stride(0), *self.own[layer], self.owners, self.live, self.sentences,
             len(self.live), self.width, self.owners.shape[2], self.length, c.heads, c.groups, c.d_k, c.scale, out,
         )  # fmt: skip
         return out
+
+    def room(self, layer: int, c: Any) -> list[Tensor]:
+        """What keys and values are kept in, and their scales."""
+        if layer not in self.own:
+            size = (2, self.sentences, c.groups, self.owners.shape[2], self.width)
+            self.own[layer] = [torch.zeros(*size, c.d_k, dtype=torch.int8), torch.zeros(size)]
+        return self.own[layer]
 
     def listen_across(self, layer: int, q: Tensor, c: Any) -> Tensor:
         """q (N, H · D) -> (N, H · D)"""

@@ -20,13 +20,13 @@ FLAGS = [
     "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
 ]  # fmt: skip
 PATIENCE = 120  # seconds for the compiler
-SIGNATURES = {  # p: a tensor or None, n: a whole number, f: a float
+SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
     "hw_pack": "pnnp",
     "hw_linear": "pnnpppppnnn",
     "hw_listen": "pnppnppppnnnnnnnnfp",
     "hw_keep": "ppnppnnnnpp",
     "hw_hear": "pnpppppnnnnnfp",
-    "hw_norm": "ppnnppfpp",
+    "hw_decode": "pnnpnp",
     "hw_log_softmax": "pnn",
 }
 

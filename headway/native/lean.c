@@ -369,19 +369,18 @@ API int hw_hear(const float *q, int64_t step, const int64_t *first, const int8_t
 
 /* ---- norms and logarithms ---- */
 
-/* The layer norm of x + added (rows, width): (s - mean) / √(variance + eps) · gain + bias. sum (width,) is room for one. */
-API int hw_norm(const float *x, const float *added, int64_t rows, int64_t width, const float *gain, const float *bias,
-                float eps, float *sum, float *out) {
-    for (int64_t r = 0; r < rows; r++, x += width, added += width, out += width) {
-        float mean = 0, square = 0;
-        for (int64_t i = 0; i < width; i++) sum[i] = x[i] + added[i];
-        for (int64_t i = 0; i < width; i++) mean += sum[i];
-        mean /= width;
-        for (int64_t i = 0; i < width; i++) square += (sum[i] - mean) * (sum[i] - mean);
-        float factor = 1.0f / sqrtf(square / width + eps);
-        for (int64_t i = 0; i < width; i++) out[i] = (sum[i] - mean) * factor * gain[i] + bias[i];
-    }
-    return 0;
+/* (x - mean) / √(variance + eps) · gain + bias; without a bias also without the mean. x may be out. */
+static void norm_row(const float *x, int64_t width, const float *gain, const float *bias, float eps, float *out) {
+    float mean = 0, square = 0;
+    if (bias)
+        for (int64_t i = 0; i < width; i++) mean += x[i];
+    mean /= width;
+    for (int64_t i = 0; i < width; i++) square += (x[i] - mean) * (x[i] - mean);
+    float factor = 1.0f / sqrtf(square / width + eps);
+    if (bias)
+        for (int64_t i = 0; i < width; i++) out[i] = (x[i] - mean) * factor * gain[i] + bias[i];
+    else
+        for (int64_t i = 0; i < width; i++) out[i] = x[i] * factor * gain[i];
 }
 
 /* In place. */
@@ -391,6 +390,95 @@ API int hw_log_softmax(float *x, int64_t rows, int64_t width) {
         for (int64_t i = 0; i < width; i++) sum += power(x[i] - most);
         most += logf(sum);
         for (int64_t i = 0; i < width; i++) x[i] -= most;
+    }
+    return 0;
+}
+
+/* ---- a step of the decoder ---- */
+
+typedef struct {
+    const int8_t *weight;
+    const float *scale;
+    const int32_t *sums;
+    const float *bias;
+    int64_t inputs, outputs, positive, relu;
+} linear_t;
+
+typedef struct {
+    const float *gain, *bias;
+} norm_t;
+
+typedef struct {
+    linear_t ask_hear, say, ask, answer, inner, outer;
+    norm_t own, cross, feed;
+    int64_t heads, groups, size, cross_heads, cross_groups, cross_size;
+    double scale, cross_scale;
+    int8_t *past;
+    float *past_scales;
+    const int8_t *source;
+    const float *source_scales;
+} layer_t;
+
+/* What all layers of a step have in common: see hw_listen and hw_hear. */
+typedef struct {
+    const int64_t *owners, *live, *first, *from, *to;
+    int64_t all, sentences, width, longest, length, total, before, wide;
+    double eps;
+} step_t;
+
+static __thread void *bench;
+static __thread size_t spread;
+
+static int product(const linear_t *layer, const float *x, int64_t rows, float *y) {
+    return hw_linear(x, rows, layer->inputs, layer->weight, layer->scale, layer->sums, layer->bias, y, layer->outputs,
+                     layer->positive, layer->relu);
+}
+
+/* Before a part: what it reads. Behind it: what it said joins the stream x. before: norms stand before the parts. */
+static const float *read_by(const step_t *step, const norm_t *norm, const float *x, int64_t rows, int64_t width, float *to) {
+    if (!step->before) return x;
+    for (int64_t r = 0; r < rows; r++) norm_row(x + r * width, width, norm->gain, norm->bias, step->eps, to + r * width);
+    return to;
+}
+
+static void join(const step_t *step, const norm_t *norm, const float *said, int64_t rows, int64_t width, float *x) {
+    for (int64_t r = 0; r < rows; r++, x += width, said += width) {
+        for (int64_t i = 0; i < width; i++) x[i] += said[i];
+        if (!step->before) norm_row(x, width, norm->gain, norm->bias, step->eps, x);
+    }
+}
+
+/* One token of each hypothesis through all layers: x (N, width), in place. step->wide: the widest that a layer makes. */
+API int hw_decode(float *x, int64_t rows, int64_t width, const layer_t *layers, int64_t count, const step_t *step) {
+    size_t bytes = sizeof(float) * rows * (2 * step->wide + 2 * width);
+    if (bytes > spread) {
+        free(bench);
+        bench = malloc(bytes);
+        spread = bench ? bytes : 0;
+    }
+    if (!bench) return 1;
+    float *made = bench, *heard = made + rows * step->wide, *said = heard + rows * step->wide, *normed = said + rows * width;
+    int failed = 0;
+    for (const layer_t *l = layers; l < layers + count; l++) {
+        const float *y = read_by(step, &l->own, x, rows, width, normed);
+        int64_t across = l->ask_hear.outputs, q = l->heads * l->size, k = l->groups * l->size;
+        failed |= product(&l->ask_hear, y, rows, made);
+        failed |= hw_listen(made, across, made + q, made + q + k, across, l->past, l->past_scales, step->owners, step->live,
+                            step->all, step->sentences, step->width, step->longest, step->length, l->heads, l->groups,
+                            l->size, l->scale, heard);
+        failed |= product(&l->say, heard, rows, said);
+        join(step, &l->own, said, rows, width, x);
+        y = read_by(step, &l->cross, x, rows, width, normed);
+        failed |= product(&l->ask, y, rows, made);
+        failed |= hw_hear(made, l->ask.outputs, step->first, l->source, l->source_scales, step->from, step->to,
+                          step->sentences, step->total, l->cross_heads, l->cross_groups, l->cross_size, l->cross_scale, heard);
+        failed |= product(&l->answer, heard, rows, said);
+        join(step, &l->cross, said, rows, width, x);
+        y = read_by(step, &l->feed, x, rows, width, normed);
+        failed |= product(&l->inner, y, rows, made);
+        failed |= product(&l->outer, made, rows, said);
+        join(step, &l->feed, said, rows, width, x);
+        if (failed) return 1;
     }
     return 0;
 }

@@ -160,6 +160,23 @@ def test_in_8_bits_it_is_what_the_plain_search_makes_of_such_layers(name: str, m
     assert (plain - lean).abs().median() < 1e-5
 
 
+@pytest.mark.parametrize("name", ["paper", "pre", "grouped", "one key"])
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_a_step_in_one_call_is_that_of_its_parts(name: str, norm: str) -> None:
+    if native.library() is None:
+        pytest.skip("there is no C compiler")
+    lean, (source, valid) = Lean(model_of(MODELS[name], norm=norm), "int8"), sources(9)
+    told = []
+    for decoder in (lean.decoder, None):
+        lean.decoder = decoder
+        with torch.no_grad():
+            state = lean.start(source, valid, 9)
+            told.append([lean.step(state, torch.full((9, 1), token)) for token in (1, 5, 7)])
+    assert told[0] is not told[1]
+    for whole, parts in zip(*told):
+        assert (whole - parts).abs().median() < 1e-4  # a last bit may decide which way a number is rounded
+
+
 def test_other_models_have_8_bits_too(kernels: str) -> None:
     model = model_of({"mixer": "retention(2)", "position": "rope"}, encoder={"layers": 1, "mixer": "attention(2)"})
     stepper, (source, valid) = ModelStepper(model, "int8"), sources(4)
