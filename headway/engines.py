@@ -140,6 +140,10 @@ class Engines:
     def device(self) -> str:
         return "cpu" if self._torch is None and self.ct2 is not None else self.torch.device
 
+    def stop(self) -> None:
+        if self._torch is not None:
+            self._torch.stop()
+
     def choose(self, sentences: int, search: Search, prefixes: bool = False, record: Recorder | None = None) -> Engine:
         """The engine for this search: of so many sentences, which may begin with something given."""
         with _CHOOSING:  # two threads that need torch load it once

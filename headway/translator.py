@@ -230,6 +230,10 @@ class Translator:
             raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
         return [self.tokenizers.source.tags[to]] if tags else []
 
+    def stop(self) -> None:
+        """End what other threads are translating: whoever waits for it has been interrupted."""
+        self.engines.stop()
+
     def _search(self, sentences: list[Sentence], search: Search, record: Recorder | None) -> None:
         """Search for all, like lengths together. No output goes on where the positions of a model end."""
         if not sentences:

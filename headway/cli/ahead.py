@@ -18,26 +18,27 @@ def ahead(items: Iterable[T], act: Callable[[T], R], workers: int) -> Iterator[R
         return
     turns: queue.Queue[Future[R] | BaseException | None] = queue.Queue()
     room, over = threading.Semaphore(workers), threading.Event()
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
 
-        def feed() -> None:
-            try:
-                for item in items:
-                    room.acquire()
-                    if over.is_set():
-                        return
-                    turns.put(pool.submit(act, item))
-                turns.put(None)
-            except BaseException as error:
-                turns.put(error)
-
-        threading.Thread(target=feed, daemon=True).start()
+    def feed() -> None:
         try:
-            while (turn := turns.get()) is not None:
-                if isinstance(turn, BaseException):
-                    raise turn
-                yield turn.result()
-                room.release()
-        finally:
-            over.set()
+            for item in items:
+                room.acquire()
+                if over.is_set():
+                    return
+                turns.put(pool.submit(act, item))
+            turns.put(None)
+        except BaseException as error:
+            turns.put(error)
+
+    threading.Thread(target=feed, daemon=True).start()
+    try:
+        while (turn := turns.get()) is not None:
+            if isinstance(turn, BaseException):
+                raise turn
+            yield turn.result()
             room.release()
+    finally:
+        over.set()
+        room.release()
+        pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not wait for what he does not want

@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,7 @@ def translate(
     of_a_file = not text and is_file(input_file or "-")
     workers = 2 if kind == "cuda" or of_a_file else 1  # one group is read or written while another is searched
     lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
-    with opened(output) as sink:
+    with opened(output) as sink, stopping(translator):
         for results in ahead(counted(lines), found, workers):
             for result in results:
                 for warning in result.warnings:
@@ -113,6 +114,16 @@ def translate(
                 sink.write(shown(translator, result, number, search["n_best"], scores, as_json))
                 number += 1
             sink.flush()
+
+
+@contextmanager
+def stopping(translator: "Translator") -> Iterator[None]:
+    """Whatever ends this early ends the searches ahead of it."""
+    try:
+        yield
+    except BaseException:
+        translator.stop()
+        raise
 
 
 def shown(

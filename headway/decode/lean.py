@@ -190,7 +190,7 @@ class Lean:
         past.begin()
         x = self._embed("decoder", ids, torch.tensor([past.length - 1]))
         if self.decoder is not None:
-            result: Tensor = self.ends["decoder"].finish(self.decoder(x.contiguous(), past))
+            result: Tensor = self.ends["decoder"].finish(self.decoder(x.float().contiguous(), past))
             return result
         for index, layer in enumerate(self.layers["decoder"]):
 

@@ -31,6 +31,7 @@ class TorchEngine:
         self.marks, self.pad, self.compute = marks, pad, compute
         self.steppers = [ModelStepper(model.eval(), compute) for model in models]
         self._alone = threading.Lock()  # whoever comes while all threads work waits for them
+        self.threads, self.stopped = torch.get_num_threads(), threading.Event()
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
 
     @property
@@ -44,25 +45,44 @@ class TorchEngine:
     @functools.cached_property
     def workers(self) -> int:
         """On a CPU one for each thread: two threads at one batch wait for each other at every product."""
-        return torch.get_num_threads() if isinstance(getattr(self.stepper, "lean", None), Lean) else 1
+        return self.threads if isinstance(getattr(self.stepper, "lean", None), Lean) else 1
 
     @functools.cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.workers, "search", initializer=torch.set_num_threads, initargs=(1,))
+        """Threads that compute by themselves. PyTorch would give all later threads of the process as few."""
+        pool = ThreadPoolExecutor(self.workers, "search", initializer=torch.set_num_threads, initargs=(1,))
+        started = threading.Barrier(self.workers + 1)
+        for _ in range(self.workers):
+            pool.submit(started.wait)
+        started.wait()
+        torch.set_num_threads(self.threads)
+        return pool
+
+    def stop(self) -> None:
+        """Nothing more is searched: whoever waits for it has been interrupted."""
+        self.stopped.set()
 
     def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
         if self.workers < 2:
             for batch in batches:
                 act(batch)
             return
+
+        def unless_stopped(batch: T) -> None:
+            if not self.stopped.is_set():
+                act(batch)
+
         with self._alone:
-            pending = [self._pool.submit(act, batch) for batch in batches]
+            pending = []
             try:
+                pending += [self._pool.submit(unless_stopped, batch) for batch in batches]
                 for done in pending:
                     done.result()
             finally:
                 for left in pending:
                     left.cancel()
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
 
     def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
         return ""

@@ -15,8 +15,8 @@ class Kept:
     def __init__(self, words: Words, keys: Tensor, values: Tensor, c: Any) -> None:
         """c: the settings of attention."""
         self.c = c
-        self.past = torch.empty(2, words.total * c.groups, c.d_k, dtype=torch.int8)
-        self.scales = torch.empty(2, words.total * c.groups)
+        self.past = torch.empty(2, words.total * c.groups, c.d_k, dtype=torch.int8, device="cpu")
+        self.scales = torch.empty(2, words.total * c.groups, dtype=torch.float32, device="cpu")
         native.call(
             "hw_keep", keys, values, keys.stride(0), words.first, words.end, len(words.first), words.total, c.groups,
             c.d_k, self.past, self.scales,
@@ -24,7 +24,7 @@ class Kept:
 
     def hear(self, q: Tensor, first: Tensor, words: Words) -> Tensor:
         """What queries (N, H · D) hear, those of sentence b from first[b] up to first[b + 1]."""
-        c, out = self.c, torch.empty(len(q), self.c.heads * self.c.d_k)
+        c, out = self.c, q.new_empty(len(q), self.c.heads * self.c.d_k)
         native.call(
             "hw_hear", q, q.stride(0), first, self.past, self.scales, words.first, words.end, len(words.first),
             words.total, c.heads, c.groups, c.d_k, c.scale, out,
@@ -51,7 +51,7 @@ class WholePast(Past):
     def listen(self, layer: int, q: Tensor, k: Tensor, v: Tensor, c: Any) -> Tensor:
         """q (N, H · D), k and v (N, G · D), which are remembered -> (N, H · D)"""
         self.room(layer, c)
-        out = torch.empty(len(q), c.heads * c.d_k)
+        out = q.new_empty(len(q), c.heads * c.d_k)
         native.call(
             "hw_listen", q, q.stride(0), k, v, k.stride(0), *self.own[layer], self.owners, self.live, self.sentences,
             len(self.live), self.width, self.owners.shape[2], self.length, c.heads, c.groups, c.d_k, c.scale, out,
@@ -62,7 +62,10 @@ class WholePast(Past):
         """What keys and values are kept in, and their scales."""
         if layer not in self.own:
             size = (2, self.sentences, c.groups, self.owners.shape[2], self.width)
-            self.own[layer] = [torch.zeros(*size, c.d_k, dtype=torch.int8), torch.zeros(size)]
+            self.own[layer] = [
+                torch.zeros(*size, c.d_k, dtype=torch.int8, device="cpu"),
+                torch.zeros(size, dtype=torch.float32, device="cpu"),
+            ]
         return self.own[layer]
 
     def listen_across(self, layer: int, q: Tensor, c: Any) -> Tensor:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -35,13 +36,15 @@ SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
 def library() -> ctypes.CDLL | None:
     """None where they cannot be had."""
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if os.environ.get("HEADWAY_NATIVE") == "0" or not compiler:
+    if os.environ.get("HEADWAY_NATIVE") == "0" or not compiler or not hasattr(os, "getuid"):
         return None
-    for folder in (cache_folder(), Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"):
+    for folder in (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"):
         try:
-            return ctypes.CDLL(str(built(compiler, folder)))
-        except (OSError, subprocess.SubprocessError):
+            return ctypes.CDLL(str(built(compiler, folder())))
+        except (OSError, RuntimeError):  # a folder that cannot be had: the other may
             continue
+        except subprocess.SubprocessError:
+            return None
     return None
 
 
@@ -50,8 +53,9 @@ def built(compiler: str, folder: Path) -> Path:
     known = hashlib.sha256(SOURCE.read_bytes() + " ".join([compiler, *FLAGS, processor()]).encode()).hexdigest()
     path = folder / f"lean-{known[:16]}.so"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} can be written to by somebody else")
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as own:
             made = Path(own) / path.name
@@ -75,7 +79,7 @@ def processor() -> str:
 
 
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
-    """A function of the library. Tensors are passed by their address, and must lie as it expects them."""
+    """A function of the library. Tensors are passed by their address, and must lie as it expects them, on the CPU."""
     if _functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
         raise MemoryError("there is no memory left for a search")
 

@@ -49,7 +49,13 @@ class Decoder:
     def __init__(self, layers: list[Any], before: bool) -> None:
         """layers: see lean.Layer. before: norms stand before the sub-layers."""
         self.layers, self.before = layers, before
-        self.tables = [_layer_table(layer) for layer in layers]
+        # Copies, as those of the weights are: tables know only where they lie.
+        parts = [layer.residuals[name].norm for layer in layers for name in NORMS.values()]
+        self.norms = [[_copied(norm.gain), _copied(getattr(norm, "bias", None))] for norm in parts]
+        self.tables = [
+            _layer_table(layer, self.norms[first : first + len(NORMS)])
+            for layer, first in zip(layers, range(0, len(parts), len(NORMS)))
+        ]
         self.eps = layers[0].residuals["self"].norm.eps
         self.wide = max(table.outputs for layer in self.tables for table in (getattr(layer, name) for name in LINEARS))
 
@@ -77,13 +83,16 @@ def decoder_of(layers: list[Any], before: bool) -> Decoder | None:
     return Decoder(layers, before) if known and all(layer.inner is not None for layer in layers) else None
 
 
-def _layer_table(layer: Any) -> LayerTable:
+def _copied(part: Tensor | None) -> Tensor | None:
+    return None if part is None else part.detach().float().clone()
+
+
+def _layer_table(layer: Any, norms: list[list[Tensor | None]]) -> LayerTable:
     own, across = layer.own, layer.across
     linears = [_linear_table(getattr(layer, name).whole) for name in LINEARS]
-    norms = [layer.residuals[name].norm for name in NORMS.values()]
     return LayerTable(
         *linears,
-        *(NormTable(norm.gain.data_ptr(), _address(getattr(norm, "bias", None))) for norm in norms),
+        *(NormTable(*map(_address, norm)) for norm in norms),
         own.heads, own.groups, own.d_k, across.heads, across.groups, across.d_k, own.scale, across.scale,
     )  # fmt: skip
 

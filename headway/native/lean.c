@@ -122,9 +122,9 @@ static __thread void *scratch;
 static __thread size_t held;
 
 static void *room(size_t bytes) {
-    if (bytes > held) {
+    if (bytes > held || !scratch) {
         free(scratch);
-        scratch = malloc(bytes);
+        scratch = malloc(bytes + 64);
         held = scratch ? bytes : 0;
     }
     return scratch;
@@ -210,6 +210,7 @@ static inline float most_of(const float *x, int64_t count) {
 }
 
 static inline void settle(float *scores, int64_t count) { /* softmax */
+    if (!count) return;
     float most = most_of(scores, count), sum = 0;
     for (int64_t i = 0; i < count; i++) scores[i] = power(scores[i] - most);
     for (int64_t i = 0; i < count; i++) sum += scores[i];

@@ -73,7 +73,7 @@ class Int8(Linear):
         """(N, inputs) -> (N, outputs)"""
         x = x.float()
         if self.own:
-            x, y = x.contiguous(), torch.empty(len(x), self.outputs)
+            x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
             native.call(
                 "hw_linear", x, len(x), self.inputs, *self.packed, self.bias, y, self.outputs, self.positive, self.relu
             )
