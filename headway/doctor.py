@@ -13,6 +13,7 @@ from typing import Literal
 
 import headway
 from headway.data.cache import cache_folder
+from headway.device import cores
 from headway.requirements import Requirement, installed_version, older, requirements
 
 State = Literal["ok", "note", "broken"]
@@ -102,8 +103,7 @@ def _wanted(extra: str, parts: list[Requirement]) -> Finding:
 def _processors() -> Iterator[Finding]:
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("CPU", f"{cores} cores, {torch.get_num_threads()} threads")
+    yield Finding("CPU", f"{cores()} cores, {torch.get_num_threads()} threads")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for number in range(count):
         free, total = torch.cuda.mem_get_info(number)

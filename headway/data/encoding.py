@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.data.rows import Rows, RowsWriter, rows_of
+from headway.device import cores
 from headway.text import Tokenizer
 
 GROUP = 4096  # lines encoded together
@@ -58,11 +59,6 @@ def _write(folder: Path, sides: Sequence[Side], encoded: Iterable[list[Rows]]) -
         for group in encoded:
             for writer, rows in zip(writers, group):
                 writer.append(rows)
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _grouped(texts: Iterable[Texts]) -> Iterator[list[Texts]]:

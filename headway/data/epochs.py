@@ -15,9 +15,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from headway.data.encoding import Side, cores, encode_here
+from headway.data.encoding import Side, encode_here
 from headway.data.rows import Rows, open_rows
 from headway.data.texts import Readable
+from headway.device import cores
 from headway.text import Tokenizer
 
 MOST = 12  # processes

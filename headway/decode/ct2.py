@@ -18,13 +18,13 @@ from headway.errors import HeadwayError
 
 NO_PENALTY = 1e-30  # 0 would have it stop as soon as one hypothesis has ended
 AT_ONCE = 512  # tokens, by one of its workers: more do not stay in the caches
+SCORED = 4096  # likewise, where nothing is searched for
 TIGHT = 1.5  # times the source: a limit below that may well be met
 
 
 class Ct2Engine:
     name: Literal["ctranslate2"] = "ctranslate2"
     device = "cpu"
-    batch_tokens = 4096
 
     def __init__(self, model: Ct2Model, marks: Marks) -> None:
         assert (marks.start, marks.end) == (START, END), "these are written into the model"
@@ -121,7 +121,7 @@ class Ct2Engine:
         """The log-probability of each token of each target, and of the end."""
         longest = max(map(len, [*sources, *targets])) + 1
         results = self.model.translator(longest).score_batch(
-            sources, targets, max_batch_size=self.batch_tokens, batch_type="tokens", max_input_length=0
+            sources, targets, max_batch_size=SCORED, batch_type="tokens", max_input_length=0
         )
         return [list(result.log_probs) for result in results]
 

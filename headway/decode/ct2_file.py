@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.decode.ct2_layout import TYPES, Layout, Reader, Table, Unknown
+from headway.device import cores
 from headway.stored import Stored
 
 VERSION, SPEC, REVISION = 6, "TransformerSpec", 7  # of model.bin, and of what it describes
@@ -59,8 +60,7 @@ class Ct2Model:
     @property
     def workers(self) -> int:
         """A thread each: several at one sentence wait for each other at every product."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return self.threads or cores or 1
+        return self.threads or cores()
 
     def translator(self, reach: int) -> Any:
         """CTranslate2's own, with at least so many positions."""

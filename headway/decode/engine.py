@@ -31,10 +31,6 @@ class Engine(Protocol):
         """cpu or cuda"""
 
     @property
-    def batch_tokens(self) -> int:
-        """How many are searched at once where nobody says, padding counted."""
-
-    @property
     def workers(self) -> int:
         """How many batches `each` works on at a time."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headway.decode.lean import Lean, hindrance
 from headway.errors import HeadwayError
-from headway.nn.int8 import in_eight_bits
+from headway.nn.int8 import with_int8_layers
 from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist
@@ -35,7 +35,7 @@ class ModelStepper:
     @functools.cached_property
     def plain(self) -> Transformer:
         """The model that the plain search runs."""
-        return self.model if self.compute == "float32" else in_eight_bits(self.model)
+        return self.model if self.compute == "float32" else with_int8_layers(self.model)
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
         memory = None if source is None else self.plain.encode(source, valid)

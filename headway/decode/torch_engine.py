@@ -17,8 +17,6 @@ from headway.decode.search import decode
 from headway.decode.settings import Marks, Search
 from headway.nn.transformer import Transformer
 
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
-
 
 class TorchEngine:
     """One model, or several that vote."""
@@ -37,10 +35,6 @@ class TorchEngine:
     @property
     def device(self) -> str:
         return str(self.stepper.device.type)
-
-    @property
-    def batch_tokens(self) -> int:
-        return BATCH_TOKENS.get(self.device, 4096)
 
     @functools.cached_property
     def workers(self) -> int:

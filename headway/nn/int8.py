@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headway import native
 from headway.nn.linear import Dense, Linear
 from headway.nn.transformer import Transformer
+from headway.quantized import quantized
 
 MOST = 127  # of a weight, and of an input where none is below 0
 BESIDE = 63  # of an input on either side of 0
@@ -25,10 +26,8 @@ BLOCK = 64  # outputs that our own kernel takes together
 
 def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(outputs, inputs) -> whole numbers of 8 bits, and a scale for each output: weight ≈ whole · scale."""
-    weight = weight.detach().float()
-    largest = weight.abs().amax(1)
-    scale = torch.where(largest > 0, largest / MOST, 1.0)
-    return torch.round(weight / scale[:, None]).to(torch.int8), scale
+    whole, scale = quantized(weight.detach().float().numpy())
+    return torch.from_numpy(whole), torch.from_numpy(scale)
 
 
 class Int8(Linear):
@@ -100,7 +99,7 @@ class Int8Head(nn.Module):
         return result
 
 
-def in_eight_bits(model: Transformer) -> Transformer:
+def with_int8_layers(model: Transformer) -> Transformer:
     """A copy whose dense layers are in 8 bits, wherever they stand."""
     model = copy.deepcopy(model)
     for module in list(model.modules()):

@@ -12,7 +12,7 @@ class History:
     """One JSON object a line: {"kind": "step" | "validation" | "end", "step": …, …}."""
 
     def __init__(self, out: Path, since: int = 0, tensorboard: bool = False) -> None:
-        """`since`: the step that a run goes on from. What an earlier session did after it is done again."""
+        """`since`: the step that a run goes on from. What an earlier run did after it is done again."""
         self.board: Any = _board(out / "tensorboard", since) if tensorboard else None
         past = [entry for entry in read_history(out) if entry["step"] <= since]
         write_atomically(out / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in past))

@@ -9,8 +9,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from headway.data.check.reading import Group, groups
 from headway.data.check.scan import Knowledge, Scanned, scan
 from headway.data.check.settings import Settings
-from headway.data.encoding import cores
 from headway.data.parallel import ParallelFiles
+from headway.device import cores
 
 FEW = 50_000  # lines that are not worth starting processes for
 
