@@ -147,11 +147,12 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     config, _ = with_vocabulary(layers, tokenizers)
     clock.lap("tokenizer")
     watch = Watch()
-    with tempfile.TemporaryDirectory() as out:
-        outcome = Timed(config, texts, tokenizers, Path(out), device, watch).run()
-        translator = load_translator([out], given.device)
     source, target = (list(read_lines(text(given.data, f"test_2016_flickr.{side}"))) for side in ("en", "de"))
-    hypotheses = [result.text for result in translator.translate(source, split=False)]
+    with tempfile.TemporaryDirectory() as folder:
+        out = given.keep or Path(folder)
+        outcome = Timed(config, texts, tokenizers, out, device, watch).run()
+        translator = load_translator([out], given.device)
+        hypotheses = [result.text for result in translator.translate(source, split=False)]
     settle("decoding")
     bleu = score(hypotheses, target, lowercase=True, tokenize="moses:de").bleu
     clock.lap("scoring")
@@ -201,6 +202,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--note", default="", help="what made it, for the table of records; else what was set")
     parser.add_argument("--results", type=Path, help="a Markdown file to write to")
+    parser.add_argument("--keep", type=Path, help="where the model stays, of a single run")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)  # by the clock of whoever started this process
     given = parser.parse_args()
     if not given.seeds:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName
+from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName, Precision
 from headway.decode.hypothesis import Recorder
 from headway.decode.settings import Marks, Search
 from headway.device import choose_device
@@ -100,7 +100,12 @@ class Engines:
                 raise HeadwayError(
                     f"compute int8 is for the CPU, and the device is {device}. Leave it out, or take --device cpu."
                 )
+            if self.compute == "bfloat16" and device.type == "cpu":
+                raise HeadwayError("compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or take int8.")
             self._loaded = [load_model(path, device) for path in self.paths]
+            if self.compute == "bfloat16":
+                for loaded in self._loaded:
+                    loaded.model.bfloat16()
         return self._loaded
 
     @property
@@ -116,9 +121,7 @@ class Engines:
             models = [loaded.model for loaded in self.loaded]
             if self.ct2 is not None:
                 self._shortlist = self._read_shortlist()
-            self._torch = TorchEngine(
-                models, marks_of(target), self.tokenizers.source.pad, "int8" if self._eight_bits() else "float32"
-            )
+            self._torch = TorchEngine(models, marks_of(target), self.tokenizers.source.pad, self._precision())
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
@@ -129,12 +132,14 @@ class Engines:
 
         return shortlist_of(self.paths, self.tokenizers)
 
-    def _eight_bits(self) -> bool:
-        """Whether torch computes with them: where it is asked to, or on a CPU with weights that are stored so."""
+    def _precision(self) -> Precision:
+        """What torch computes with: what is asked for; else eight bits on a CPU with weights that are stored so."""
         if self.compute != "auto":
-            return self.compute == "int8"
-        stored = [Stored(Path(path) / "model.safetensors").eight_bits for path in self.paths]
-        return bool(stored) and all(stored) and self.loaded[0].model.device.type == "cpu"
+            return self.compute
+        if not self.paths or self.loaded[0].model.device.type != "cpu":
+            return "float32"
+        stored = all(Stored(Path(path) / "model.safetensors").eight_bits for path in self.paths)
+        return "int8" if stored else "float32"
 
     @property
     def device(self) -> str:

@@ -38,6 +38,8 @@ def quick_model(
         return Quick(f"it serves the CPU alone, and {told}")
     if engine == "auto" and "torch" in sys.modules:
         return Quick("torch is there already")
+    if compute == "bfloat16":
+        return Quick("it does not compute in bfloat16 here")
     folder = Path(paths[0])
     read = read_outline(folder)
     if read is None or read[0].objective != "translation":

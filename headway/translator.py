@@ -38,8 +38,8 @@ def load(
 ) -> "Translator | LanguageModel":  # fmt: skip
     """The model in a directory, as what it is: a Translator, or a LanguageModel.
 
-    engine: "torch", "ctranslate2", or "auto" for what is there first; compute: "float32", "int8", or "auto" for what
-    the directory holds; threads: how many to compute with. See docs/translating.md."""
+    engine: "torch", "ctranslate2", or "auto" for what is there first; compute: "float32", "bfloat16" (on a GPU), "int8"
+    (on a CPU), or "auto" for what the directory holds; threads: how many to compute with. See docs/translating.md."""
     engines = Engines([path], device, engine, compute, threads)
     if engines.outline.objective == "translation":
         return Translator(engines)

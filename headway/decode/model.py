@@ -3,11 +3,12 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from headway.decode.engine import Precision
 from headway.decode.lean import Lean, hindrance
 from headway.errors import HeadwayError
 from headway.nn.int8 import with_int8_layers
@@ -19,8 +20,8 @@ from headway.text.shortlist import Shortlist
 class ModelStepper:
     """Log-probabilities of one model, in float32."""
 
-    def __init__(self, model: Transformer, compute: Literal["float32", "int8"] = "float32") -> None:
-        """compute: int8 takes the weights as they are now."""
+    def __init__(self, model: Transformer, compute: Precision = "float32") -> None:
+        """compute: int8 takes the weights as they are now; bfloat16 says what the model is."""
         self.model, self.compute = model, compute
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
@@ -35,7 +36,7 @@ class ModelStepper:
     @functools.cached_property
     def plain(self) -> Transformer:
         """The model that the plain search runs."""
-        return self.model if self.compute == "float32" else with_int8_layers(self.model)
+        return with_int8_layers(self.model) if self.compute == "int8" else self.model
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
         memory = None if source is None else self.plain.encode(source, valid)

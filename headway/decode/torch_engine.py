@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from headway.decode.engine import T
+from headway.decode.engine import Precision, T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.lean import Lean
 from headway.decode.model import Ensemble, ModelStepper
@@ -23,9 +23,7 @@ class TorchEngine:
 
     name: Literal["torch"] = "torch"
 
-    def __init__(
-        self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Literal["float32", "int8"] = "float32"
-    ) -> None:
+    def __init__(self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Precision = "float32") -> None:
         self.marks, self.pad, self.compute = marks, pad, compute
         self.steppers = [ModelStepper(model.eval(), compute) for model in models]
         self._alone = threading.Lock()  # whoever comes while all threads work waits for them

@@ -1,5 +1,6 @@
 """Recorded steps write what the plain loop writes. Run with: pytest -m gpu tests/gpu"""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,12 +9,22 @@ from decode.test_static import MARKS, assert_same, model, small, sources
 
 from headway.decode import Search, decode
 from headway.decode.model import ModelStepper
+from headway.nn.kernels import USED
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
     pytest.mark.filterwarnings("ignore"),  # the compiler warns of itself, in each version of something else
 ]
+
+
+@pytest.fixture(params=[set(), {"attend", "norm"}], ids=["used", "all"], autouse=True)
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Those that are used, and all that there are."""
+    more = request.param - USED
+    USED.update(more)
+    yield
+    USED.difference_update(more)
 
 
 @pytest.mark.parametrize(

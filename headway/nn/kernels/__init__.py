@@ -4,11 +4,11 @@ it equals. None is imported unless there is a GPU."""
 import functools
 import importlib.util
 
-# Those that replace what PyTorch or its compiler would do as well, once they have been measured to be worth it: "between"
-# (norms, dropout, biases in steps that are not compiled), "settle", "attend" and "norm" (a step of decoding); and
-# "begin", a graph of what a search does before its first step.
-# benchmarks/train_gpu.py and benchmarks/decode_gpu.py add some with --kernels.
-USED: set[str] = set()
+# Those that replace what PyTorch or its compiler would do as well, and were measured to be worth it: "between" (norms,
+# dropout, biases in steps that are not compiled), "settle" (a step of decoding after its scores) and "begin", a graph of
+# what a search does before its first step. Off are "attend" and "norm" (a step of decoding before its scores).
+# benchmarks/train_gpu.py and benchmarks/decode_gpu.py take others with --kernels.
+USED = {"between", "settle", "begin"}
 
 
 @functools.cache
