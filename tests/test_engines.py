@@ -129,10 +129,16 @@ def test_requests_that_make_no_sense(translator_dir: Path, monkeypatch: pytest.M
         ConfigError, match=r'there is no engine "ctranslate". Did you mean "ctranslate2"\? Choose one of'
     ):
         load(translator_dir, engine="ctranslate")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r'there is no compute "int4". .*Choose one of: auto, float32, int8'):
+    with pytest.raises(
+        ConfigError, match=r'there is no compute "int4". .*Choose one of: auto, float32, bfloat16, int8'
+    ):
         load(translator_dir, compute="int4")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="threads: 0 threads cannot work. Give 1 or more, or leave it out"):
         load(translator_dir, threads=0)
+    with pytest.raises(
+        HeadwayError, match="compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or take int8"
+    ):
+        load(translator_dir, "cpu", compute="bfloat16")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(

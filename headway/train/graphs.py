@@ -4,6 +4,7 @@ A step of a small model is many short kernels, and starting them one by one take
 captured step stays where it is: a batch is copied into the one that the graph reads, the rate into a number on the device.
 """
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,7 @@ class Graphs:
 
     def _prepare(self) -> None:
         """Rates become numbers on the device, which a graph can read anew each time."""
+        gc.collect()  # what is left of earlier steps ties gradients to the stream that these ran on, and spoils a capture
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
             for group in optimiser.param_groups:

@@ -232,8 +232,8 @@ class Trainer:
             torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
     def _compiles(self) -> bool:
-        """Compiling costs minutes for all the shapes of a corpus, so a short run or a small model never repays it."""
-        worth = self.config.model.parameter_count() > 30e6 and self.settings.steps > 5000
+        """Compiling takes most of a minute and saves a tenth of each step, so a short run never repays it."""
+        worth = self.config.model.parameter_count() > 30e6 and self.settings.steps > 30_000
         worth = worth and not self.carry.wanted  # a state grows from step to step
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worth)

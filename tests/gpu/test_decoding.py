@@ -18,6 +18,15 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def exact() -> Iterator[None]:
+    """Products in all of float32; a trainer that ran before has lowered that."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
 @pytest.fixture(params=[set(), {"attend", "norm"}], ids=["used", "all"], autouse=True)
 def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Those that are used, and all that there are."""

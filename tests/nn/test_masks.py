@@ -1,6 +1,7 @@
 """Masks: one rule gives the same answer as direct loops, as a dense tensor and as FlexAttention's blocks; composition,
 names, reach; what local(W) means; documents; padding."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -152,3 +153,7 @@ def test_layers_with_the_same_keys_share_a_pattern() -> None:
     assert inside.pattern(keys, 2, "self") is not inside.pattern(keys, 2, "source")
     assert inside.pattern(keys, 2, "self") is not inside.pattern(keys, 4, "self")
     assert inside.pattern(keys, 2, "self") is not ctx.inside("1.self", local(2)).pattern(keys, 2, "self")
+
+
+def test_a_copied_model_looks_through_the_same_masks() -> None:
+    assert copy.deepcopy({"mask": CAUSAL})["mask"] is CAUSAL
