@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName
 from headway.decode.hypothesis import Recorder
@@ -100,7 +100,11 @@ class Engines:
                 raise HeadwayError(
                     f"compute int8 is for the CPU, and the device is {device}. Leave it out, or take --device cpu."
                 )
+            if self.compute == "bfloat16" and device.type == "cpu":
+                raise HeadwayError("compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or take int8.")
             self._loaded = [load_model(path, device) for path in self.paths]
+            if self.compute == "bfloat16":
+                self._loaded = [one._replace(model=one.model.bfloat16()) for one in self._loaded]
         return self._loaded
 
     @property
@@ -116,9 +120,7 @@ class Engines:
             models = [loaded.model for loaded in self.loaded]
             if self.ct2 is not None:
                 self._shortlist = self._read_shortlist()
-            self._torch = TorchEngine(
-                models, marks_of(target), self.tokenizers.source.pad, "int8" if self._eight_bits() else "float32"
-            )
+            self._torch = TorchEngine(models, marks_of(target), self.tokenizers.source.pad, self._computes())
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
@@ -129,12 +131,13 @@ class Engines:
 
         return shortlist_of(self.paths, self.tokenizers)
 
-    def _eight_bits(self) -> bool:
-        """Whether torch computes with them: where it is asked to, or on a CPU with weights that are stored so."""
+    def _computes(self) -> Literal["float32", "bfloat16", "int8"]:
+        """In eight bits by itself on a CPU, with weights that are stored so."""
         if self.compute != "auto":
-            return self.compute == "int8"
+            return self.compute
         stored = [Stored(Path(path) / "model.safetensors").eight_bits for path in self.paths]
-        return bool(stored) and all(stored) and self.loaded[0].model.device.type == "cpu"
+        small = bool(stored) and all(stored) and self.loaded[0].model.device.type == "cpu"
+        return "int8" if small else "float32"
 
     @property
     def device(self) -> str:

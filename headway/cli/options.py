@@ -70,10 +70,10 @@ engines = together(
     ),
     option(
         "--compute",
-        type=click.Choice(["auto", "float32", "int8"]),
+        type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
         default="auto",
         group="Model",
-        help="Precision on a CPU; auto: as the weights are stored.",
+        help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as the weights are stored.",
     ),
     option("--threads", type=click.IntRange(min=1), group="Model", help="Threads on a CPU. Default: all cores."),
 )

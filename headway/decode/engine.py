@@ -12,9 +12,9 @@ from headway.decode.settings import Search
 
 T = TypeVar("T")
 EngineName = Literal["auto", "torch", "ctranslate2"]
-Compute = Literal["auto", "float32", "int8"]
+Compute = Literal["auto", "float32", "bfloat16", "int8"]
 ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
-COMPUTES: tuple[Compute, ...] = ("auto", "float32", "int8")
+COMPUTES: tuple[Compute, ...] = ("auto", "float32", "bfloat16", "int8")
 
 FEW = 128  # sentences: with more, in eight bits, torch is faster (benchmarks/translate_cpu.py)
 
@@ -24,7 +24,7 @@ class Engine(Protocol):
     def name(self) -> Literal["torch", "ctranslate2"]: ...
 
     @property
-    def compute(self) -> Literal["float32", "int8"]: ...
+    def compute(self) -> Literal["float32", "bfloat16", "int8"]: ...
 
     @property
     def device(self) -> str:

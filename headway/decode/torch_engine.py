@@ -24,10 +24,12 @@ class TorchEngine:
     name: Literal["torch"] = "torch"
 
     def __init__(
-        self, models: Sequence[Transformer], marks: Marks, pad: int, compute: Literal["float32", "int8"] = "float32"
-    ) -> None:
+        self, models: Sequence[Transformer], marks: Marks, pad: int,
+        compute: Literal["float32", "bfloat16", "int8"] = "float32",
+    ) -> None:  # fmt: skip
+        """compute: bfloat16 says what the models are in; int8 takes weights of any kind as they are now."""
         self.marks, self.pad, self.compute = marks, pad, compute
-        self.steppers = [ModelStepper(model.eval(), compute) for model in models]
+        self.steppers = [ModelStepper(model.eval(), "int8" if compute == "int8" else "float32") for model in models]
         self._alone = threading.Lock()  # whoever comes while all threads work waits for them
         self.threads, self.stopped = torch.get_num_threads(), threading.Event()
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
