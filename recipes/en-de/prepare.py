@@ -11,7 +11,7 @@ import lzma
 import os
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -72,7 +72,7 @@ def divide(corpus: Corpus, path: Path, work: Path) -> None:
     if held:
         write(work / "held" / f"{corpus.name}.en-de.tsv", held)
     jobs = [(work / "clean" / f"{part}.en-de.tsv.xz", lines[n :: corpus.pieces]) for n, part in enumerate(corpus.parts)]
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(jobs))) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # packing does not hold Python's lock
         list(pool.map(write, *zip(*jobs)))
 
 

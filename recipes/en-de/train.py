@@ -10,8 +10,9 @@ The model goes to WORK/NAME, the log to the screen and to WORK/NAME/history.json
 last checkpoint. Everything behind -- is given to `headway train`: -- --set train.compile=off"""
 
 import argparse
+import lzma
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def validation(given: argparse.Namespace) -> list[Text]:
 
 def unpack(work: Path, known: list[Corpus]) -> None:
     """Plain text, which is read several times: what was cleaned, what is held out, and what the teacher said."""
-    jobs = []
+    jobs: list[tuple[Path, Path | None, str, Path]] = []
     for corpus in known:
         for part in corpus.parts:
             clean = work / "clean" / f"{part}.en-de.tsv.xz"
@@ -108,16 +109,24 @@ def unpack(work: Path, known: list[Corpus]) -> None:
     for path in sorted((work / "held").glob("*.en-de.tsv")):
         stem = path.name.removesuffix(".en-de.tsv")
         jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]
-    left = [job for job in jobs if not job[3].exists()]
-    if left:
-        with ProcessPoolExecutor() as pool:
-            list(pool.map(unpack_one, *zip(*left)))
+    with ThreadPoolExecutor() as pool:  # unpacking does not hold Python's lock
+        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if stale(job)]))
+
+
+def stale(job: tuple[Path, Path | None, str, Path]) -> bool:
+    """Whether it was not unpacked since it changed."""
+    clean, said, _, out = job
+    return not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in (clean, said) if path)
 
 
 def unpack_one(clean: Path, said: Path | None, to: str, out: Path) -> None:
     """Source and target in their order; with what was said instead of the target, where it is not blank."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}")
+    if clean.suffix == ".xz" and not said:
+        partial.write_bytes(lzma.decompress(clean.read_bytes()))
+        partial.replace(out)
+        return
     table = (row[::-1] if to == "en" else row for row in rows(clean))
     if said:
         table = ([row[0], line[0]] for row, line in zip(table, rows(said), strict=True) if line[0])
