@@ -7,6 +7,7 @@ there is none. Several processes work at a time, so that the GPU has something t
 Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed."""
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -31,7 +32,8 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--teacher", default="teacher", help="a folder in WORK")
     parser.add_argument("--for", dest="seconds", type=seconds, required=True, help="90s, 20m …")
-    parser.add_argument("--at-once", type=int, default=8, help="processes; 0: none but this one")
+    parser.add_argument("--at-once", type=int, default=12, help="processes; 0: none but this one")
+    parser.add_argument("--batch-tokens", type=int, default=24_576, help="of each, which share the GPU's memory")
     parser.add_argument("--beam-size", type=int, default=4)
     parser.add_argument("--min-chrf", type=float, default=15.0)
     parser.add_argument(
@@ -63,7 +65,14 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
     job.out.parent.mkdir(parents=True, exist_ok=True)
     words = ["distil", "--model", given.work / given.teacher, "--pairs", job.pairs, "--to", job.to, "--out", job.out]
     words += ["--no-split", "--beam-size", given.beam_size, "--min-chrf", given.min_chrf, "--compute", given.compute]
-    words += ["--resume", "--for", f"{max(left - LEAST / 2, 1):.0f}s", *["--closest"] * given.closest]
+    words += [
+        "--batch-tokens",
+        given.batch_tokens,
+        "--resume",
+        "--for",
+        f"{max(left - LEAST / 2, 1):.0f}s",
+        *["--closest"] * given.closest,
+    ]
     if not given.at_once:
         headway(*words)
         return 0
@@ -78,8 +87,6 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
 
 def environment() -> dict[str, str]:
     """One thread for each process: they would get into each other's way."""
-    import os
-
     path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 

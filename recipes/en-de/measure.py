@@ -41,9 +41,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, help="lines of each text")
     parser.add_argument("--faults", type=int, default=FAULTS, help="lines to count loops and numbers on; 0: none")
     parser.add_argument("--compute", default="auto", help="bfloat16 for a GPU; a model with a device of its own: auto")
+    parser.add_argument("--scores", type=Path, action="append", default=[], help="what was measured elsewhere")
     parser.add_argument("--anew", action="store_true", help="measure again what was measured")
     given = parser.parse_args()
     kept = Kept(given.work / "scores.json", given.anew)
+    for path in given.scores:
+        kept.found = json.loads(path.read_text(encoding="utf-8")) | kept.found
     names = [measure(spec, given, kept) for spec in given.models]
     page = "\n\n".join([*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]) + "\n"
     if given.out:
@@ -56,7 +59,7 @@ class Kept:
 
     def __init__(self, path: Path, anew: bool) -> None:
         self.path = path
-        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not anew else {}
+        self.found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not anew else {}
 
     def add(self, key: str, value: dict[str, Any]) -> None:
         self.found[key] = value

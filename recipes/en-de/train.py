@@ -57,6 +57,7 @@ def main() -> None:
     else:
         words += ["--from-model", given.work / given.student]
         words += ["--set", "train.schedule=inverse_sqrt(0.0002, warmup=100)", "--set", "train.validate_every=200"]
+        words += ["--set", "train.compile=off"]  # two minutes do not repay it
     headway("train", *words, "--for", given.time, "--out", given.work / name, *more)
 
 
