@@ -49,6 +49,7 @@ weight = 1
 files = ["manpages"]
 keep = ["language", "misaligned", "duplicate"]
 held_out = 10
+tested = 4
 pieces = 1
 taught = 1
 weight = 2
@@ -126,7 +127,7 @@ def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, caps
     here = ["--work", work, "--corpora", tmp_path / "corpora.toml"]
     step("prepare", "--data", data, *here, "--sizes", "8k")
     assert sorted(path.name for path in (work / "clean").iterdir())[0] == "europarl.1.en-de.tsv.xz"
-    assert len(list((work / "held").iterdir())) == 4
+    assert len(list((work / "held").iterdir())) == 5
     step("train", "teacher", *here, "--tokenizer", "8k", "--for", "1h", *more)
     step("distil", *here, "--for", "1h", "--at-once", 0, "--compute", "auto", "--min-chrf", 0, "--closest")
     said = {path.name: lzma.decompress(path.read_bytes()) for path in (work / "distilled").glob("*.xz")}
@@ -153,6 +154,8 @@ def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, caps
     assert page.count("| control-de | ") == 2  # it knows one direction
     assert "| the true translations | 0.00% | 0.00% | 0.00% | 0.00% |" in page
     before = capsys.readouterr()
+    step("measure", "--data", data, "--work", work, "--tests", "manpages.test", "--faults", 0, models[0])
+    assert "| student | " in capsys.readouterr().out
     step("measure", "--data", data, "--work", work, "--faults", 20, "--first", 2, *models)
     assert capsys.readouterr().out == before.out, "what was measured is kept"
     step("real_input", work / "student", "--device", "cpu")

@@ -48,7 +48,8 @@ def main() -> None:
     for path in given.scores:
         kept.found = json.loads(path.read_text(encoding="utf-8")) | kept.found
     names = [measure(spec, given, kept) for spec in given.models]
-    page = "\n\n".join([*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]) + "\n"
+    parts = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
+    page = "\n\n".join(part for part in parts if part) + "\n"
     if given.out:
         given.out.write_text(page, encoding="utf-8")
     print(page)

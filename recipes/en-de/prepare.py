@@ -68,9 +68,10 @@ def divide(corpus: Corpus, path: Path, work: Path) -> None:
     with path.open(encoding="utf-8", newline="\n") as file:
         lines = list(file)
     Random(1).shuffle(lines)  # some corpora are sorted
-    held, lines = lines[: corpus.held_out], lines[corpus.held_out :]
-    if held:
-        write(work / "held" / f"{corpus.name}.en-de.tsv", held)
+    for name, count in ((corpus.name, corpus.held_out), (f"{corpus.name}.test", corpus.tested)):
+        held, lines = lines[:count], lines[count:]
+        if held:
+            write(work / "held" / f"{name}.en-de.tsv", held)
     jobs = [(work / "clean" / f"{part}.en-de.tsv.xz", lines[n :: corpus.pieces]) for n, part in enumerate(corpus.parts)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # packing does not hold Python's lock
         list(pool.map(write, *zip(*jobs)))

@@ -23,7 +23,8 @@ class Corpus:
     taught: int
     weight: float
     keep: tuple[str, ...] = ()
-    held_out: int = 0
+    held_out: int = 0  # to validate on
+    tested: int = 0  # to measure on
 
     @property
     def parts(self) -> list[str]:

@@ -10,7 +10,7 @@
 set -eu
 what=$1 work=$2 data=$3 time=${4:-} more=${5:-9m}
 here=$(dirname "$0")
-python=${PYTHON:-python3}
+python=${PYTHON:-python3} compute=${COMPUTE:-bfloat16}
 export PYTHONPATH="$here/../..${PYTHONPATH:+:$PYTHONPATH}" HEADWAY_CACHE="${HEADWAY_CACHE:-$work/cache}" PYTHONUNBUFFERED=1
 mkdir -p "$work/out"
 exec >> "$work/session.log" 2>&1
@@ -20,9 +20,9 @@ run() { name=$1; shift; echo "== $(date +%T) $name $*"; "$python" "$here/$name.p
 case $what in
 teach)
     run train teacher --work "$work" --for "${time:-14m}"
-    run distil --work "$work" --for "$more"
+    run distil --work "$work" --for "$more" --compute "$compute" ${DISTIL:-}
     run pieces split "$work/out/distilled" "$work/distilled"
-    run measure --data "$data" --work "$work" --compute bfloat16 --out "$work/out/teacher.md" "teacher=$work/teacher"
+    run measure --data "$data" --work "$work" --compute "$compute" --out "$work/out/teacher.md" "teacher=$work/teacher"
     "$python" -m headway pack "$work/teacher" --out "$work/teacher-int8" --int8 --overwrite
     run pieces split "$work/out/teacher-int8" "$work/teacher-int8"
     ;;
@@ -35,7 +35,7 @@ learn)
     run real_input "$work/student-int8" --out "$work/out/real_input.md"
     run train manual --work "$work" --for 2m
     run train manual-mixed --work "$work" --for 2m
-    run measure --data "$data" --work "$work" --tests manpages,tatoeba.valid --faults 0 --out "$work/out/manual.md" \
+    run measure --data "$data" --work "$work" --tests manpages.test,tatoeba.valid --faults 0 --out "$work/out/manual.md" \
         "student=$work/student" "manual=$work/manual" "manual-mixed=$work/manual-mixed"
     ;;
 control)
