@@ -1,6 +1,7 @@
 """`headway distil`: a teacher's translations, for a student to learn from."""
 
 import math
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -205,6 +206,8 @@ def refuse(
         raise click.UsageError("--resume, --overwrite and --for are about a file: name it with --out.", context)
     if resume and overwrite:
         raise click.UsageError("--resume goes on and --overwrite starts anew: choose one.", context)
+    if "-" in given and sys.stdin is None:
+        raise click.UsageError("standard input is closed: give a file to --text.", context)
     if out and Path(out).resolve() in [Path(path).resolve() for path in given]:
         raise click.UsageError("--out is one of the files that are read: name another.", context)
 

@@ -1,6 +1,8 @@
 """headway distil: pairs or lines in a file, in time, and gone on with."""
 
+import io
 import lzma
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,15 @@ def test_translations_alone_stand_beside_their_lines(
     out = tmp_path / "mono.qtx.xz"
     distilled(capsys, translator_dir, "--text", tmp_path / "mono.en", "--out", out)
     assert lzma.decompress(out.read_bytes()).decode() == f"{rows[0][1]}\n\n{rows[1][1]}\n"
+
+
+def test_standard_input(
+    capsys: Capture, translator_dir: Path, rows: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{rows[0][0]}\n".encode())))
+    assert distilled(capsys, translator_dir, "--text", "-")[0] == "\t".join(rows[0]) + "\n"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed" in distilled(capsys, translator_dir, "--text", "-", code=2)[1]
 
 
 def test_it_stops_in_time_and_goes_on(capsys: Capture, translator_dir: Path, pairs: Path, tmp_path: Path) -> None:
