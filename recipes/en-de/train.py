@@ -19,7 +19,7 @@ from typing import NamedTuple
 from recipe import HERE, TARGETS, Corpus, corpora, headway, rows
 
 ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
-VARIED = 0.15
+VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
 REPLAYED = 0.02  # of the old text, beside the manual pages: about as many tokens
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     words += [word for text in validation(given) for word in ("--valid-pairs", text.path)]
     if ROLES[given.role]:
         size = given.tokenizer or ("16k" if given.role == "teacher" else "8k")
-        words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--vary", VARIED]
+        words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--vary", VARIED * (given.role != "teacher")]
         words += ["--preset", "base", "--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
     else:
         words += ["--from-model", given.work / given.student]
