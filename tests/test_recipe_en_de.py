@@ -134,7 +134,9 @@ def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, caps
     assert sorted(said) == [f"{name}.1.{to}.xz" for name in ("europarl", "manpages") for to in ("de", "en")]
     lines = lzma.decompress((work / "clean" / "europarl.1.en-de.tsv.xz").read_bytes()).count(b"\n")
     assert said["europarl.1.de.xz"].count(b"\n") == lines
-    (work / "distilled" / "europarl.1.de.xz").write_bytes(lzma.compress(b"Ja.\n\n" + b"Nein.\n" * (lines - 2)))
+    for name, text in said.items():  # six steps teach nothing: as if more had been learned
+        rest = b"Nein.\n" * (text.count(b"\n") - 2)
+        (work / "distilled" / name).write_bytes(lzma.compress(b"Ja.\n\n" + rest))
     step("train", "student", *here, "--for", "1h", *more)
     taught = (work / "text" / "taught" / "europarl.1.en-de.tsv").read_text().splitlines()
     assert len(taught) == lines - 1  # without the blank one

@@ -11,6 +11,7 @@ import lzma
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -64,24 +65,39 @@ def clean(corpus: Corpus, given: argparse.Namespace, folder: Path) -> None:
 
 
 def divide(corpus: Corpus, path: Path, work: Path) -> None:
-    """What is held out, and the rest in pieces of as many lines, each line by turns: a piece is a fair sample."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        lines = list(file)
-    Random(1).shuffle(lines)  # some corpora are sorted
-    for name, count in ((corpus.name, corpus.held_out), (f"{corpus.name}.test", corpus.tested)):
-        held, lines = lines[:count], lines[count:]
-        if held:
-            write(work / "held" / f"{name}.en-de.tsv", held)
-    jobs = [(work / "clean" / f"{part}.en-de.tsv.xz", lines[n :: corpus.pieces]) for n, part in enumerate(corpus.parts)]
+    """What is held out, by chance, and the rest in pieces. Each takes a line by turns, and so is a fair sample."""
+    with path.open("rb") as file:
+        count = sum(1 for _ in file)
+    chosen = Random(1).sample(range(count), corpus.held_out + corpus.tested)
+    validating, testing = set(chosen[: corpus.held_out]), set(chosen[corpus.held_out :])
+    for name, numbers in ((corpus.name, validating), (f"{corpus.name}.test", testing)):
+        if numbers:
+            write(work / "held" / f"{name}.en-de.tsv", [line for n, line in numbered(path) if n in numbers])
+
+    out_of_it = validating | testing
+
+    def pack(number: int) -> None:
+        out = work / "clean" / f"{corpus.parts[number]}.en-de.tsv.xz"
+        partial = out.with_name(f".{out.name}.partial")
+        own = (line for n, line in numbered(path) if n % corpus.pieces == number and n not in out_of_it)
+        with lzma.open(partial, "wb", preset=6) as file:
+            while some := list(islice(own, 10_000)):
+                file.write("".join(some).encode("utf-8"))
+        partial.replace(out)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # packing does not hold Python's lock
-        list(pool.map(write, *zip(*jobs)))
+        list(pool.map(pack, range(corpus.pieces)))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from enumerate(file)
 
 
 def write(path: Path, lines: list[str]) -> Path:
-    """All or nothing."""
-    data = "".join(lines).encode("utf-8")
+    """A few lines, all or nothing."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(lzma.compress(data, preset=6) if path.suffix == ".xz" else data)
+    partial.write_bytes("".join(lines).encode("utf-8"))
     partial.replace(path)
     return path
 
