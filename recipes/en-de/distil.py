@@ -7,6 +7,7 @@ there is none. Several processes work at a time, so that the GPU has something t
 Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed."""
 
 import argparse
+import lzma
 import os
 import subprocess
 import sys
@@ -75,14 +76,24 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
     ]
     if not given.at_once:
         headway(*words)
+        repack(job.out)
         return 0
     with job.out.with_suffix(".log").open("ab") as log:
         command = [sys.executable, "-m", "headway", *map(str, words)]
         code = subprocess.run(command, stdout=log, stderr=log, env=environment(), check=False).returncode
+    repack(job.out)
     print(
         f"{job.out.name}: {'failed, see its log' if code else 'done' if job.out.exists() else 'begun'}", file=sys.stderr
     )
     return code
+
+
+def repack(path: Path) -> None:
+    """In one go: group by group, as it was written, it is a third larger."""
+    if path.exists():
+        partial = path.with_name(f".{path.name}")
+        partial.write_bytes(lzma.compress(lzma.decompress(path.read_bytes()), preset=8))
+        partial.replace(path)
 
 
 def environment() -> dict[str, str]:

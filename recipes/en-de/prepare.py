@@ -80,7 +80,7 @@ def divide(corpus: Corpus, path: Path, work: Path) -> None:
         out = work / "clean" / f"{corpus.parts[number]}.en-de.tsv.xz"
         partial = out.with_name(f".{out.name}.partial")
         own = (line for n, line in numbered(path) if n % corpus.pieces == number and n not in out_of_it)
-        with lzma.open(partial, "wb", preset=6) as file:
+        with lzma.open(partial, "wb", preset=8) as file:
             while some := list(islice(own, 10_000)):
                 file.write("".join(some).encode("utf-8"))
         partial.replace(out)
