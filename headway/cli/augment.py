@@ -2,8 +2,6 @@
 
 import math
 import sys
-import time
-from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli import options
-from headway.cli.progress import clock, columns
+from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log, opened, shows_progress
 
 if TYPE_CHECKING:
     from headway.config import Config
-    from headway.data.growing import Begin, Counts
 
-LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
 MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
-TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
 
 
 @click.command(
@@ -115,12 +109,9 @@ def augment(
 
     refuse(texts, out, tag, resume, overwrite)
     streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
-    if resume and out and Path(out).exists() and not Path(f"{out}.partial").exists():
-        log(f"{out} is complete: nothing is left to do")
+    if resume and is_complete(out):
         return
-    from headway.augment import BackTranslation, Standards, no_counts, written
-    from headway.augment import augment as groups
-    from headway.data.growing import GrowingFile
+    from headway.augment import BackTranslation, Standards, written
     from headway.translator import load_translator
 
     translator = load_translator(models, device)
@@ -136,41 +127,10 @@ def augment(
     way = BackTranslation(
         translator=translator, search=settings, standards=standards, tag=tag, to=to, split=not no_split
     )  # fmt: skip
-    begin: Begin = "overwrite" if overwrite else "resume" if resume else "new"
-    file = GrowingFile(Path(out), begin, given_options(), no_counts()) if out else None
-    counts = file.counts if file else no_counts()
-    meter = Meter(counts["lines"])
-    with file or nullcontext(), opened(None) as stdout:
-        try:
-            at_once = max(1, translator.batch_tokens // TOKENS_A_LINE)
-            for pairs, so_far in groups(chain.from_iterable(streams), way, counts, at_once):
-                text = written(pairs, out or "")
-                if file:
-                    file.add(text, so_far)
-                else:
-                    stdout.write(text)
-                    stdout.flush()
-                meter.tell(so_far)
-                counts = so_far
-        except (KeyboardInterrupt, SystemExit):
-            meter.clear()
-            if file:
-                log(f"the same command with --resume goes on after line {file.counts['lines']:,}")
-            raise
-        meter.clear()
-        if file:
-            file.finish()
-    tell(counts, out)
-
-
-def given_options() -> dict[str, Any]:
-    """What must be the same for a run to go on, by the names of the options."""
-    context = click.get_current_context()
-    return {
-        max(parameter.opts, key=len): context.params[parameter.name]
-        for parameter in context.command.params
-        if parameter.name in context.params and parameter.name not in MAY_DIFFER
-    }
+    grow(
+        chain.from_iterable(streams), way, out, Growing(resume, overwrite, given_options(MAY_DIFFER)),
+        max(1, translator.batch_tokens // TOKENS_A_LINE), written,
+    )  # fmt: skip
 
 
 def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, overwrite: bool) -> None:
@@ -210,42 +170,3 @@ def refuse_reversed_name(out: str | None, config: "Config") -> None:
             f"Write {second}-{first} there.",
             click.get_current_context(),
         )
-
-
-class Meter:
-    """How far it is: a live line on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, done: int) -> None:
-        self.before = done
-        self.begun = self.told = time.monotonic()
-        self.live = shows_progress()
-
-    def tell(self, counts: "Counts") -> None:
-        now = time.monotonic()
-        if now - self.told < (LIVE_EVERY if self.live else LOG_EVERY):
-            return
-        self.told = now
-        rate = (counts["lines"] - self.before) / (now - self.begun)
-        line = f"{counts['lines']:,} lines  {counts['pairs']:,} pairs  {rate:.1f} lines/s  {clock(now - self.begun)}"
-        if self.live:
-            sys.stderr.write(f"\r\x1b[2K{line[: columns() - 1]}")
-            sys.stderr.flush()
-        else:
-            log(line)
-
-    def clear(self) -> None:
-        if self.live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-
-
-def tell(counts: "Counts", out: str | None) -> None:
-    """What became of the lines."""
-    from headway.augment import REASONS
-
-    log(f"{counts['lines']:,} lines, {counts['pairs']:,} pairs{f' in {out}' if out else ''}")
-    left_out = [f"{counts[reason]:,} {told}" for reason, told in REASONS.items() if counts[reason]]
-    if left_out:
-        log("left out: " + ", ".join(left_out))
-    if not counts["pairs"]:
-        log("there is not one pair: is this the model that translates from the language of the text?", "warning")

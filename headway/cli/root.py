@@ -38,6 +38,7 @@ VERBS = {
     "align": ("headway.cli.align:align", "Say which word says which in given pairs."),
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
+    "distil": ("headway.cli.distil:distil", "Translate the sources of a corpus, for a smaller model to learn from."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),
     "shortlist": ("headway.cli.shortlist:shortlist", "Make a model's shortlist: the words that a source may need."),
     "pack": (
