@@ -35,6 +35,8 @@ def _routes_of(given: Sequence[str], target: str) -> tuple[dict[str, Choice], st
     sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
     if not sources or not targets:
         raise HeadwayError(f"{given[0]} does not say between which languages it translates. Leave out --from auto.")
+    if choice.target and choice.target not in targets:
+        raise HeadwayError(f'{given[0]} does not translate to "{choice.target}". It knows: {", ".join(targets)}.')
     if len(targets) > 1 and not choice.target:
         raise ConfigError(f"this model translates to {', '.join(targets)}: say which with --to.")
     to = choice.target or targets[0]

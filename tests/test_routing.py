@@ -68,6 +68,8 @@ def test_where_to(shelf: Shelf) -> None:
     assert routes(["de-en"]) == routes([str(both)], "en") == routes([], "en")
     with pytest.raises(ConfigError, match=r"this model translates to de, en: say which with --to\."):
         routes([str(both)])
+    with pytest.raises(HeadwayError, match=r'does not translate to "fr"\. It knows: de, en\.'):
+        routes([str(both)], "fr")
     one = str(shelf.add("one", "en", "de"))
     assert routes([one]) == ({"en": Choice((one,), "en", "de")}, "de")
 

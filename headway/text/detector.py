@@ -109,7 +109,8 @@ COMMON = frozenset(
     ]
 )
 # In units of the identifier's scores, which are logarithms of shares.
-SMALL_WORD, RARE, MARGIN = 10.0, 1.5, 0.2
+SMALL_WORD, RARE, MARGIN = 14.0, 1.5, 0.2
+SHORT, ENOUGH = 0.2, 5  # a line of fewer words is rather translated than left alone
 SYLLABLES = {"Han": 3, "Hiragana": 2, "Katakana": 2, "Hangul": 2}  # what a character says, in letters
 NO_TEXT = re.compile(r"\S*(?:[/\\@_=<>{}\[\]|#$%^~+*\d]|--|::|\w\.\w|\w\()\S*|(?<!\S)-\S*")
 WORD = re.compile(r"[^\W\d_]+")
@@ -140,7 +141,7 @@ class Detector:
         }
         for language in scores:
             if language in self.spelt:
-                scores[language] += MARGIN
+                scores[language] += MARGIN + SHORT * max(0, ENOUGH - len(words))
             elif language not in COMMON:
                 scores[language] -= RARE
         best = max(scores, key=scores.__getitem__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installing_models import Shelf, make_model
+from installing_models import OBEDIENT, Shelf, make_model, read_only
 
 from headway.cli.root import main
 
@@ -290,14 +290,11 @@ def state(folder: Path) -> dict[Path, Any]:
 def test_without_sockets_and_without_writing(shelf: Shelf, tmp_path: Path, words: list[str]) -> None:
     """In a folder that holds something else, with a model that must not be written to."""
     shelf.add("en-de", "en", "de")
-    for file in [*shelf.own.rglob("*"), shelf.own]:
-        file.chmod(0o555 if file.is_dir() else 0o444)
     (tmp_path / "en-de").mkdir()
     before = state(shelf.own)
-    command = [sys.executable, "-c", BLOCKED, "translate", *words, LINES[0]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    for file in [shelf.own, *shelf.own.rglob("*")]:
-        file.chmod(0o755 if file.is_dir() else 0o644)
+    command = [*OBEDIENT, sys.executable, "-c", BLOCKED, "translate", *words, LINES[0]]
+    with read_only(shelf.own):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("\n")
     assert state(shelf.own) == before
