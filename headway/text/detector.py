@@ -38,81 +38,18 @@ SMALL_WORDS = {
     "vi": "và là của các có không được cho trong một với này",
 }  # fmt: skip
 WORDS = {language: frozenset(text.split()) for language, text in SMALL_WORDS.items()}
-COMMON = frozenset(
-    [
-        "af",
-        "ar",
-        "az",
-        "be",
-        "bg",
-        "bn",
-        "bs",
-        "ca",
-        "cs",
-        "cy",
-        "da",
-        "de",
-        "el",
-        "en",
-        "eo",
-        "es",
-        "et",
-        "eu",
-        "fa",
-        "fi",
-        "fr",
-        "ga",
-        "gl",
-        "gu",
-        "he",
-        "hi",
-        "hr",
-        "hu",
-        "hy",
-        "id",
-        "is",
-        "it",
-        "ja",
-        "ka",
-        "kk",
-        "kn",
-        "ko",
-        "lt",
-        "lv",
-        "mk",
-        "ml",
-        "mr",
-        "ms",
-        "mt",
-        "nl",
-        "nn",
-        "no",
-        "pa",
-        "pl",
-        "pt",
-        "ro",
-        "ru",
-        "sk",
-        "sl",
-        "sq",
-        "sr",
-        "sv",
-        "sw",
-        "ta",
-        "te",
-        "th",
-        "tr",
-        "uk",
-        "ur",
-        "vi",
-        "zh",
-    ]
+NOT_RARE = (
+    "af ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk kn ko "
+    "lt lv mk ml mr ms mt nl nn no pa pl pt ro ru sk sl sq sr sv sw ta te th tr uk ur vi zh"
 )
+COMMON = frozenset(NOT_RARE.split())
 # In units of the identifier's scores, which are logarithms of shares.
 SMALL_WORD, RARE, MARGIN = 14.0, 1.5, 0.2
 SHORT, ENOUGH = 0.2, 5  # a line of fewer words is rather translated than left alone
 SYLLABLES = {"Han": 3, "Hiragana": 2, "Katakana": 2, "Hangul": 2}  # what a character says, in letters
-NO_TEXT = re.compile(r"\S*(?:[/\\@_=<>{}\[\]|#$%^~+*\d]|--|::|\w\.\w|\w\()\S*|(?<!\S)-\S*")
+NO_TEXT = re.compile(r"[/\\@_=<>{}\[\]|#$%^~+*\d]|^-|--|::|\w\.\w|\w\(")  # in what stands between spaces
+CAPITALS = re.compile(r"\W*[A-Z]{2,}\W*")
+MOST = 2000  # characters are enough
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -134,16 +71,16 @@ class Detector:
         if not words:
             return ""
         foreign = self.is_foreign(text)
-        scores = {
-            language: math.log(max(share, 1e-30)) + bonus(language, words)
-            for language, share in ranked(text)
-            if language != NO_LANGUAGE and not (foreign and language in self.spelt)
-        }
-        for language in scores:
+        scores: dict[str, float] = {}
+        for language, share in ranked(text):
+            if language == NO_LANGUAGE or (foreign and language in self.spelt):
+                continue
+            score = math.log(max(share, 1e-30)) + bonus(language, words)
             if language in self.spelt:
-                scores[language] += MARGIN + SHORT * max(0, ENOUGH - len(words))
+                score += MARGIN + SHORT * max(0, ENOUGH - len(words))
             elif language not in COMMON:
-                scores[language] -= RARE
+                score -= RARE
+            scores[language] = score
         best = max(scores, key=scores.__getitem__)
         return self.spelt.get(best, best)
 
@@ -161,9 +98,10 @@ def bonus(language: str, words: list[str]) -> float:
 
 
 def running(line: str) -> str:
-    """A line without addresses, options, code and capitals, where enough is left."""
-    text = NO_TEXT.sub(" ", line)
-    if not text.isupper():
-        text = re.sub(r"(?<!\w)[A-Z]{2,}(?!\w)", " ", text)
-    text = " ".join(text.split())
+    """The beginning of a line without addresses, options, code and capitals, where enough is left."""
+    line = line.strip()[:MOST]
+    words = [word for word in line.split() if not NO_TEXT.search(word)]
+    if not " ".join(words).isupper():
+        words = [word for word in words if not CAPITALS.fullmatch(word)]
+    text = " ".join(words)
     return text if sum(map(str.isalpha, text)) >= 8 else line

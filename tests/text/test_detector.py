@@ -1,5 +1,7 @@
 """The language of a line, among some. How often it is right is measured by benchmarks/language_id.py."""
 
+import time
+
 import pytest
 
 from headway.text.detector import Detector, running
@@ -45,3 +47,10 @@ def test_languages_that_nobody_can_tell() -> None:
 def test_what_is_no_text_is_left_out() -> None:
     assert running("See https://a.org/x and mail me@b.org about the FILE --sort=name") == "See and mail about the"
     assert running("--sort=name") == "--sort=name"
+
+
+def test_a_line_of_any_length_is_told_at_once() -> None:
+    began = time.perf_counter()
+    assert Detector(["en", "de"]).name("Das Wetter ist heute schön. " * 100_000) == "de"
+    Detector(["en", "de"]).name("x" * 1_000_000)
+    assert time.perf_counter() - began < 5
