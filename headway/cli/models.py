@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.root import Verb, option
-from headway.cli.terminal import is_watched, log, table
+from headway.cli.terminal import is_watched, log, table, wants_colour
 
 if TYPE_CHECKING:
     from headway.installed import Installed
@@ -108,7 +108,7 @@ def listed(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         name, *rest = facts(row)
         told = [", ".join([*rest, "part of the package" if row["bundled"] else row["folder"]]), scores(row)]
-        click.secho(name, bold=True)
+        click.echo(click.style(name, bold=True) if wants_colour(sys.stdout) else name)
         for text in filter(None, told):
             for line in wrap(text, max(columns() - 2, 20), break_on_hyphens=False):
                 click.echo(f"  {line}")
