@@ -70,15 +70,16 @@ class Router:
         return list(self._loaded.values())
 
     def translate(self, lines: Sequence[str], translate: Callable[..., list[Translation]]) -> list[Routed]:
-        """translate(translator, lines, source=language) for those of each language; all in the order of the lines."""
+        """translate(translator, lines, source=language) for each language, with the lines of others blank: what is
+        drawn at random depends on a line's number. All in the order of the lines."""
         names = [self.detector.name(line) for line in lines]
         done: dict[int, Routed] = {}
         for source in self.routes:
-            here = [number for number, name in enumerate(names) if name == source]
-            if here:
+            if source in names:
                 translator = self.of(source)
-                results = translate(translator, [lines[number] for number in here], source=source)
-                done |= {n: Routed(result, translator, source) for n, result in zip(here, results)}
+                own = [line if name == source else "" for line, name in zip(lines, names)]
+                results = translate(translator, own, source=source)
+                done |= {n: Routed(results[n], translator, source) for n, line in enumerate(own) if line}
         return [done.get(number) or self._kept(line, names[number]) for number, line in enumerate(lines)]
 
     def _kept(self, line: str, name: str) -> Routed:

@@ -269,6 +269,14 @@ def test_each_line_from_its_own_language(capsys: Capture, shelf: Shelf, tmp_path
     assert out == f"0 ||| {LINES[1]} ||| 0.0000\n"
 
 
+def test_what_is_drawn_does_not_depend_on_other_languages(capsys: Capture, shelf: Shelf) -> None:
+    shelf.add("en-de", "en", "de", bundled=True)
+    drawn = ["translate", "--sample", "--seed", "3", "--max-length", "20"]
+    alone = ran(capsys, *drawn, LINES[0], "", LINES[0])[0].splitlines()
+    mixed = ran(capsys, *drawn, "--from", "auto", LINES[0], LINES[1], LINES[0])[0].splitlines()
+    assert [mixed[0], mixed[2]] == [alone[0], alone[2]]
+
+
 # ---- offline, anywhere, and without leave to write
 
 BLOCKED = """
