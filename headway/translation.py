@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.hypothesis import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
 from headway.text.sentences import segments
 from headway.text.words import words_before
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,15 @@ class Translation:
     @property
     def score(self) -> float:
         return self.guesses[0].score
+
+
+class Routed(NamedTuple):
+    """A line of a text in any languages, and who translated it."""
+
+    result: Translation
+    translator: "Translator | None"  # None: it stays as it is
+    source: str = ""  # the language that it was taken for; "" where nobody asked, or without letters
+    note: str = ""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.installed import choose
 from headway.quick import Quick
 from headway.text import copied, repeated
 from headway.translation import Guess, Reader, Scored, Sentence, Translation, joined
@@ -33,16 +34,18 @@ LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 
 
 def load(
-    path: str | Path, device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
+    path: str | Path = "", device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
     threads: int | None = None,
 ) -> "Translator | LanguageModel":  # fmt: skip
-    """The model in a directory, as what it is: a Translator, or a LanguageModel.
+    """A model, as what it is: a Translator, or a LanguageModel.
 
+    path: its directory, the name of an installed one, or a direction like "de-en"; without it, en-de.
     engine: "torch", "ctranslate2", or "auto" for what is there first; compute: "float32", "bfloat16" (on a GPU), "int8"
     (on a CPU), or "auto" for what the directory holds; threads: how many to compute with. See docs/translating.md."""
-    engines = Engines([path], device, engine, compute, threads)
+    choice = choose([path] if path else [])
+    engines = Engines(choice.paths, device, engine, compute, threads)
     if engines.outline.objective == "translation":
-        return Translator(engines)
+        return Translator(engines, direction=(choice.source, choice.target))
     from headway.language_model import LanguageModel
 
     return LanguageModel(engines.loaded[0])
@@ -51,6 +54,7 @@ def load(
 def load_translator(
     paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
     threads: int | None = None, tell: Tell | None = None, quick: Quick | None = None,
+    direction: tuple[str, str] = ("", ""),
 ) -> "Translator":  # fmt: skip
     """One model, or several that vote; refused with a reason where they do not translate.
 
@@ -61,7 +65,7 @@ def load_translator(
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
-    return Translator(engines)
+    return Translator(engines, direction=direction)
 
 
 class Translator:
@@ -70,13 +74,18 @@ class Translator:
     Several models vote: they must share their tokenizer and their languages.
     """
 
-    def __init__(self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None) -> None:
+    def __init__(
+        self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None,
+        direction: tuple[str, str] = ("", ""),
+    ) -> None:  # fmt: skip
+        """direction: what is meant where a call does not say `to`; "" for what the model has only one of."""
         self.engines = models if isinstance(models, Engines) else Engines.of(models, shortlist)
         if self.engines.ct2 is None:
             refuse_strangers(self.engines.loaded)
         self.outline, self.tokenizers = self.engines.outline, self.engines.tokenizers
         self.positions = self.engines.positions  # where the learned ones of the models end; None if they have no end
         self.marks = marks_of(self.tokenizers.target)
+        self.source, self.target = direction
         self._batch_tokens: int | None = None
 
     @property
@@ -155,6 +164,7 @@ class Translator:
         search: Search | None = None,
         *,
         to: str = "",
+        source: str = "",
         split: bool = True,
         prefixes: Sequence[str] | None = None,
         first: int = 0,
@@ -164,6 +174,7 @@ class Translator:
     ) -> list[Translation]:
         """One Translation a line, in order.
 
+        source: the language of the lines, where the model has several
         split: a line of several sentences is taken apart and joined again
         prefixes: how each output must begin; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
@@ -181,7 +192,8 @@ class Translator:
                 f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
             )
         search = search or self.outline.search
-        language = self.outline.source_languages[0] if self.outline.source_languages else None
+        others = [one for one in self.outline.source_languages if one != (to or self.target)]
+        language = source or self.source or next(iter(others or self.outline.source_languages), None)
         reader = Reader(self.tokenizers.source, self.tag(to), self.outline.longest, language, split)
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
@@ -223,7 +235,7 @@ class Translator:
 
     def tag(self, to: str) -> list[int]:
         """The ids that name the target language, where the model has several."""
-        tags, known = self.outline.tags, self.outline.target_languages
+        to, tags, known = to or self.target, self.outline.tags, self.outline.target_languages
         if to and known and to not in known:
             raise HeadwayError(f'this model does not translate to "{to}". It knows: {", ".join(known)}.')
         if tags and not to:

@@ -14,7 +14,7 @@ from test_docs import ROOT, SHELLS, commands, snippets
 from headway.cli import main
 from headway.data.toy import toy_corpus
 
-PAGES = ["README.md", "docs/training.md", "docs/translating.md"]
+PAGES = ["README.md", "docs/training.md", "docs/translating.md", "docs/models.md"]
 SMALL = {"TRAIN__STEPS": "4", "TRAIN__DECODE_LINES": "5", "TRAIN__VALIDATE_EVERY": "2", "MODEL__D_MODEL": "16"}
 
 
@@ -42,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HEADWAY_MODELS", str(folder / "installed"))
     for name, value in SMALL.items():
         monkeypatch.setenv(f"HEADWAY_CONFIG__{name}", value)
     found = [

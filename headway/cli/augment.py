@@ -35,19 +35,11 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
     "-m",
     "models",
     multiple=True,
-    required=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="Model directory of the other direction; several make an ensemble.",
+    help="Model directory or name, of the other direction; several make an ensemble. Default: by --from and --to.",
 )
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Language to translate to, where the model has several.",
-)
+@options.direction
 @options.device
 @option(
     "--text",
@@ -96,8 +88,8 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: 1, which is greedy.")
 @options.drawing
 def augment(
-    models: tuple[str, ...], to: str, device: str, texts: tuple[str, ...], no_split: bool, out: str | None, tag: str,
-    resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,
+    models: tuple[str, ...], source_language: str, to: str, device: str, texts: tuple[str, ...], no_split: bool,
+    out: str | None, tag: str, resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,
     batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
     """Make pairs from text in one language, by back-translation.
@@ -108,17 +100,21 @@ def augment(
     from headway.data.files import read_lines
 
     refuse(texts, out, tag, resume, overwrite)
+    if not (models or source_language or to):
+        raise click.UsageError("name the model: --model, or --from and --to.", click.get_current_context())
     streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
     if resume and is_complete(out):
         return
     from headway.augment import BackTranslation, Standards, written
+    from headway.installed import choose
     from headway.translator import load_translator
 
-    translator = load_translator(models, device)
+    choice = choose(models, source_language, to)
+    translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**{**search, "beam_size": 1 if search["beam_size"] is None else search["beam_size"]})
     room = translator.config.train.longest - len(translator.tag(to)) - 1
-    refuse_reversed_name(out, translator.config)
+    refuse_reversed_name(out, translator.config, to)
     standards = Standards(
         longest=min(longest or room, room),
         least_score=-math.inf if min_score is None else min_score,
@@ -157,14 +153,15 @@ def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, over
         )
 
 
-def refuse_reversed_name(out: str | None, config: "Config") -> None:
+def refuse_reversed_name(out: str | None, config: "Config", to: str) -> None:
     """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
     from headway.data.parallel import languages_of
 
     if not out:
         return
     first, second = languages_of(out)
-    if first in config.source_languages and second in config.target_languages:
+    targets = [to] if to else config.target_languages
+    if first in config.source_languages and first not in targets and second in targets:
         raise click.UsageError(
             f"the name {Path(out).name} says that {first} stands first, but the machine's {second} does. "
             f"Write {second}-{first} there.",

@@ -45,9 +45,9 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
     "models",
     multiple=True,
     required=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="The teacher; several make an ensemble.",
+    help="The teacher, a directory or a name; several make an ensemble.",
 )
 @options.target_language
 @options.device
@@ -145,9 +145,11 @@ def distil(
         return
     from headway.augment import Standards
     from headway.distil import Distillation, written_out
+    from headway.installed import choose
     from headway.translator import load_translator
 
-    translator = load_translator(models, device, "torch", compute)
+    choice = choose(models, "", to)
+    translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     room = translator.outline.longest - len(translator.tag(to)) - 1
     settings = translator.search(**search)

@@ -45,6 +45,7 @@ VERBS = {
         "headway.cli.pack:pack",
         "Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.",
     ),
+    "models": ("headway.cli.models:models", "List installed models, or add and remove your own."),
     "trace": ("headway.cli.trace:trace", "Save everything that is computed for one sentence."),
     "attend": ("headway.cli.attend:attend", "Show where each head looks, in the terminal or as a picture."),
     "draw": ("headway.cli.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),

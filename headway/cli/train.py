@@ -119,9 +119,9 @@ from headway.cli.terminal import log, settings
 )
 @option(
     "--from-model",
-    metavar="DIR",
+    metavar="MODEL",
     group="Result",
-    help="Fine-tune: start from this model, with its tokenizer, architecture and languages.",
+    help="Fine-tune: start from this model, a directory or a name, with its tokenizer, architecture and languages.",
 )
 @option(
     "--tokenizer",
@@ -197,11 +197,12 @@ def train(
             "--from-model and --tokenizer were both given: the model brings its tokenizer along.",
             click.get_current_context(),
         )
+    from headway.installed import directory
     from headway.layers import compose, described
     from headway.train.prepare import Start, layers_for
     from headway.train.texts import Files, read_texts
 
-    start = Start.read(from_model) if from_model else None
+    start = Start.read(directory(from_model)) if from_model else None
     files = Files(**given)
     if print_config:
         texts = read_texts(files)
