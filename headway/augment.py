@@ -84,7 +84,7 @@ class BackTranslation:
         unfit = [self._unfit(text, tokens) for text, tokens in zip(texts, ids)]
         asked = ["" if reason else text for text, reason in zip(texts, unfit)]
         made = self.translator.translate(
-            asked, self.search, to=self.to, split=self.split, first=first, mend=False
+            asked, self.search, to=self.to, split=self.split, first=first, mend=False, protect=None
         )  # fmt: skip
         return [
             reason or self.standards.fault(tokens, translation) or Pair(self._tagged(translation.text), text)

@@ -21,6 +21,7 @@ from headway.cli.terminal import is_watched, log, opened
 
 if TYPE_CHECKING:
     from headway.decode.engine import Compute, EngineName
+    from headway.text.glossary import Glossary
     from headway.translator import Guess, Translation, Translator
 
 AT_ONCE = 512  # lines taken together where they wait
@@ -46,6 +47,8 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines hav
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
 @options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@option("--protect", multiple=True, metavar="REGEX", group="Text", help="Leave what matches as it is.")
+@option("--no-protect", is_flag=True, group="Text", help="Nor protect {name}, %s, tags, addresses, `code`.")
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
 @option(
     "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
@@ -61,14 +64,16 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines hav
 @option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
 @options.shortlist
 @option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
+@option("--glossary", metavar="FILE", group="Search", help="Given translations: source, a tab, target on each line.")
 @options.drawing
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
 @option("--align", is_flag=True, group="Result", help="Source word - target word, from 0: text ||| i-j i-j.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
+@option("--min-score", type=float, default=0.0, group="Result", help="Leave lines that are less sure as they are.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, engine: "EngineName", compute: "Compute",
-    threads: int | None, input_file: str | None, output: str | None, no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
+    threads: int | None, input_file: str | None, output: str | None, no_split: bool, protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None, batch_tokens: int | None, align: bool, scores: bool, min_score: float, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -76,6 +81,8 @@ def translate(
     sentence by sentence and keeps its spacing. Warnings go to stderr."""
     from headway.quick import quick_model
 
+    if protect and no_protect:
+        raise click.UsageError("--protect and --no-protect were both given: choose one.", click.get_current_context())
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
@@ -89,6 +96,9 @@ def translate(
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for
+    kept = None if no_protect else protect
+    terms = read_glossary(glossary)
+    translator.translate([], settings, to=to, protect=kept, glossary=terms, min_score=min_score)  # and so is anything
     if align:
         warn_if_rough(translator)
     if not text and not input_file and sys.stdin.isatty():
@@ -98,7 +108,8 @@ def translate(
         first, group = numbered
         forced = None if prefix is None else [prefix] * len(group)
         return translator.translate(
-            group, settings, to=to, split=not no_split, prefixes=forced, first=first, align=align
+            group, settings, to=to, split=not no_split, prefixes=forced, first=first, align=align, protect=kept,
+            glossary=terms, min_score=min_score,
         )  # fmt: skip
 
     kind = translator.device
@@ -114,6 +125,14 @@ def translate(
                 sink.write(shown(translator, result, number, search["n_best"], scores, as_json))
                 number += 1
             sink.flush()
+
+
+def read_glossary(path: str | None) -> "Glossary | None":
+    if path is None:
+        return None
+    from headway.text.glossary import Glossary
+
+    return Glossary.load(path)
 
 
 @contextmanager
@@ -167,6 +186,7 @@ def as_object(translator: "Translator", result: "Translation", n_best: int | Non
             "tokens": pieces(guess.tokens),
             "token_logps": [round(value, 6) for value in guess.token_logps],
             **({} if guess.alignment is None else {"alignment": guess.alignment}),
+            **({} if (sure := guess.confidence) is None else {"confidence": round(sure, 4)}),
         }
         for guess in result.guesses
     ]

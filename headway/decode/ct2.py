@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from headway.decode.ct2_file import END, START, Ct2Model
+from headway.decode.demands import Demands
 from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Marks, Search
@@ -40,7 +41,9 @@ class Ct2Engine:
         for batch in batches:
             act(batch)
 
-    def why_not(self, search: Search, prefixes: bool = False, record: Recorder | None = None) -> str:
+    def why_not(
+        self, search: Search, prefixes: bool = False, record: Recorder | None = None, demands: bool = False
+    ) -> str:
         """Why this search would not find exactly what the plain loop finds; nothing if it would."""
         if search.sample:
             return "it draws other numbers"
@@ -48,6 +51,8 @@ class Ct2Engine:
             return "it does not tell its steps"
         if prefixes:
             return "a forced beginning is left to torch"
+        if demands:
+            return "a glossary is left to torch"
         if search.shortlist:
             return "it knows no shortlists"
         if search.min_length or (search.no_repeat_ngram and search.beam_size > 1):
@@ -62,9 +67,11 @@ class Ct2Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
+        demands: Sequence[Demands] | None = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one."""
-        assert not self.why_not(search, prefixes is not None, record), "asked for what it cannot do"
+        asked = self.why_not(search, prefixes is not None, record, demands is not None)
+        assert not asked, "asked for what it cannot do"
         limits = [search.limit(len(row)) for row in rows]
         found: dict[int, list[list[int]]] = {}  # what each row may be, best first, an end token where it has ended
         left = [row for row, limit in enumerate(limits) if limit > 0]

@@ -1,0 +1,139 @@
+"""Spans of a text that no translation may change: what they look like, and how placeholders stand for them."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from headway.errors import HeadwayError
+
+# What is protected unless somebody says otherwise. The first that matches at a place wins.
+KINDS = {
+    "placeholder": r"⟦\d*⟧",
+    "code": r"`[^`\n]+`",
+    "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:\S+@\S+\w",
+    "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
+    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->",
+    "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
+    "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
+    "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
+    "percent": (
+        r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
+        r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
+    ),
+}
+USUAL = re.compile("|".join(KINDS.values()))
+HINT = re.compile(r"[`@<&{$%⟦]|://|www\.")  # nothing of the above is without one of these
+PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
+OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>")
+CLOSING_TAG = re.compile(r"</([A-Za-z][\w:.-]*)\s*>")
+
+
+def placeholder(number: int) -> str:
+    return f"⟦{number}⟧"
+
+
+@dataclass(frozen=True)
+class Protector:
+    """Finds spans: those of patterns that were asked for, then the usual ones."""
+
+    own: re.Pattern[str] | None = None
+
+    def spans(self, text: str) -> list[re.Match[str]]:
+        """In order; none overlaps another."""
+        if self.own is None:
+            return list(USUAL.finditer(text)) if HINT.search(text) else []
+        asked = [found for found in self.own.finditer(text) if found[0].strip()]
+        usual = list(USUAL.finditer(text)) if HINT.search(text) else []
+        free = [u for u in usual if all(u.end() <= a.start() or a.end() <= u.start() for a in asked)]
+        return sorted([*asked, *free], key=lambda found: found.start())
+
+    def hide(self, text: str) -> tuple[str, list[str]]:
+        """The text with a placeholder for each span, and the spans."""
+        found = self.spans(text)
+        if not found:
+            return text, []
+        parts, end = [], 0
+        for number, span in enumerate(found):
+            parts += [text[end : span.start()], placeholder(number)]
+            end = span.end()
+        return "".join(parts) + text[end:], [span[0] for span in found]
+
+    def missing(self, spans: Sequence[str], output: str) -> list[str]:
+        """Which of a source's spans an output does not have as often; also those that it has too often, or in an order
+        in which a tag closes before it opens."""
+        said = [found[0] for found in self.spans(output)]
+        wanted, had = Counter(spans), Counter(said)
+        wrong = list(dict.fromkeys(span for span in (*spans, *said) if wanted[span] != had[span]))
+        return wrong or unpaired(spans, said)
+
+
+@lru_cache(maxsize=16)
+def protector(patterns: tuple[str, ...] = ()) -> Protector:
+    """With patterns of one's own, before the usual ones."""
+    for pattern in patterns:
+        try:
+            found = re.compile(pattern)
+        except re.error as error:
+            raise HeadwayError(f"{pattern!r} is not a regular expression: {error}.") from None
+        if found.match(""):
+            raise HeadwayError(
+                f"{pattern!r} matches nothing at all, which cannot be protected. Make it match something."
+            )
+    return Protector(re.compile("|".join(f"(?:{pattern})" for pattern in patterns)) if patterns else None)
+
+
+def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:
+    """Which spans are the two tags of an element, by their numbers."""
+    pairs, waiting = [], []
+    for number, span in enumerate(spans):
+        if opening := OPENING_TAG.fullmatch(span):
+            waiting.append((opening[1], number))
+        elif closing := CLOSING_TAG.fullmatch(span):
+            open_ones = [place for place, (name, _) in enumerate(waiting) if name == closing[1]]
+            if open_ones:
+                pairs.append((waiting[open_ones[-1]][1], number))
+                del waiting[open_ones[-1] :]
+    return pairs
+
+
+def unpaired(spans: Sequence[str], said: Sequence[str]) -> list[str]:
+    """Tags that are a pair in the source and none in the output."""
+    wanted, had = (Counter((side[a], side[b]) for a, b in pairs_of(side)) for side in (spans, said))
+    return [tag for pair in (wanted - had) for tag in pair]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A sentence with spans: what stands for them, and what they are."""
+
+    text: str  # ⟦0⟧, ⟦1⟧ … in order
+    spans: list[str] = field(default_factory=list)
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is nothing to translate besides."""
+        return not any(character.isalnum() for character in PLACEHOLDER.sub("", self.text))
+
+    @property
+    def original(self) -> str:
+        return shown(self.text, self.spans)
+
+    def part(self, text: str) -> "Hidden":
+        """A piece of the text, its placeholders counted anew."""
+        numbers = [int(found[1]) for found in PLACEHOLDER.finditer(text)]
+        order = iter(range(len(numbers)))
+        return Hidden(PLACEHOLDER.sub(lambda _: placeholder(next(order)), text), [self.spans[n] for n in numbers])
+
+    def missing(self, output: str) -> list[str]:
+        """Spans whose placeholder an output does not have exactly once, or whose tags it has in a wrong order."""
+        numbers = [int(found[1]) for found in PLACEHOLDER.finditer(output)]
+        had, known = Counter(numbers), range(len(self.spans))
+        wrong = [self.spans[n] for n in known if had[n] != 1] + [placeholder(n) for n in had if n not in known]
+        return wrong or unpaired(self.spans, [self.spans[n] for n in numbers])
+
+
+def shown(text: str, spans: Sequence[str]) -> str:
+    """With the spans in place of their placeholders."""
+    return PLACEHOLDER.sub(lambda found: spans[int(found[1])], text)
