@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headway.decode.demands import Demands
 from headway.decode.engine import Engine
 from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.text import copied, repeated
-from headway.text.glossary import spelled
 from headway.translation import Sentence
 
 if TYPE_CHECKING:
@@ -21,14 +19,12 @@ LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
 
 
-@dataclass(frozen=True)
 class Finder:
     """How one request searches. Each sentence has its hypotheses afterwards."""
 
-    translator: "Translator"
-    search: Search
-    record: Recorder | None = None
-    mend: bool = True  # decode again, otherwise, where the output is a loop, a copy or nothing
+    def __init__(self, translator: "Translator", search: Search, record: Recorder | None, mend: bool) -> None:
+        """mend: decode again, otherwise, where the output is a loop, a copy or nothing"""
+        self.translator, self.search, self.record, self.mend = translator, search, record, mend
 
     def __call__(self, sentences: list[Sentence]) -> None:
         self._search_all(sentences, self.search)
@@ -39,6 +35,9 @@ class Finder:
         plain, demanding = [s for s in sentences if not s.terms], [s for s in sentences if s.terms]
         self._search(plain, search)
         if demanding:
+            from headway.decode.demands import Demands
+            from headway.text.glossary import spelled
+
             target = self.translator.tokenizers.target
             for sentence in demanding:
                 phrases = tuple(spelled(term, target) for term in sentence.terms)

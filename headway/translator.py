@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headway.confidence import Calibration
 from headway.decode.engine import Compute, EngineName
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
@@ -15,17 +14,18 @@ from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.finding import Finder
 from headway.quick import Quick
-from headway.text.glossary import Glossary, unplaced
 from headway.text.protect import Protector, protector
 from headway.translation import Guess, Line, Reader, Scored, Sentence, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links
+    from headway.confidence import Calibration
     from headway.config import Config
     from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
     from headway.model_dir import Loaded
+    from headway.text.glossary import Glossary
     from headway.text.shortlist import Shortlist
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
@@ -163,7 +163,7 @@ class Translator:
         record: Recorder | None = None,
         align: bool = False,
         protect: Sequence[str] | None = (),
-        glossary: Glossary | Mapping[str, str] | None = None,
+        glossary: "Glossary | Mapping[str, str] | None" = None,
         min_score: float = 0.0,
     ) -> list[Translation]:
         """One Translation a line, in order.
@@ -192,12 +192,11 @@ class Translator:
         if glossary is not None and search.sample:
             raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
         self._refuse_min_score(min_score)
-        known = glossary if isinstance(glossary, Glossary | None) else Glossary(glossary)
         keeper = None if protect is None else protector(tuple(protect))
         language = self.outline.source_languages[0] if self.outline.source_languages else None
         reader = Reader(
             self.tokenizers.source, self.tag(to), self.outline.longest, language, split, keeper,
-            self.outline.placeholders, known,
+            self.outline.placeholders, None if glossary is None else as_glossary(glossary),
         )  # fmt: skip
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
@@ -228,6 +227,8 @@ class Translator:
             if not best.finished:
                 sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
             if sentence.terms:
+                from headway.text.glossary import unplaced
+
                 sentence.warnings += unplaced(sentence.terms, self.tokenizers.target.decode(best.ids))
 
     def _align(self, sentences: list[Sentence]) -> None:
@@ -243,8 +244,10 @@ class Translator:
             sentence.links = [next(links) for _ in sentence.found]
 
     @functools.cached_property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> "Calibration | None":
         """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""
+        from headway.confidence import Calibration
+
         paths = self.engines.paths
         return Calibration.load(Path(paths[0])) if len(paths) == 1 else None
 
@@ -275,7 +278,7 @@ class Translator:
         as_it_was = Guess(line.source, *scores, [] if align else None, sure)
         return Translation(line.source, [as_it_was], [*made.warnings, told])
 
-    def _judge(self) -> Calibration | None:
+    def _judge(self) -> "Calibration | None":
         return self.calibration
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
@@ -310,3 +313,9 @@ class Translator:
     def stop(self) -> None:
         """End what other threads are translating: whoever waits for it has been interrupted."""
         self.engines.stop()
+
+
+def as_glossary(terms: "Glossary | Mapping[str, str]") -> "Glossary":
+    from headway.text.glossary import Glossary
+
+    return terms if isinstance(terms, Glossary) else Glossary(terms)

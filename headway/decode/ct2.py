@@ -8,14 +8,16 @@ tokens are forbidden only to the few rows in which they turn up.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headway.decode.ct2_file import END, START, Ct2Model
-from headway.decode.demands import Demands
 from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.decode.demands import Demands
 
 NO_PENALTY = 1e-30  # 0 would have it stop as soon as one hypothesis has ended
 AT_ONCE = 512  # tokens, by one of its workers: more do not stay in the caches
@@ -67,7 +69,7 @@ class Ct2Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
-        demands: Sequence[Demands] | None = None,
+        demands: "Sequence[Demands] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one."""
         asked = self.why_not(search, prefixes is not None, record, demands is not None)

@@ -5,11 +5,13 @@ ctranslate2  on a CPU, models of common parts: there in a fraction of the time t
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
+
+if TYPE_CHECKING:
+    from headway.decode.demands import Demands
 
 T = TypeVar("T")
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -50,6 +52,6 @@ class Engine(Protocol):
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
-        demands: Sequence[Demands] | None = None,
+        demands: "Sequence[Demands] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one. See headway.decode.search.decode."""

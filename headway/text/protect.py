@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from headway.errors import HeadwayError
 
@@ -23,30 +23,35 @@ KINDS = {
         r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
     ),
 }
-USUAL = re.compile("|".join(KINDS.values()))
 HINT = re.compile(r"[`@<&{$%⟦]|://|www\.")  # nothing of the above is without one of these
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
-OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>")
-CLOSING_TAG = re.compile(r"</([A-Za-z][\w:.-]*)\s*>")
+OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>"
+CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
+
+
+@lru_cache(maxsize=1)
+def usual() -> re.Pattern[str]:
+    """All of these. To compile it takes milliseconds, which a text without any of them need not wait for."""
+    return re.compile("|".join(KINDS.values()))
 
 
 def placeholder(number: int) -> str:
     return f"⟦{number}⟧"
 
 
-@dataclass(frozen=True)
 class Protector:
-    """Finds spans: those of patterns that were asked for, then the usual ones."""
+    """Finds spans: those of a pattern that was asked for, then the usual ones."""
 
-    own: re.Pattern[str] | None = None
+    def __init__(self, own: re.Pattern[str] | None = None) -> None:
+        self.own = own
 
     def spans(self, text: str) -> list[re.Match[str]]:
         """In order; none overlaps another."""
+        known = list(usual().finditer(text)) if HINT.search(text) else []
         if self.own is None:
-            return list(USUAL.finditer(text)) if HINT.search(text) else []
+            return known
         asked = [found for found in self.own.finditer(text) if found[0].strip()]
-        usual = list(USUAL.finditer(text)) if HINT.search(text) else []
-        free = [u for u in usual if all(u.end() <= a.start() or a.end() <= u.start() for a in asked)]
+        free = [u for u in known if all(u.end() <= a.start() or a.end() <= u.start() for a in asked)]
         return sorted([*asked, *free], key=lambda found: found.start())
 
     def hide(self, text: str) -> tuple[str, list[str]]:
@@ -88,9 +93,9 @@ def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:
     """Which spans are the two tags of an element, by their numbers."""
     pairs, waiting = [], []
     for number, span in enumerate(spans):
-        if opening := OPENING_TAG.fullmatch(span):
+        if opening := re.fullmatch(OPENING_TAG, span):
             waiting.append((opening[1], number))
-        elif closing := CLOSING_TAG.fullmatch(span):
+        elif closing := re.fullmatch(CLOSING_TAG, span):
             open_ones = [place for place, (name, _) in enumerate(waiting) if name == closing[1]]
             if open_ones:
                 pairs.append((waiting[open_ones[-1]][1], number))
@@ -104,12 +109,11 @@ def unpaired(spans: Sequence[str], said: Sequence[str]) -> list[str]:
     return [tag for pair in (wanted - had) for tag in pair]
 
 
-@dataclass(frozen=True)
-class Hidden:
+class Hidden(NamedTuple):
     """A sentence with spans: what stands for them, and what they are."""
 
     text: str  # ⟦0⟧, ⟦1⟧ … in order
-    spans: list[str] = field(default_factory=list)
+    spans: list[str]
 
     @property
     def blank(self) -> bool:

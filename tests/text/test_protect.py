@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import HeadwayError
 from headway.text.placing import bare, put_back
-from headway.text.protect import HINT, USUAL, Hidden, pairs_of, protector
+from headway.text.protect import HINT, Hidden, pairs_of, protector, usual
 
 SPANS = [
     "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d", "%@",
@@ -37,7 +37,7 @@ def test_what_is_not(text: str) -> None:
 
 
 def test_nothing_is_found_without_a_hint() -> None:
-    assert all(HINT.search(span) and USUAL.fullmatch(span) for span in SPANS)
+    assert all(HINT.search(span) and usual().fullmatch(span) for span in SPANS)
 
 
 def test_patterns_of_ones_own_come_first() -> None:
