@@ -85,6 +85,8 @@ class Finder:
         target = self.translator.tokenizers.target.decode(found.ids)
         if not target.strip() and any(character.isalnum() for character in sentence.read):
             return "the output was empty"
+        if outline.placeholders and "⟦" in target and "⟦" not in sentence.read:
+            return "the output had a placeholder that the input has not"
         same = set(outline.source_languages) & set(outline.target_languages)
         if not same and copied(sentence.read, target):
             return "the output was a copy of the input"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
 from headway.text.placing import Links, bare, put_back
-from headway.text.protect import Hidden, Protector, shown
+from headway.text.protect import Hidden, Protector
 from headway.translation import Sentence
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Keeper:
         assert sentence.hidden is not None
         text, hidden = self.translator.tokenizers.target.decode(found.ids).strip(), sentence.hidden
         if self.translator.outline.placeholders:
-            return None if hidden.missing(text) else shown(text, hidden.spans)
+            return None if hidden.missing(text) else hidden.said(text)
         return None if self.protector.missing(hidden.spans, text) else text
 
     def _put_back(self, lost: list[Sentence]) -> None:
@@ -72,11 +72,11 @@ class Keeper:
 
     def _links(self, sentences: list[Sentence]) -> list[Links]:
         """Of all hypotheses; none where the model has no attention to read them from."""
-        from headway.alignment import align_ids
+        from headway.alignment import align_ids, likeliest
 
         found = [(s.ids, h.ids) for s in sentences for h in s.found]
         try:
-            return list(align_ids(self.translator, [ids for ids, _ in found], [ids for _, ids in found]))
+            return list(align_ids(self.translator, [ids for ids, _ in found], [ids for _, ids in found], likeliest))
         except HeadwayError:
             return [[] for _ in found]
 

@@ -112,14 +112,18 @@ class Sentence:
     warnings: list[str] = field(default_factory=list)
     hidden: Hidden | None = None  # its protected spans, if it has any
     said: list[str] = field(default_factory=list)  # what was found, where its ids do not say it: spans were put back
+    frame: tuple[str, str] = ("", "")  # spans at its ends, which the model does not see
     terms: "list[Term]" = field(default_factory=list)  # whose translations are given
     demands: "Demands | None" = None  # the same in ids
     lead: Sequence[int] = ()  # what its ids begin with, before the text
 
     @property
     def read(self) -> str:
-        """The text with placeholders for its spans."""
-        return self.text if self.hidden is None else self.hidden.text
+        """The text as a search sees it: with placeholders for its spans, or without those at its ends."""
+        if self.hidden is not None:
+            return self.hidden.text
+        first, last = self.frame
+        return self.text[len(first) : len(self.text) - len(last)]
 
 
 @dataclass
@@ -176,13 +180,18 @@ class Reader:
 
     def _sentence(self, before: str, text: str, number: int, hidden: Hidden | None) -> Sentence:
         own = hidden.part(text) if hidden and PLACEHOLDER.search(text) else None
-        as_given, read = (own.original, own.text) if own else (text, text)
+        as_given, read, frame = text, text, ("", "")
+        if own:
+            first, read, last = own.peeled()
+            as_given, frame = own.original, (shown(first, own.spans), shown(last, own.spans))
+            own = own.part(read) if PLACEHOLDER.search(read) else None
+            read = own.text if own else read
         found = self.glossary.find(read) if self.glossary else None
         if found and found.terms:
             read = found.text
             own = Hidden(read, own.spans) if own else None
         ids = [*self.lead, *self._encoded(read, own), self.tokenizer.end]
-        made = Sentence(before, as_given, ids, number, hidden=own, lead=self.lead)
+        made = Sentence(before, as_given, ids, number, hidden=own, frame=frame, lead=self.lead)
         if found:
             made.terms, made.warnings = found.terms, found.warnings
         return made
@@ -199,7 +208,8 @@ def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation
     for rank in range(max((len(s.found) for s in line.sentences), default=1)):
         found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
         texts = [
-            s.before + (s.said[min(rank, len(s.said) - 1)] if s.said else tokenizer.decode(h.ids).strip())
+            f"{s.before}{s.frame[0]}"
+            f"{s.said[min(rank, len(s.said) - 1)] if s.said else tokenizer.decode(h.ids).strip()}{s.frame[1]}"
             for s, h in zip(line.sentences, found)
         ]
         guesses.append(Joined("".join(texts) + line.tail, found, _links(line, texts, rank) if align else None, line))

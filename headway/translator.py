@@ -213,7 +213,7 @@ class Translator:
         kept = [s for s in sentences if s.hidden]
         for sentence in kept:
             if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
-                sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.text]
+                sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
         wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
         find, told = Finder(self, wide, record, mend), {s.number: list(s.warnings) for s in kept}
         find([s for s in sentences if not s.found])
@@ -237,8 +237,10 @@ class Translator:
         reader, writer = self.tokenizers.source, self.tokenizers.target
         found = []
         for s in sentences:
-            ids = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms else s.ids
-            found += [(ids, writer.encode(s.said[n]) if s.said else h.ids) for n, h in enumerate(s.found)]
+            as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
+            for n, h in enumerate(s.found):
+                said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
+                found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
         links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
         for sentence in sentences:
             sentence.links = [next(links) for _ in sentence.found]

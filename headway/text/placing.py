@@ -13,6 +13,7 @@ from headway.text.words import WORD
 # A placeholder, with the signs that would be left around nothing, or at the beginning.
 CHUNK = re.compile(r"[(\[\"'„“«‹]+(?:⟦\d+⟧)[)\]\"'”“»›]+|^⟦\d+⟧[.,;:!?…]+(?=\s)|⟦\d+⟧")
 CORE = re.compile(r"\w(?:.*\w)?")
+INVENTED = re.compile(r"⟦\d*⟧?|⟧")
 STOPS = ".,;:!?…)"
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -58,8 +59,8 @@ def bare(hidden: Hidden) -> tuple[str, list[Anchor]]:
 
 def put_back(hidden: Hidden, output: str, links: Links) -> tuple[str, list[str]]:
     """An output of the bare sentence with the spans in it, and those whose place an alignment decided."""
-    if "⟦" in output:  # a model that has learned them may invent some
-        output, links = PLACEHOLDER.sub("", output), ()
+    if INVENTED.search(output):  # by a model that has learned them
+        output, links = INVENTED.sub("", output), ()
     source, anchors = bare(hidden)
     page = Page(source, output, links)
     spots = {anchor.number: page.spot(anchor) for anchor in anchors}

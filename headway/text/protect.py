@@ -25,6 +25,8 @@ KINDS = {
 }
 HINT = re.compile(r"[`@<&{$%⟦]|://|www\.")  # nothing of the above is without one of these
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
+FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
+LAST = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
 OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>"
 CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
 
@@ -103,6 +105,15 @@ def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:
     return pairs
 
 
+def empty(text: str, spans: Sequence[str]) -> list[str]:
+    """Tags with nothing between them, in a text with its own placeholders for these spans."""
+    found = []
+    for opening, closing in pairs_of(spans):
+        if re.search(rf"⟦{opening}⟧\s*⟦{closing}⟧", text):
+            found += [spans[opening], spans[closing]]
+    return found
+
+
 def unpaired(spans: Sequence[str], said: Sequence[str]) -> list[str]:
     """Tags that are a pair in the source and none in the output."""
     wanted, had = (Counter((side[a], side[b]) for a, b in pairs_of(side)) for side in (spans, said))
@@ -135,7 +146,34 @@ class Hidden(NamedTuple):
         numbers = [int(found[1]) for found in PLACEHOLDER.finditer(output)]
         had, known = Counter(numbers), range(len(self.spans))
         wrong = [self.spans[n] for n in known if had[n] != 1] + [placeholder(n) for n in had if n not in known]
-        return wrong or unpaired(self.spans, [self.spans[n] for n in numbers])
+        if wrong:
+            return wrong
+        wrong = unpaired(self.spans, [self.spans[n] for n in numbers])
+        return wrong or [span for span in empty(output, self.spans) if span not in empty(self.text, self.spans)]
+
+    def said(self, output: str) -> str:
+        """An output with the spans in place of their placeholders. No space comes between a tag and what it touched."""
+        for number, span in enumerate(self.spans):
+            sign = placeholder(number)
+            if re.fullmatch(OPENING_TAG, span) and re.search(rf"{sign}\S", self.text):
+                output = re.sub(rf"{sign}\s+", sign, output)
+            elif re.fullmatch(CLOSING_TAG, span) and re.search(rf"\S{sign}", self.text):
+                output = re.sub(rf"\s+{sign}", sign, output)
+        return shown(output, self.spans)
+
+    def peeled(self) -> tuple[str, str, str]:
+        """What can be taken off both ends, for it surely stays there, and what is left: tags around everything, and
+        whatever stands behind the end of the sentence."""
+        before, text, behind = "", self.text, ""
+        pairs = pairs_of(self.spans)
+        while framed := FRAME.fullmatch(text):
+            if (int(framed[2]), int(framed[5])) not in pairs:
+                break
+            before, text, behind = before + framed[1], framed[3], framed[4] + behind
+        closers = [placeholder(closing) for _, closing in pairs]
+        while (last := LAST.fullmatch(text)) and last[2].strip() not in closers:
+            text, behind = last[1], last[2] + behind
+        return before, text, behind
 
 
 def shown(text: str, spans: Sequence[str]) -> str:

@@ -76,6 +76,28 @@ def test_what_placeholders_have_lost() -> None:
     assert not hidden.blank
 
 
+def test_tags_touch_what_they_touched() -> None:
+    hidden = Hidden("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
+    assert hidden.said("⟦2⟧ ⟦0⟧ y ⟦1⟧.") == "{a} <b>y</b>."
+    assert hidden.missing("⟦2⟧ y ⟦0⟧ ⟦1⟧") == ["<b>", "</b>"]  # there was something between them
+    assert Hidden("⟦0⟧⟦1⟧ a", ["<b>", "</b>"]).missing("b ⟦0⟧⟦1⟧") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "peeled"),
+    [
+        ("<p>A dog.</p>", ("⟦0⟧", "A dog.", "⟦1⟧")),
+        ("<p> <b>A dog.</b> </p>", ("⟦0⟧ ⟦1⟧", "A dog.", "⟦2⟧ ⟦3⟧")),
+        ("<b>A</b> dog. {x}", ("", "⟦0⟧A⟦1⟧ dog.", " ⟦2⟧")),
+        ("<b>A</b> dog <b>x</b>", ("", "⟦0⟧A⟦1⟧ dog ⟦2⟧x⟦3⟧", "")),
+        ("{a} is {b}", ("", "⟦0⟧ is ⟦1⟧", "")),
+        ("A <b>dog.</b>", ("", "A ⟦0⟧dog.⟦1⟧", "")),
+    ],
+)
+def test_what_stands_at_the_ends(text: str, peeled: tuple[str, str, str]) -> None:
+    assert hidden(text).peeled() == peeled
+
+
 def test_pairs_of_tags() -> None:
     assert pairs_of(["<a x=1>", "<b>", "</b>", "{x}", "</a>"]) == [(1, 2), (0, 4)]
     assert pairs_of(["<br>", "<b>", "</b>"]) == [(1, 2)]
@@ -133,3 +155,4 @@ def test_spans_go_where_their_neighbours_have_gone(
 def test_only_what_an_alignment_decided_is_doubted() -> None:
     assert put_back(hidden("<p>A <b>dog</b> runs.</p>"), "Ein Hund rennt.", WORD_BY_WORD)[1] == ["<b>", "</b>"]
     assert put_back(hidden("{x} A dog %s."), "Ein Hund.", WORD_BY_WORD)[1] == []
+    assert put_back(hidden("A dog %s."), "Ein ⟦4⟧ Hund ⟦.", WORD_BY_WORD)[0] == "Ein  Hund %s."

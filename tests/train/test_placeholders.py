@@ -10,8 +10,11 @@ import pytest
 import headway
 from headway.data.texts import in_memory
 from headway.data.toy import toy_corpus
+from headway.decode.hypothesis import Hypothesis
+from headway.finding import Finder
 from headway.text.protect import PLACEHOLDER, protector
 from headway.train.placeholders import phrases, placed, with_placeholders
+from headway.translation import Sentence
 from headway.translator import Translator
 
 PAIR = ("A small dog runs, and barks.", "Ein kleiner Hund rennt und bellt.")
@@ -73,7 +76,19 @@ def test_a_model_that_has_learned_them(taught: Path, toy: Path, engine: str) -> 
     assert isinstance(translator, Translator)
     assert translator.outline.placeholders
     lines = (toy / "train.en").read_text().splitlines()[:20]
-    given = [f"<p>{line}</p>" for line in lines]
-    found = translator.translate(given)
-    assert all(protector().missing(["<p>", "</p>"], one.text) == [] for one in found)
-    assert not any("⟦" in one.text for one in found)
+    given = [f"{first} <b>{second}</b> %s {rest}" for first, second, rest in (line.split(" ", 2) for line in lines)]
+    for line, one in zip(given, translator.translate(given)):
+        assert protector().missing(protector().hide(line)[1], one.text) == []
+    assert any("<b>" in one.text and not one.warnings for one in translator.translate(given))
+
+
+def test_a_placeholder_that_nobody_gave(taught: Path, toy: Path) -> None:
+    translator = headway.load(taught, device="cpu")
+    assert isinstance(translator, Translator)
+    line = (toy / "train.en").read_text().splitlines()[0]
+    [forced] = translator.translate([line], prefixes=["⟦0⟧"])
+    assert forced.text.startswith("⟦0⟧")  # it was asked for
+    finder = Finder(translator, translator.outline.search, None, True)
+    made = Sentence("", line, translator.tokenizers.source.encode(line), 0)
+    found = Hypothesis(translator.tokenizers.target.encode("mi ⟦0⟧ ni"), 0.0, 0.0, [], True)
+    assert finder._fault(made, found) == "the output had a placeholder that the input has not"
