@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.decode.hypothesis import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
-from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown
+from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
 from headway.text.sentences import segments
 from headway.text.words import words_before
 
@@ -197,7 +197,9 @@ class Reader:
         return made
 
     def _encoded(self, text: str, hidden: Hidden | None) -> list[int]:
-        return self.tokenizer.encode(text if hidden is None or self.placeholders else shown(text, hidden.spans))
+        if hidden is not None:
+            text = spaced(text) if self.placeholders else shown(text, hidden.spans)
+        return self.tokenizer.encode(text)
 
 
 def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation:

@@ -26,6 +26,7 @@ KINDS = {
 HINT = re.compile(r"[`@<&{$%⟦]|://|www\.")  # nothing of the above is without one of these
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
 FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
+TOUCHING = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
 LAST = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
 OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>"
 CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
@@ -39,6 +40,11 @@ def usual() -> re.Pattern[str]:
 
 def placeholder(number: int) -> str:
     return f"⟦{number}⟧"
+
+
+def spaced(text: str) -> str:
+    """As a model reads it: a word that touches a placeholder would be spelled in other tokens than it has learned."""
+    return TOUCHING.sub(" ", text)
 
 
 class Protector:
@@ -152,12 +158,16 @@ class Hidden(NamedTuple):
         return wrong or [span for span in empty(output, self.spans) if span not in empty(self.text, self.spans)]
 
     def said(self, output: str) -> str:
-        """An output with the spans in place of their placeholders. No space comes between a tag and what it touched."""
+        """An output with the spans in place of their placeholders. They touch words where they did, and only there; tags
+        also touch signs."""
+        output = spaced(output)
         for number, span in enumerate(self.spans):
             sign = placeholder(number)
-            if re.fullmatch(OPENING_TAG, span) and re.search(rf"{sign}\S", self.text):
+            opens, closes = re.fullmatch(OPENING_TAG, span), re.fullmatch(CLOSING_TAG, span)
+            neighbour = r"\S" if opens or closes else r"\w"
+            if not closes and re.search(sign + neighbour, self.text):
                 output = re.sub(rf"{sign}\s+", sign, output)
-            elif re.fullmatch(CLOSING_TAG, span) and re.search(rf"\S{sign}", self.text):
+            if not opens and re.search(neighbour + sign, self.text):
                 output = re.sub(rf"\s+{sign}", sign, output)
         return shown(output, self.spans)
 

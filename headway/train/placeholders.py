@@ -14,11 +14,11 @@ from headway.data.cache import cached, fingerprint
 from headway.data.parallel import Pair, ParallelFiles
 from headway.data.texts import FromFiles, Parallel
 from headway.text.align import Aligner, learn_aligner
-from headway.text.protect import PLACEHOLDER, placeholder
+from headway.text.protect import PLACEHOLDER, placeholder, spaced
 from headway.text.words import WORD
 from headway.train.links import GROUP, languages_of, sampled
 
-VERSION = "placeholders 2"  # other rules make other text: what is kept must not outlive them
+VERSION = "placeholders 3"  # other rules make other text: what is kept must not outlive them
 MOST = 3  # places in a pair
 LONGEST = 3  # words between two placeholders
 CORE = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word without the signs around it
@@ -119,10 +119,10 @@ def _written(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _numbered(sides: Sequence[str]) -> Pair:
-    """As the source has them in order: ⟦0⟧, ⟦1⟧ …"""
+    """As the source has them in order: ⟦0⟧, ⟦1⟧ … None touches a word."""
     numbers = {found[1]: n for n, found in enumerate(PLACEHOLDER.finditer(sides[0]))}
     source, target = (PLACEHOLDER.sub(lambda found: placeholder(numbers[found[1]]), side) for side in sides)
-    return source, target
+    return spaced(source), spaced(target)
 
 
 def placed(corpora: Sequence[Parallel], share: float) -> list[Parallel]:

@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import HeadwayError
 from headway.text.placing import bare, put_back
-from headway.text.protect import HINT, Hidden, pairs_of, protector, usual
+from headway.text.protect import HINT, Hidden, pairs_of, protector, spaced, usual
 
 SPANS = [
     "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d", "%@",
@@ -79,6 +79,9 @@ def test_what_placeholders_have_lost() -> None:
 def test_tags_touch_what_they_touched() -> None:
     hidden = Hidden("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
     assert hidden.said("⟦2⟧ ⟦0⟧ y ⟦1⟧.") == "{a} <b>y</b>."
+    assert hidden.said("a⟦2⟧b ⟦0⟧y⟦1⟧.") == "a {a} b <b>y</b>."
+    assert Hidden("pre⟦0⟧", ["{a}"]).said("vor ⟦0⟧ ist") == "vor{a} ist"
+    assert spaced("(⟦0⟧ x⟦1⟧y ⟦2⟧.") == "(⟦0⟧ x ⟦1⟧ y ⟦2⟧."
     assert hidden.missing("⟦2⟧ y ⟦0⟧ ⟦1⟧") == ["<b>", "</b>"]  # there was something between them
     assert Hidden("⟦0⟧⟦1⟧ a", ["<b>", "</b>"]).missing("b ⟦0⟧⟦1⟧") == []
 
