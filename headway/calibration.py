@@ -10,6 +10,7 @@ import numpy as np
 
 from headway.confidence import Calibration, features, length_ratio
 from headway.errors import HeadwayError
+from headway.translation import Joined
 
 if TYPE_CHECKING:
     from headway.translator import Translator
@@ -77,8 +78,7 @@ def judge(translator: "Translator", source: Sequence[str], target: Sequence[str]
     check_side_by_side(source, target, "sources")
     pairs = [(a, b) for a, b in zip(source, target) if a.strip() and b.strip()]
     made = [result.guesses[0] for result in translator.translate([a for a, _ in pairs], to=to)]
-    reader = translator.tokenizers.source
-    read = [len(reader.encode(a)) + 1 for a, _ in pairs]
+    read = [guess.line.tokens for guess in made if isinstance(guess, Joined)]  # as a translation will be judged later
     ratios = [length_ratio(count, guess.token_logps) for count, guess in zip(read, made)]
     usual = float(np.median(ratios)) if ratios else 0.0
     values = [features(a, n, g.text, g.token_logps, usual) for (a, _), n, g in zip(pairs, read, made)]
