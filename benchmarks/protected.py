@@ -60,9 +60,14 @@ def sides(text: str) -> Sides:
     places, before = {}, ""
     for number, following in zip(parts[1::2], parts[2::2]):
         before += parts[0] if not places else ""
-        places[int(number)] = len(before.split())
+        places[int(number)] = len(spoken(before))
         before += f" {following}"
-    return Sides(before.split() if places else text.split(), places)
+    return Sides(spoken(before), places)
+
+
+def spoken(text: str) -> list[str]:
+    """Words, without signs by themselves."""
+    return [word for word in text.split() if any(character.isalnum() for character in word)]
 
 
 def hidden_like(output: str, spans: Sequence[str]) -> str:
