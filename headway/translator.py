@@ -1,36 +1,37 @@
 """Text in, text out: sentences, tokens, search, and a second try where something went wrong."""
 
-import math
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headway.decode.engine import Compute, Engine, EngineName
-from headway.decode.grouping import batches
+from headway.decode.engine import Compute, EngineName
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.finding import Finder
 from headway.installed import choose
 from headway.quick import Quick
-from headway.text import copied, repeated
-from headway.translation import Guess, Reader, Scored, Sentence, Translation, joined
+from headway.text.protect import Protector, protector
+from headway.translation import Guess, Line, Reader, Scored, Sentence, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links
+    from headway.confidence import Calibration
     from headway.config import Config
     from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
     from headway.model_dir import Loaded
+    from headway.text.glossary import Glossary
     from headway.text.shortlist import Shortlist
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
-LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 
 
 def load(
@@ -171,6 +172,9 @@ class Translator:
         mend: bool = True,
         record: Recorder | None = None,
         align: bool = False,
+        protect: Sequence[str] | None = (),
+        glossary: "Glossary | Mapping[str, str] | None" = None,
+        min_score: float = 0.0,
     ) -> list[Translation]:
         """One Translation a line, in order.
 
@@ -181,6 +185,10 @@ class Translator:
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         record: is told every step of every search; each begins anew with step 0
         align: with which source word says which word of each guess; see headway.alignment
+        protect: regular expressions for what must stay as it is, besides the usual (see headway.text.protect); None:
+            nothing must
+        glossary: translations that are given, by their sources
+        min_score: a line whose confidence is less stays as it was; for a model that has been calibrated
         """
         if isinstance(lines, str):
             raise HeadwayError("translate takes a list of lines, and was given a string. Write [text].")
@@ -192,26 +200,100 @@ class Translator:
                 f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
             )
         search = search or self.outline.search
+        if glossary is not None and search.sample:
+            raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
+        self._refuse_min_score(min_score)
+        keeper = None if protect is None else protector(tuple(protect))
         others = [one for one in self.outline.source_languages if one != (to or self.target)]
         language = source or self.source or next(iter(others or self.outline.source_languages), None)
-        reader = Reader(self.tokenizers.source, self.tag(to), self.outline.longest, language, split)
+        reader = Reader(
+            self.tokenizers.source, self.tag(to), self.outline.longest, language, split, keeper,
+            self.outline.placeholders, None if glossary is None else as_glossary(glossary),
+        )  # fmt: skip
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
-        self._search(sentences, search, record)
-        if mend and not search.sample:
-            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])], search, record)
-        for sentence in sentences:
-            if not sentence.found[0].finished:
-                sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
+        self._find(sentences, search, record, mend, keeper)
         if align:
-            from headway.alignment import align_ids
+            self._align(sentences)
+        return [self._finished(line, align, min_score) for line in read]
 
-            found = [(s.ids, h.ids) for s in sentences for h in s.found]
-            links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
-            for sentence in sentences:
-                sentence.links = [next(links) for _ in sentence.found]
-        return [joined(line, self.tokenizers.target, align) for line in read]
+    def _find(
+        self, sentences: list[Sentence], search: Search, record: Recorder | None, mend: bool, keeper: Protector | None
+    ) -> None:
+        """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
+        kept = [s for s in sentences if s.hidden]
+        for sentence in kept:
+            if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
+                sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
+        wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
+        find, told = Finder(self, wide, record, mend), {s.number: list(s.warnings) for s in kept}
+        find([s for s in sentences if not s.found])
+        if kept and keeper:
+            from headway.keeping import Keeper
+
+            Keeper(self, keeper, find, told).keep([s for s in kept if not s.said])
+        for sentence in sentences:
+            sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
+            best = sentence.found[0]
+            if not best.finished:
+                sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
+            if sentence.terms:
+                from headway.text.glossary import unplaced
+
+                sentence.warnings += unplaced(sentence.terms, self.tokenizers.target.decode(best.ids))
+
+    def _align(self, sentences: list[Sentence]) -> None:
+        from headway.alignment import align_ids
+
+        reader, writer = self.tokenizers.source, self.tokenizers.target
+        found = []
+        for s in sentences:
+            as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
+            for n, h in enumerate(s.found):
+                said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
+                found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
+        links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
+        for sentence in sentences:
+            sentence.links = [next(links) for _ in sentence.found]
+
+    @functools.cached_property
+    def calibration(self) -> "Calibration | None":
+        """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""
+        from headway.confidence import Calibration
+
+        paths = self.engines.paths
+        return Calibration.load(Path(paths[0])) if len(paths) == 1 else None
+
+    def _refuse_min_score(self, min_score: float) -> None:
+        if not 0 <= min_score <= 1:
+            raise ConfigError(f"a score lies between 0 and 1, and this is {min_score}.", "min_score")
+        if not min_score or self.calibration is not None:
+            return
+        paths = self.engines.paths
+        if len(paths) > 1:
+            raise HeadwayError(
+                "several models that vote have no score between 0 and 1. Give one, or leave --min-score out."
+            )
+        folder = paths[0] if paths else "DIR"
+        raise HeadwayError(
+            f"{folder} has not been calibrated, so that its translations have no score between 0 and 1. Type: headway "
+            f"calibrate --model {folder} --source valid.en --target valid.de, with text that it was not trained on."
+        )
+
+    def _finished(self, line: Line, align: bool, min_score: float) -> Translation:
+        line.judge = self._judge
+        made = joined(line, self.tokenizers.target, align)
+        if not min_score or (sure := made.confidence) is None or sure >= min_score:
+            return made
+        best = made.guesses[0]
+        scores = (best.score, best.logp, best.tokens, best.token_logps)
+        told = f"left untranslated: its score is {sure:.2f}, below {min_score:g}"
+        as_it_was = Guess(line.source, *scores, [] if align else None, sure)
+        return Translation(line.source, [as_it_was], [*made.warnings, told])
+
+    def _judge(self) -> "Calibration | None":
+        return self.calibration
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
@@ -246,52 +328,8 @@ class Translator:
         """End what other threads are translating: whoever waits for it has been interrupted."""
         self.engines.stop()
 
-    def _search(self, sentences: list[Sentence], search: Search, record: Recorder | None) -> None:
-        """Search for all, like lengths together. No output goes on where the positions of a model end."""
-        if not sentences:
-            return
-        engine = self.engines.choose(len(sentences), search, any(s.prefix for s in sentences), record)
-        end = math.inf if self.positions is None else self.positions
-        long = [s for s in sentences if search.limit(len(s.ids)) > end]
-        rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
-        work = []
-        for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
-            share = math.ceil(sum(len(s.ids) for s in part) / engine.workers)  # so that nobody is without
-            budget = min(self.batch_tokens // max(search.beam_size // 4, 1), max(share, LEAST_TOKENS))
-            work += [(batch, how) for batch in batches(part, lambda s: len(s.ids), budget)]
-        if record is None:
-            engine.each(lambda one: self._search_batch(engine, *one), work)
-        else:
-            for one in work:
-                self._search_batch(engine, *one, record)
 
-    def _search_batch(
-        self, engine: Engine, batch: list[Sentence], search: Search, record: Recorder | None = None
-    ) -> None:
-        prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
-        numbers = [s.number for s in batch]
-        found = engine.search([s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=record)
-        for sentence, hypotheses in zip(batch, found):
-            sentence.found = hypotheses
+def as_glossary(terms: "Glossary | Mapping[str, str]") -> "Glossary":
+    from headway.text.glossary import Glossary
 
-    def _fault(self, sentence: Sentence, found: Hypothesis) -> str:
-        if repeated(found.ids) and not repeated(sentence.ids):
-            return "the output went round in a loop"
-        target = self.tokenizers.target.decode(found.ids)
-        if not target.strip() and any(character.isalnum() for character in sentence.text):
-            return "the output was empty"
-        same = set(self.outline.source_languages) & set(self.outline.target_languages)
-        if not same and copied(sentence.text, target):
-            return "the output was a copy of the input"
-        return ""
-
-    def _mend(self, suspects: list[Sentence], search: Search, record: Recorder | None) -> None:
-        """A wider search that may not repeat itself; what it finds without a fault is taken."""
-        before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
-        wide = max(8, search.beam_size)
-        self._search(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3), record)
-        for sentence, fault, first in before:
-            sound = [h for h in sentence.found if not self._fault(sentence, h)]
-            sentence.found = (sound or first)[: search.n_best]
-            mended = "another was found" if sound else "nothing better was found"
-            sentence.warnings.append(f"{fault}; {mended}")
+    return terms if isinstance(terms, Glossary) else Glossary(terms)

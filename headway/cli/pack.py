@@ -28,6 +28,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     Without --int8, MODEL is a model directory, or name, that was trained with model.linear = "bitnet": what is packed computes
     the same and cannot be trained on: keep MODEL for that. With --int8 each row of a matrix is rounded to whole numbers
     up to 127, a quarter of the size: translations may differ a little."""
+    from headway.confidence import keep_calibration
     from headway.errors import HeadwayError
     from headway.installed import directory
     from headway.model_dir import WEIGHTS, load_model, save_model
@@ -53,6 +54,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     about += f"\nIts linear weights are {how}. Made from {model}.\n"
     save_model(out, config, weights, loaded.tokenizers, about)
     keep_shortlist(model, out)
+    keep_calibration(model, out)
     history = History(out)
     history.add("pack", 0, model=model)
     history.close()

@@ -35,6 +35,7 @@ VERBS = {
     "translate": ("headway.cli.translate:translate", "Translate text, a file or standard input."),
     "evaluate": ("headway.cli.evaluate:evaluate", "Measure a translator on held-out text."),
     "score": ("headway.cli.score:score", "Say how likely a model finds given translations."),
+    "calibrate": ("headway.cli.calibrate:calibrate", "Learn how likely a model's translations are good."),
     "align": ("headway.cli.align:align", "Say which word says which in given pairs."),
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),

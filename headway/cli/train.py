@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,10 @@ def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, t
     from headway.train.warm import warming
 
     config, _ = compose(layers)
+    if config.train.placeholders and texts.pairs:
+        from headway.train.placeholders import placed
+
+        texts = replace(texts, pairs=placed(texts.pairs, config.train.placeholders))
     own = start.tokenizers if start else None
     if tokenizer_of:
         own, told = given_tokenizers(tokenizer_of, config)

@@ -19,6 +19,7 @@ from headway.installed import Choice, choose
 if TYPE_CHECKING:
     from headway.decode.engine import Compute, EngineName
     from headway.routing import Router
+    from headway.text.glossary import Glossary
     from headway.translation import Routed
     from headway.translator import Guess, Translation, Translator
 
@@ -55,6 +56,8 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
 @options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@option("--protect", multiple=True, metavar="REGEX", group="Text", help="Leave what matches as it is.")
+@option("--no-protect", is_flag=True, group="Text", help="Nor protect {name}, %s, tags, addresses, `code`.")
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
 @option(
     "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
@@ -70,14 +73,18 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
 @option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
 @options.shortlist
 @option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
+@option("--glossary", metavar="FILE", group="Search", help="Given translations: source, a tab, target on each line.")
 @options.drawing
 @option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
 @option("--align", is_flag=True, group="Result", help="Source word - target word, from 0: text ||| i-j i-j.")
 @option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
+@option("--min-score", type=float, default=0.0, group="Result", help="Leave lines that are less sure as they are.")
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName",
-    compute: "Compute", threads: int | None, input_file: str | None, output: str | None, no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
+    compute: "Compute", threads: int | None, input_file: str | None, output: str | None, no_split: bool,
+    protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None, batch_tokens: int | None,
+    align: bool, scores: bool, min_score: float, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -85,12 +92,16 @@ def translate(
     sentence by sentence and keeps its spacing. Warnings go to stderr.
 
     With --from auto a line in the target language, or in one that no model translates, stays as it is."""
+    if protect and no_protect:
+        raise click.UsageError("--protect and --no-protect were both given: choose one.", click.get_current_context())
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
+
+    kept, terms = None if no_protect else protect, read_glossary(glossary)
 
     def load(choice: Choice) -> "Translator":
         from headway.quick import quick_model
@@ -105,8 +116,8 @@ def translate(
             choice.paths, device, engine, compute, threads, lambda told: log(told, "detail"), quick, choice.direction
         )
         translator.batch_tokens = batch_tokens or translator.batch_tokens
-        translator.search(**search)  # what is wrong with it is said before anything is waited for
-        translator.tag("")
+        # What is wrong with the request is said before anything is waited for.
+        translator.translate([], translator.search(**search), protect=kept, glossary=terms, min_score=min_score)
         if align:
             warn_if_rough(translator)
         return translator
@@ -118,7 +129,7 @@ def translate(
             forced = None if prefix is None else [prefix] * len(lines)
             return translator.translate(
                 lines, translator.search(**search), source=source, split=not no_split, prefixes=forced, first=first,
-                align=align,
+                align=align, protect=kept, glossary=terms, min_score=min_score,
             )  # fmt: skip
 
         return router.translate(group, act)
@@ -162,6 +173,14 @@ class Direct:
         from headway.translation import Routed
 
         return [Routed(result, self.loaded[0]) for result in act(self.loaded[0], lines)]
+
+
+def read_glossary(path: str | None) -> "Glossary | None":
+    if path is None:
+        return None
+    from headway.text.glossary import Glossary
+
+    return Glossary.load(path)
 
 
 @contextmanager
@@ -215,6 +234,7 @@ def as_object(routed: "Routed", n_best: int | None) -> dict[str, Any]:
             "tokens": translator.tokenizers.target.pieces(guess.tokens) if translator else [],
             "token_logps": [round(value, 6) for value in guess.token_logps],
             **({} if guess.alignment is None else {"alignment": guess.alignment}),
+            **({} if (sure := guess.confidence) is None else {"confidence": round(sure, 4)}),
         }
         for guess in result.guesses
     ]
