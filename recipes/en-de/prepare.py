@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from random import Random
 
@@ -22,6 +22,7 @@ from recipe import HERE, LANGUAGES, Corpus, corpora, headway, rows
 TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "newstest2012", "europarl.valid")
 CAPTIONS = "test_2016_flickr"
 SIZES = {"8k": 8000, "16k": 16_000}
+MARKED = 20_000  # lines of placeholders, which would be spelled in bytes otherwise
 SAMPLE = 400_000  # pairs of a corpus that a tokenizer learns from, at most
 
 
@@ -108,6 +109,7 @@ def learn(work: Path, known: list[Corpus], name: str) -> None:
     from headway.data.texts import parallel
     from headway.data.variety import varied
     from headway.text import Tokenizer, Tokenizers
+    from headway.text.protect import placeholder
 
     out = work / f"tokenizer-{name}.json"
     if out.exists():
@@ -115,8 +117,9 @@ def learn(work: Path, known: list[Corpus], name: str) -> None:
     first = [parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES)) for c in known]
     texts = [*first, *(varied(text, 0.05) for text in first)]
     lines = (side for text in texts for pair in islice(text.read(), SAMPLE) for side in pair)
+    marks = repeat(" ".join(placeholder(number) for number in range(10)), MARKED)
     size = int(SIZES.get(name) or name)
-    tokenizer = Tokenizer.train(lines, f"bpe({size})", tags=["de", "en"])
+    tokenizer = Tokenizer.train(chain(lines, marks), f"bpe({size})", tags=["de", "en"])
     Tokenizers(tokenizer, tokenizer).save(out)
     print(f"{out}: {tokenizer}", file=sys.stderr)
 
