@@ -17,6 +17,7 @@ from headway.text.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
     from headway.config import Config
+    from headway.translation import Sentence
     from headway.translator import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0, as str.split counts
@@ -70,6 +71,20 @@ def align_ids(
             read, said = word_numbers(sources[row], roles[0]), word_numbers(targets[row], roles[1])
             links[row] = linked(own[: len(said), : len(read)], said, read, link)
     return links
+
+
+def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> None:
+    """Links of every hypothesis, for the words as they are told: with protected spans and given terms."""
+    reader, writer = translator.tokenizers.source, translator.tokenizers.target
+    found = []
+    for s in sentences:
+        as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
+        for n, h in enumerate(s.found):
+            said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
+            found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
+    links = iter(align_ids(translator, [ids for ids, _ in found], [ids for _, ids in found]))
+    for sentence in sentences:
+        sentence.links = [next(links) for _ in sentence.found]
 
 
 @torch.no_grad()

@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
 
 CALIBRATION = "calibration.json"
 FORMAT_VERSION = 1
@@ -98,3 +101,20 @@ def keep_calibration(origin: str | Path, folder: Path) -> None:
     """For a model made from another, whose weights are about the same."""
     if (Path(origin) / CALIBRATION).exists():
         (folder / CALIBRATION).write_bytes((Path(origin) / CALIBRATION).read_bytes())
+
+
+def refuse_min_score(min_score: float, translator: "Translator") -> None:
+    if not 0 <= min_score <= 1:
+        raise ConfigError(f"a score lies between 0 and 1, and this is {min_score}.", "min_score")
+    if not min_score or translator.calibration is not None:
+        return
+    paths = translator.engines.paths
+    if len(paths) > 1:
+        raise HeadwayError(
+            "several models that vote have no score between 0 and 1. Give one, or leave --min-score out."
+        )
+    folder = paths[0] if paths else "DIR"
+    raise HeadwayError(
+        f"{folder} has not been calibrated, so that its translations have no score between 0 and 1. Type: headway "
+        f"calibrate --model {folder} --source valid.en --target valid.de, with text that it was not trained on."
+    )

@@ -10,6 +10,7 @@ from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.text import copied, repeated
+from headway.text.protect import Protector
 from headway.translation import Sentence
 
 if TYPE_CHECKING:
@@ -17,6 +18,33 @@ if TYPE_CHECKING:
 
 LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
+
+
+def find(
+    translator: "Translator", sentences: list[Sentence], search: Search, record: Recorder | None, mend: bool,
+    keeper: Protector | None,
+) -> None:  # fmt: skip
+    """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
+    kept = [s for s in sentences if s.hidden]
+    for sentence in kept:
+        if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
+            sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
+    wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
+    finder, told = Finder(translator, wide, record, mend), {s.number: list(s.warnings) for s in kept}
+    finder([s for s in sentences if not s.found])
+    if kept and keeper:
+        from headway.keeping import Keeper
+
+        Keeper(translator, keeper, finder, told).keep([s for s in kept if not s.said])
+    for sentence in sentences:
+        sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
+        best = sentence.found[0]
+        if not best.finished:
+            sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
+        if sentence.terms:
+            from headway.text.glossary import unplaced
+
+            sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
 
 
 class Finder:

@@ -100,6 +100,16 @@ class Translation:
     def confidence(self) -> float | None:
         return self.guesses[0].confidence
 
+    def unless_doubtful(self, min_score: float) -> "Translation":
+        """As it is; the source instead, with the scores of what was found for it, where that is less sure."""
+        if not min_score or (sure := self.confidence) is None or sure >= min_score:
+            return self
+        best = self.guesses[0]
+        links: list[tuple[int, int]] | None = None if best.alignment is None else []
+        source = Guess(self.source, best.score, best.logp, best.tokens, best.token_logps, links, sure)
+        told = f"left untranslated: its score is {sure:.2f}, below {min_score:g}"
+        return Translation(self.source, [source], [*self.warnings, told])
+
 
 class Routed(NamedTuple):
     """A line of a text in any languages, and who translated it."""

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from headway.confidence import Calibration, refuse_min_score
 from headway.decode.engine import Compute, EngineName
-from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.hypothesis import Recorder
 from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.finding import Finder
+from headway.finding import find
 from headway.installed import choose
 from headway.quick import Quick
-from headway.text.protect import Protector, protector
-from headway.translation import Guess, Line, Reader, Scored, Sentence, Translation, joined
+from headway.text.protect import protector
+from headway.translation import Guess, Reader, Scored, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links
-    from headway.confidence import Calibration
     from headway.config import Config
     from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
@@ -202,7 +202,7 @@ class Translator:
         search = search or self.outline.search
         if glossary is not None and search.sample:
             raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
-        self._refuse_min_score(min_score)
+        refuse_min_score(min_score, self)
         keeper = None if protect is None else protector(tuple(protect))
         others = [one for one in self.outline.source_languages if one != (to or self.target)]
         language = source or self.source or next(iter(others or self.outline.source_languages), None)
@@ -213,87 +213,20 @@ class Translator:
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
-        self._find(sentences, search, record, mend, keeper)
+        find(self, sentences, search, record, mend, keeper)
         if align:
-            self._align(sentences)
-        return [self._finished(line, align, min_score) for line in read]
+            from headway.alignment import align_sentences
 
-    def _find(
-        self, sentences: list[Sentence], search: Search, record: Recorder | None, mend: bool, keeper: Protector | None
-    ) -> None:
-        """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
-        kept = [s for s in sentences if s.hidden]
-        for sentence in kept:
-            if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
-                sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
-        wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
-        find, told = Finder(self, wide, record, mend), {s.number: list(s.warnings) for s in kept}
-        find([s for s in sentences if not s.found])
-        if kept and keeper:
-            from headway.keeping import Keeper
-
-            Keeper(self, keeper, find, told).keep([s for s in kept if not s.said])
-        for sentence in sentences:
-            sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
-            best = sentence.found[0]
-            if not best.finished:
-                sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
-            if sentence.terms:
-                from headway.text.glossary import unplaced
-
-                sentence.warnings += unplaced(sentence.terms, self.tokenizers.target.decode(best.ids))
-
-    def _align(self, sentences: list[Sentence]) -> None:
-        from headway.alignment import align_ids
-
-        reader, writer = self.tokenizers.source, self.tokenizers.target
-        found = []
-        for s in sentences:
-            as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
-            for n, h in enumerate(s.found):
-                said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
-                found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
-        links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
-        for sentence in sentences:
-            sentence.links = [next(links) for _ in sentence.found]
+            align_sentences(self, sentences)
+        for one in read:
+            one.judge = lambda: self.calibration
+        return [joined(one, self.tokenizers.target, align).unless_doubtful(min_score) for one in read]
 
     @functools.cached_property
-    def calibration(self) -> "Calibration | None":
+    def calibration(self) -> Calibration | None:
         """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""
-        from headway.confidence import Calibration
-
         paths = self.engines.paths
         return Calibration.load(Path(paths[0])) if len(paths) == 1 else None
-
-    def _refuse_min_score(self, min_score: float) -> None:
-        if not 0 <= min_score <= 1:
-            raise ConfigError(f"a score lies between 0 and 1, and this is {min_score}.", "min_score")
-        if not min_score or self.calibration is not None:
-            return
-        paths = self.engines.paths
-        if len(paths) > 1:
-            raise HeadwayError(
-                "several models that vote have no score between 0 and 1. Give one, or leave --min-score out."
-            )
-        folder = paths[0] if paths else "DIR"
-        raise HeadwayError(
-            f"{folder} has not been calibrated, so that its translations have no score between 0 and 1. Type: headway "
-            f"calibrate --model {folder} --source valid.en --target valid.de, with text that it was not trained on."
-        )
-
-    def _finished(self, line: Line, align: bool, min_score: float) -> Translation:
-        line.judge = self._judge
-        made = joined(line, self.tokenizers.target, align)
-        if not min_score or (sure := made.confidence) is None or sure >= min_score:
-            return made
-        best = made.guesses[0]
-        scores = (best.score, best.logp, best.tokens, best.token_logps)
-        told = f"left untranslated: its score is {sure:.2f}, below {min_score:g}"
-        as_it_was = Guess(line.source, *scores, [] if align else None, sure)
-        return Translation(line.source, [as_it_was], [*made.warnings, told])
-
-    def _judge(self) -> "Calibration | None":
-        return self.calibration
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
