@@ -15,19 +15,23 @@ from typing import Any
 
 from torch import Tensor
 
-SOURCE = Path(__file__).parent / "lean.c"
+SOURCES = sorted(Path(__file__).parent.glob("*.c"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 FLAGS = [
-    "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden",
+    "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden",
     "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
 ]  # fmt: skip
 PATIENCE = 120  # seconds for the compiler
 SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
-    "hw_pack": "pnnp",
+    "hw_pack": "pnnnpp",
     "hw_linear": "pnnpppppnnn",
-    "hw_listen": "pnppnppppnnnnnnnnfp",
-    "hw_keep": "ppnppnnnnpp",
-    "hw_hear": "pnpppppnnnnnfp",
-    "hw_decode": "pnnpnp",
+    "hw_listen": "pnppnppppnnnnnnnnnfp",
+    "hw_keep": "ppnppnnnnnpp",
+    "hw_hear": "pnnpppppnnnnnfp",
+    "hw_converse": "pppnppnnnnnfp",
+    "hw_encode": "pppppn",
+    "hw_decode": "pppnpp",
+    "hw_search": "pppp",
     "hw_log_softmax": "pnn",
 }
 
@@ -50,7 +54,9 @@ def library() -> ctypes.CDLL | None:
 
 def built(compiler: str, folder: Path) -> Path:
     """The compiled file, made if it is not there yet. Its name says of what, and for which processor."""
-    known = hashlib.sha256(SOURCE.read_bytes() + " ".join([compiler, *FLAGS, processor()]).encode()).hexdigest()
+    known = hashlib.sha256(
+        b"".join(path.read_bytes() for path in SOURCES + HEADERS) + " ".join([compiler, *FLAGS, processor()]).encode()
+    ).hexdigest()
     path = folder / f"lean-{known[:16]}.so"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -59,7 +65,7 @@ def built(compiler: str, folder: Path) -> Path:
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as own:
             made = Path(own) / path.name
-            command = [*compiler.split(), *FLAGS, "-o", str(made), str(SOURCE), "-lm"]
+            command = [*compiler.split(), *FLAGS, "-o", str(made), *map(str, SOURCES), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
             made.replace(path)  # several processes may do so at once
     return path

@@ -2,7 +2,7 @@
 its neighbours: sums of whole numbers are exact in any order.
 
 Weights are whole numbers up to ±127, with a scale for each output. Inputs get 7 bits: processors without VNNI add pairs
-of products in 16 bits, and two products of 127 · 127 just fit.
+of products in 16 bits, and two products of 127 · 127 just fit. Our own kernels give them 8 bits where they can.
 """
 
 import copy
@@ -59,11 +59,11 @@ class Int8(Linear):
         return MOST if self.positive else BESIDE
 
     def _packed(self, whole: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As our own kernel wants it: weights, scales, and the sum of each output's weights."""
+        """As our own kernel wants it: weights, scales, and what is to be taken from each sum."""
         size = -(-self.outputs // BLOCK) * BLOCK * -(-self.inputs // 4) * 4
-        laid = torch.zeros(size, dtype=torch.int8)
-        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, laid)
-        return laid, scale.contiguous(), whole.sum(1, dtype=torch.int32)
+        laid, offsets = torch.zeros(size, dtype=torch.int8), torch.zeros(self.outputs, dtype=torch.int32)
+        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, self.positive, laid, offsets)
+        return laid, scale.contiguous(), offsets
 
     def forward(self, x: Tensor) -> Tensor:
         return self.rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
