@@ -1,7 +1,9 @@
 """Kernels in C: the same by every processor's instructions, and equal to what PyTorch makes of the same numbers."""
 
 import ctypes
+import resource
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,6 +158,23 @@ def test_logarithms(machine: str) -> None:
     assert (x - expected).nan_to_num(0).abs().max() < 2e-5
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux how much memory is held")
+def test_memory_of_a_thread_goes_with_it() -> None:
+    layer, x = Int8(*quantise(torch.randn(1, 2048))), torch.zeros(8192, 2048)
+
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def in_a_thread() -> int:
+        thread = threading.Thread(target=layer.rows, args=(x,))
+        thread.start()
+        thread.join()
+        return held()
+
+    first = in_a_thread()
+    assert [in_a_thread() for _ in range(8)][-1] < first + 4 * x.shape[0] * 2048  # of a byte each
+
+
 # ---- how they are had
 
 
@@ -176,12 +195,18 @@ def test_they_are_compiled_once(anew: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [made] == list(anew.iterdir())
 
 
+@pytest.mark.parametrize("bad", ["false", "/nowhere/cc", "cc --no-such-option"])
+def test_a_bad_compiler_is_passed_over(anew: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    monkeypatch.setenv("CC", bad)
+    assert native.library() is not None
+
+
 def test_without_a_compiler_there_are_none(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "false")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(anew))
     assert native.library() is None
     native.library.cache_clear()
-    monkeypatch.delenv("CC")
-    monkeypatch.setenv("PATH", str(anew))
+    monkeypatch.setenv("CC", "false")
     assert native.library() is None
 
 

@@ -4,6 +4,7 @@ once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -39,16 +40,15 @@ SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """None where they cannot be had."""
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if os.environ.get("HEADWAY_NATIVE") == "0" or not compiler or not hasattr(os, "getuid"):
+    if os.environ.get("HEADWAY_NATIVE") == "0" or not hasattr(os, "getuid"):
         return None
-    for folder in (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"):
+    compilers = [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))]
+    folders = (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}")
+    for compiler, folder in itertools.product(filter(None, compilers), folders):
         try:
             return ctypes.CDLL(str(built(compiler, folder())))
-        except (OSError, RuntimeError):  # a folder that cannot be had: the other may
+        except (OSError, RuntimeError, subprocess.SubprocessError):  # another folder may do, or another compiler
             continue
-        except subprocess.SubprocessError:
-            return None
     return None
 
 

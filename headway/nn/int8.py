@@ -80,7 +80,7 @@ class Int8(Linear):
         largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(LEAST)  # (N, 1)
         zero = 0 if self.positive else BESIDE + 1
         whole = x * (self._most / largest)
-        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(whole, 1.0, zero, self.packed)
+        y = _multiplied(whole, zero, self.packed)
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
 
@@ -112,7 +112,9 @@ def with_int8_layers(model: Transformer) -> Transformer:
 
 
 def packed(whole: Tensor, scale: Tensor) -> Any:
-    """As PyTorch's kernel wants it."""
+    """As PyTorch's kernel wants it; where it has none, as floats."""
+    if not has_kernel():
+        return whole.float(), scale
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions.*")
         zeros = torch.zeros(len(whole), dtype=torch.long)
@@ -123,3 +125,17 @@ def packed(whole: Tensor, scale: Tensor) -> Any:
             return torch.ops.quantized.linear_prepack(weight, None)
         finally:
             torch.backends.quantized.engine = before
+
+
+def has_kernel() -> bool:
+    """Whether PyTorch multiplies in 8 bits as we need it: fbgemm does, on x86; qnnpack, on ARM, does not."""
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def _multiplied(x: Tensor, zero: int, weight: Any) -> Tensor:
+    """(N, inputs), to be rounded -> (N, outputs)"""
+    if isinstance(weight, tuple):  # whole numbers, of which a float32 holds sums up to 2^24 exactly
+        result: Tensor = F.linear(x.round(), weight[0]) * weight[1]
+        return result
+    result = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, zero, weight)
+    return result

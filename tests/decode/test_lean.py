@@ -1,5 +1,6 @@
 """The search made for the CPU finds what the plain one finds, in float32; in 8 bits a line does not depend on others."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from headway.decode import Hypothesis, Marks, Search, decode, whole_search
 from headway.decode.lean import Lean, hindrance
 from headway.decode.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
+from headway.nn import int8
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist, joined_lists
 
@@ -236,6 +238,21 @@ def test_a_search_in_one_call_stays_within_learned_positions(max_length: int) ->
     else:
         with pytest.raises(HeadwayError, match="learned 300 positions"):
             found(stepper, source, valid, "lean", **search)
+
+
+def test_without_any_kernel_8_bits_are_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (source, valid) = model_of({}), sources(6)
+    monkeypatch.setattr(native, "library", lambda: None)
+    theirs = found(ModelStepper(model, "int8"), source, valid, "lean")
+    monkeypatch.setattr(int8, "has_kernel", lambda: False)
+    assert_alike(found(ModelStepper(model, "int8"), source, valid, "lean"), theirs)
+
+
+def test_threads_share_what_is_made_of_a_model() -> None:
+    stepper = ModelStepper(model_of({}), "int8")
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: (stepper.lean, stepper.plain), range(8)))
+    assert len({id(part) for pair in made for part in pair}) == 2
 
 
 def test_other_models_have_8_bits_too(kernels: str) -> None:
