@@ -22,7 +22,7 @@ from headway.native import decoder as kernels
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.heads import Logits
-from headway.nn.int8 import Int8, quantise
+from headway.nn.int8 import Int8, in_one_piece, quantise
 from headway.nn.linear import Dense, Linear
 from headway.nn.masks import CAUSAL, FULL, Mask
 from headway.nn.places import Places
@@ -96,7 +96,6 @@ class Layer:
         self.say = Joined(compute, own.output)
         if cross is not None:
             self.ask = Joined(compute, cross.query)
-            self.hear = Joined(compute, cross.key, cross.value)
             self.answer = Joined(compute, cross.output)
         part = block.sublayers["feedforward"]
         self.activation = None if isinstance(part, SwiGLU) else part.activation
@@ -104,6 +103,8 @@ class Layer:
         self.gate = Joined(compute, part.gate, part.inner) if self.activation is None else None
         self.inner = Joined(compute, part.inner, relu=relu) if self.gate is None else None
         self.outer = Joined(compute, part.outer, positive=relu)
+        if cross is not None:  # last: weights lie in this order, and a step needs all but these
+            self.hear = Joined(compute, cross.key, cross.value)
 
     def feed(self, x: Tensor) -> Tensor:
         if self.gate is not None:
@@ -136,6 +137,10 @@ class Lean:
         _, weight, bias = model.factors(torch.zeros(1, model.config.d_model))
         self.output = None if compute == "float32" else Int8(*quantise(weight), bias)
         self.own_kernels = has_kernels(compute)
+        if self.own_kernels:
+            layers = [layer for side in SIDES for layer in self.layers[side]]
+            parts = [part.whole for layer in layers for part in vars(layer).values() if isinstance(part, Joined)]
+            in_one_piece([part for part in (*parts, self.output) if part is not None])
         self.sides = self._sides() if self.own_kernels else None  # where each is one call
 
     def _sides(self) -> tuple[kernels.Side, kernels.Side] | None:

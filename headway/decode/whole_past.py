@@ -66,10 +66,7 @@ class WholePast(Past):
         """What keys and values are kept in, and their scales."""
         if layer not in self.own:
             size = (2, self.sentences, c.groups, self.owners.shape[2], self.width)
-            self.own[layer] = [
-                torch.zeros(*size, c.d_k, dtype=torch.int8, device="cpu"),
-                torch.zeros(size, dtype=torch.float32, device="cpu"),
-            ]
+            self.own[layer] = [native.zeros((*size, c.d_k), torch.int8), native.zeros(size, torch.float32)]
         return self.own[layer]
 
     def listen_across(self, layer: int, q: Tensor, c: Any) -> Tensor:

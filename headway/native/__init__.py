@@ -1,19 +1,24 @@
 """Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a second,
 once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY_NATIVE=0 does without."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import itertools
+import math
+import mmap
 import os
 import platform
 import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 SOURCES = sorted(Path(__file__).parent.glob("*.c"))
@@ -22,6 +27,7 @@ FLAGS = [
     "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden",
     "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
 ]  # fmt: skip
+LARGE = 1 << 22  # bytes, from which on large pages pay
 PATIENCE = 120  # seconds for the compiler
 SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
     "hw_pack": "pnnnpp",
@@ -99,3 +105,14 @@ def _functions() -> dict[str, Any]:
     for name, function in functions.items():
         function.argtypes = [kinds[letter] for letter in SIGNATURES[name]]
     return functions
+
+
+def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """In large pages where there is much of it: a processor knows only so many pages by heart."""
+    count = math.prod(shape) * dtype.itemsize
+    if count < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.zeros(*shape, dtype=dtype, device="cpu")
+    pages = mmap.mmap(-1, count)
+    with contextlib.suppress(OSError):  # a system that has none
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype).view(*shape)

@@ -237,7 +237,7 @@ typedef struct {
     int64_t all, width, now, longest, length, total;
 } past_t;
 
-#define PANEL 64 /* rows that are taken through everything together, about */
+#define PANEL 66 /* rows that are taken through everything together, about */
 
 API int hw_decode(const stack_of_t *stack, const past_t *past, const int64_t *live, int64_t sentences, const int64_t *ids,
                   float *x);

@@ -85,6 +85,14 @@ class Int8(Linear):
         return y.relu_() if self.relu else y
 
 
+def in_one_piece(layers: list[Int8]) -> None:
+    """The weights of layers that have our own kernel, side by side: they are read in this order, again and again."""
+    weights = [layer.packed[0] for layer in layers]
+    parts = torch.split(native.zeros([sum(map(len, weights))], torch.int8), [len(weight) for weight in weights])
+    for layer, part, weight in zip(layers, parts, weights):
+        layer.packed = (part.copy_(weight), *layer.packed[1:])
+
+
 class Int8Head(nn.Module):
     """The scores of words, by a matrix in 8 bits."""
 
