@@ -67,8 +67,8 @@ def _searched(lean: Lean, task: Task, jobs: list[Job], past: WholePast) -> Itera
             *(part.data_ptr() for part in (live, ids, sums, ended, limit, suppress, words)), len(suppress), left, beam,
             candidates, task.marks.end, task.search.min_length,
         )  # fmt: skip
-        table, held = decoder.table(min(capacity, longest))
-        remembered = past_table(decoder, past, held, now)
+        table = decoder.table(min(capacity, longest))
+        remembered = past_table(decoder, past, table, now)
         native.call("hw_search", *map(ctypes.addressof, (table, output, remembered, search)))
         yield words[: remembered.length - past.length]
         past.length, now, left = remembered.length, remembered.now, search.left

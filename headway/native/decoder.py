@@ -52,6 +52,7 @@ class StackTable(ctypes.Structure):
         *((name, Number) for name in ("count", "width", "wide", "before")),
         *((name, Real) for name in ("factor", "eps")),
     ]
+    held: Any  # what it points to, so that it stays as long
 
 
 class PastTable(ctypes.Structure):
@@ -86,9 +87,8 @@ class Side:
         self.width = embedding.table.embedding_dim
         self.wide = max(max(part.inputs, part.outputs) for part in linears)
 
-    def table(self, places: int) -> tuple[StackTable, list[Any]]:
-        """For sequences of up to so many places, and what must live as long as it. Its layers are a copy, in which a
-        search can say where its past lies."""
+    def table(self, places: int) -> StackTable:
+        """For sequences of up to so many places. Its layers are a copy, in which a search can say where its past lies."""
         words = self.embedding.table.weight.detach()
         start = words.new_zeros(1, places, self.width)
         if self.embedding.segments is not None:
@@ -102,7 +102,8 @@ class Side:
             self._norm_table(ends.norm) if type(ends) is Pre else NormTable(), layers, len(layers), self.width, self.wide,
             type(ends) is Pre, self.embedding.scale, _norms(self.layers)[0].eps,
         )  # fmt: skip
-        return table, [words, positions, layers]
+        table.held = words, positions
+        return table
 
     def _layer_table(self, layer: Any) -> LayerTable:
         own, across = layer.own, layer.across
@@ -136,20 +137,18 @@ def side_of(layers: list[Any], embedding: Any, stack: Any) -> Side | None:
 
 def encode(encoder: Side, decoder: Side, ids: Tensor, words: Any, sources: list[Any]) -> None:
     """Ids (M,) of sentences one behind the other (see past.Words), into what each layer of the decoder listens to."""
-    reader, kept = encoder.table(int((words.end - words.first).max()))
-    listener, held = decoder.table(1)
-    _place(held[-1], "cross", [(source.past, source.scales) for source in sources])
+    reader, listener = encoder.table(int((words.end - words.first).max())), decoder.table(1)
+    _place(listener, "cross", [(source.past, source.scales) for source in sources])
     native.call(
         "hw_encode", ctypes.addressof(reader), ctypes.addressof(listener), ids.contiguous(), words.first, words.end,
         len(words.first),
     )  # fmt: skip
-    del kept
 
 
 def decode(decoder: Side, ids: Tensor, past: Any) -> Tensor:
     """One token of each, (N,) -> (N, d). past: see whole_past.WholePast, which has begun the step."""
-    table, held = decoder.table(past.length)
-    remembered = past_table(decoder, past, held, past.width)
+    table = decoder.table(past.length)
+    remembered = past_table(decoder, past, table, past.width)
     x = torch.empty(len(ids), decoder.width, dtype=torch.float32, device="cpu")
     native.call(
         "hw_decode", ctypes.addressof(table), ctypes.addressof(remembered), past.live, len(past.live), ids.contiguous(), x
@@ -157,10 +156,10 @@ def decode(decoder: Side, ids: Tensor, past: Any) -> Tensor:
     return x
 
 
-def past_table(decoder: Side, past: Any, held: list[Any], now: int) -> PastTable:
-    """Where keys and values lie is written into the layers, the last of what a stack's table holds."""
-    _place(held[-1], "own", [past.room(index, layer.own) for index, layer in enumerate(decoder.layers)])
-    _place(held[-1], "cross", [(source.past, source.scales) for source in past.sources])
+def past_table(decoder: Side, past: Any, table: StackTable, now: int) -> PastTable:
+    """Where keys and values lie is written into the layers of the decoder's table. now: hypotheses of each sentence."""
+    _place(table, "own", [past.room(index, layer.own) for index, layer in enumerate(decoder.layers)])
+    _place(table, "cross", [(source.past, source.scales) for source in past.sources])
     words = past.words
     return PastTable(
         past.owners.data_ptr(), words.first.data_ptr(), words.end.data_ptr(), past.sentences, past.width, now,
@@ -175,9 +174,9 @@ def output_table(output: Int8) -> LinearTable:
     )
 
 
-def _place(layers: Any, name: str, parts: list[Any]) -> None:
-    for table, (past, scales) in zip(layers, parts):
-        part = getattr(table, name)
+def _place(table: StackTable, name: str, parts: list[Any]) -> None:
+    for index, (past, scales) in enumerate(parts):
+        part = getattr(table.layers[index], name)
         part.past, part.scales = past.data_ptr(), scales.data_ptr()
 
 
