@@ -1,4 +1,4 @@
-"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a second,
+"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a few seconds,
 once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY_NATIVE=0 does without."""
 
 import contextlib
