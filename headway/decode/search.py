@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from headway.decode import static
+from headway.decode import static, whole_search
 from headway.decode.cut import run_cut
 from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
@@ -87,6 +87,9 @@ def _searched(
             return run_cut(stepper.stepper.lean, stepper.shortlist, task, source, valid)  # type: ignore[attr-defined]
         if not reason:
             stepper = stepper.lean
+            if not whole_search.why_not(stepper, task):
+                assert source is not None
+                return whole_search.run(stepper, task, source, valid)
     return (item for _, new in run(stepper, task, source, valid) for item in new)
 
 
