@@ -16,6 +16,8 @@ import click
 
 from headway.cli import options
 from headway.cli.ahead import ahead
+from headway.cli.document import refuse as refuse_for_document
+from headway.cli.document import translate_document
 from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log, opened
 
@@ -33,6 +35,7 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines hav
     examples=[
         ('headway translate --model my-model "A dog runs through the snow."', "one sentence"),
         ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
+        ("headway translate --model my-model --file report.docx", "a document, with its formatting: report.de.docx"),
         ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
         ('headway translate --model my-model --align "A dog runs."', "which word says which: text ||| i-j i-j"),
         ('headway translate --model my-model --json "A dog runs."', "everything that is known, one JSON object a line"),
@@ -44,6 +47,7 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines hav
 @options.device
 @options.engines
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
+@option("--file", metavar="FILE", group="Text", help="A document: .txt, .html, .srt, .po, .docx or .odt.")
 @options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
@@ -68,19 +72,23 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # likewise, of a file: many lines hav
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, engine: "EngineName", compute: "Compute",
-    threads: int | None, input_file: str | None, output: str | None, no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
+    threads: int | None, input_file: str | None, file: str | None, output: str | None, no_split: bool, prefix: str | None, batch_tokens: int | None, align: bool, scores: bool, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
     One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
-    sentence by sentence and keeps its spacing. Warnings go to stderr."""
+    sentence by sentence and keeps its spacing. Warnings go to stderr.
+
+    A document keeps everything but its text, and lies beside the old one unless --output names it."""
     from headway.quick import quick_model
 
+    if file:
+        refuse_for_document(click.get_current_context().params, file, output)
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
-    if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
+    if sys.stdin is None and not file and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
     quick = quick_model(models, device, engine, compute, threads, start=bool(text) and text != ("-",))
     from headway.translator import load_translator  # now: what that imports it imports while weights are being loaded
@@ -89,6 +97,8 @@ def translate(
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
     translator.tag(to)  # a wrong language is said before anything is waited for
+    if file:
+        return translate_document(translator, settings, to, not no_split, file, output)
     if align:
         warn_if_rough(translator)
     if not text and not input_file and sys.stdin.isatty():
