@@ -6,7 +6,13 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 
-MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+MARKS = {  # the longer first: one begins like the other
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+    codecs.BOM_UTF8: "utf-8",
+}
 # What pages and catalogues are written in; Python knows others, some of which are no encodings of text.
 KNOWN = re.compile(
     r"utf-?8|utf-?16(le|be)?|(us-)?ascii|(iso-?|latin)[\d-]+|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|big5|"

@@ -21,6 +21,7 @@ DASH = re.compile(r"\s*[-–—‐]+\s*")
 ENDS = re.compile(r"""[.!?…。！？:;"”»\])♪*-]\s*$""")
 LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 PAUSE = 1000  # milliseconds after which nobody goes on with a sentence
+LONGEST = 300  # letters: more is no cue that anybody could read
 MOST = 4  # cues of one sentence
 
 
@@ -111,7 +112,9 @@ def grouped(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
 def goes_on(cue: Cue, following: Cue) -> bool:
     """Whether a sentence runs from one cue to the next. In doubt it does not."""
     texts = [cue.text, following.text]
-    if any(TAG.search(text) or is_dialogue(one) or not text for text, one in zip(texts, (cue, following))):
+    if any(TAG.search(text) or is_dialogue(one) for text, one in zip(texts, (cue, following))):
+        return False
+    if not all(0 < len(text) < LONGEST for text in texts):
         return False
     return following.start - cue.stop <= PAUSE and not ENDS.search(texts[0]) and texts[1][0].islower()
 

@@ -19,6 +19,7 @@ TOKEN = re.compile(
 SPACE_OF = re.compile(r"""\sxmlns(?::(?P<prefix>[^\s=]+))?\s*=\s*(?:"(?P<one>[^"]*)"|'(?P<two>[^']*)')""")
 DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
 COMMENT = "!"  # the name of a comment, or of an instruction to some program
+MOST = 2_000_000  # tags: the tree takes some 200 bytes for each
 DEEPEST = 150  # elements inside elements
 
 
@@ -71,6 +72,8 @@ def tree(text: str, name: str, spaces: dict[str, str]) -> Node:
     path = [root]
     prefixes: dict[str, str] = {}
     at = 0
+    if text.count("<") > MOST:
+        raise HeadwayError(f"{name} has more than {MOST:,} elements: refused.")
     for token in TOKEN.finditer(text):
         if token.start() > at:
             add_text(path[-1], text, at, token.start())

@@ -12,7 +12,7 @@ import pytest
 
 from documents.office_files import HEAD, ODT, STRICT, docx, odt, packed, run, unpacked
 from documents.speakers import backwards, copying, fixed, louder, same
-from headway.documents import Counts, Translate, archive, translate_file
+from headway.documents import Counts, Translate, archive, translate_file, xml
 from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
@@ -65,6 +65,9 @@ REF = field("begin") + code(" REF x ") + field("separate") + run("Figure 1") + f
         # a field that ends in another paragraph: nothing moves across it
         (run("one two ") + field("begin") + code("TOC") + field("separate") + run("three four"),
          run("TWO ONE ") + field("begin") + code("TOC") + field("separate") + run("FOUR THREE")),
+        # an entry of a table of contents: a tab and a field in a link
+        ("<w:hyperlink>" + run("one two") + "<w:r><w:tab/></w:r>" + REF + "</w:hyperlink>" + field("end"),
+         "<w:hyperlink>" + run("TWO ONE") + "<w:r><w:tab/></w:r>" + REF + "</w:hyperlink>" + field("end")),
         (run("see ") + "<w:fldSimple w:instr='PAGE'>" + run("7") + "</w:fldSimple>" + run(" here"),
          run("HERE ") + "<w:fldSimple w:instr='PAGE'>" + run("7") + "</w:fldSimple>" + run(" SEE")),
         ("<w:sdt><w:sdtPr/><w:sdtContent>" + run("one") + "</w:sdtContent></w:sdt>" + run(" two"),
@@ -220,9 +223,10 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         ("MOST_MEMBERS", 2, "a.odt has 3 parts, more than 2: refused"),
         ("MOST_BYTES", 100, "which no document does: refused"),
         ("MOST_TEXT", 10, "content.xml has more than 0 MiB: refused"),
+        ("MOST", 5, "content.xml has more than 5 elements: refused"),
     ):
         with monkeypatch.context() as patch, pytest.raises(HeadwayError, match=told):
-            patch.setattr(archive, name, limit)
+            patch.setattr(xml if name == "MOST" else archive, name, limit)
             translate_odt(data, "a.odt", same)
 
 

@@ -27,11 +27,12 @@ def test_lines_keep_their_ends(tmp_path: Path) -> None:
     assert translated("", "txt", louder, tmp_path) == ("", Counts(0, 0, []))
 
 
-def test_utf_16_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"])
+def test_byte_order_marks_are_kept(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffone\n".encode("utf-16-be"))
+    path.write_bytes("\ufeffone\n".encode(encoding))
     translate_file(path, tmp_path / "b.txt", louder)
-    assert (tmp_path / "b.txt").read_bytes() == "\ufeffONE\n".encode("utf-16-be")
+    assert (tmp_path / "b.txt").read_bytes() == "\ufeffONE\n".encode(encoding)
 
 
 def test_an_empty_translation_leaves_the_text(tmp_path: Path) -> None:
