@@ -10,46 +10,17 @@ from headway.documents.pieces import Dialect, Items, Piece, gather, written
 from headway.documents.seam import Counts, Translate, Work
 
 # What can stand within a sentence. Everything else ends one.
-INLINE = frozenset(
-    [
-        "a",
-        "abbr",
-        "acronym",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "cite",
-        "data",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "ins",
-        "label",
-        "mark",
-        "nobr",
-        "q",
-        "s",
-        "small",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "tt",
-        "u",
-    ]
-)
+INLINE = frozenset((
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label", "mark",
+    "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+))  # fmt: skip
 POINTS = frozenset(["img", "wbr", "input"])
 VOID = POINTS | frozenset(["area", "base", "br", "col", "embed", "hr", "link", "meta", "param", "source", "track"])
 KEPT = frozenset(["code", "kbd", "pre", "samp", "var", "svg", "math"])
 SILENT = frozenset(["svg", "math"])  # kept, and no words of the sentence
-RAW = frozenset(
-    ["script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"]
-)  # no markup inside
+NEVER_NESTED = frozenset(["p", "dt", "dd", "option"])  # one ends where the next begins
+# No markup inside:
+RAW = frozenset(["script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"])
 
 TAG = re.compile(
     r"""<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)
@@ -57,15 +28,19 @@ TAG = re.compile(
     >""",
     re.VERBOSE,
 )
-OTHER = re.compile(
-    r"<!--(?:>|->|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)", re.DOTALL
-)  # comments and the like
+# Comments and the like:
+OTHER = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)", re.DOTALL)
 MARKUP = re.compile(r"<(?=[a-zA-Z/!?])")
 NO = re.compile(
-    r"""(?:^|[\s/])translate\s*=\s*["']?no\b|(?:^|[\s/])class\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)""",
-    re.I,
+    r"""(?:^|[\s/]) (?: translate\s*=\s*["']?no\b
+    | class\s*=\s*(?:"[^"]*\bnotranslate\b | '[^']*\bnotranslate\b | notranslate\b) )""",
+    re.IGNORECASE | re.VERBOSE,
 )
-DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.-]{1,40})""", re.I)  # fmt: skip
+DECLARED = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})
+    | <\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.-]{1,40})""",
+    re.IGNORECASE | re.VERBOSE,
+)
 NUMBER = re.compile(r"[^\w]*\d[\d\s,*†.–-]*")
 
 
@@ -127,6 +102,9 @@ def pieces(text: str) -> list[Piece]:
     held: list[Token] = []  # of something that is kept, up to now
     depth = 0
     for token in tokens(text):
+        if held and token.kind == "start" and token.name == held[0].name and token.name in NEVER_NESTED:
+            found.append(kept_piece(held))
+            held = []
         if held:
             held.append(token)
             same = token.name == held[0].name

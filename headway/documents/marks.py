@@ -1,8 +1,11 @@
 """Tags at their places: in the text of a segment, and in its translation."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from headway.text.words import WORD
 
 Range = tuple[int, int]
 
@@ -42,6 +45,28 @@ class Spot:
     start: int
     end: int
     inner: "list[Spot]" = field(default_factory=list)
+
+
+class Words:
+    """The words of a text, as alignments count them, and where they stand."""
+
+    def __init__(self, text: str) -> None:
+        self.spans = [match.span() for match in WORD.finditer(text)]
+        self.starts, self.ends = [start for start, _ in self.spans], [end for _, end in self.spans]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, number: int) -> Range:
+        return self.spans[number]
+
+    def over(self, start: int, end: int) -> range:
+        """Those that have characters from start to end."""
+        return range(bisect_right(self.ends, start), bisect_left(self.starts, end)) if start < end else range(0)
+
+    def before(self, position: int) -> int:
+        """How many begin before a position."""
+        return bisect_left(self.starts, position)
 
 
 def kept(marks: Sequence[Mark]) -> Iterator[Mark]:

@@ -16,7 +16,7 @@ Kind = Literal["text", "open", "close", "point", "kept", "break"]
 SPACE = " \t\r\n\f"
 SPACES = re.compile(f"[{SPACE}]+")
 DEEPEST = 50  # pairs inside pairs in one segment
-LONGEST = 500  # pieces of one segment: placing takes the square of it
+LONGEST = 2000  # pieces of one segment: placing takes the square of their number
 SOFT_HYPHEN = "\u00ad"
 
 

@@ -1,6 +1,8 @@
 """A file in, a file out, and a model as the one who translates."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,11 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(files, "MOST_BYTES", 2)
     with pytest.raises(HeadwayError, match="a.txt has more than 0 MiB: that is no document"):
         translate_file(tmp_path / "a.txt", tmp_path / "b.txt", louder)
+
+
+def test_documents_need_no_torch() -> None:
+    modules = ", ".join({"headway.documents", *files.KNOWN.values()})
+    subprocess.run([sys.executable, "-c", f"import sys, {modules}; assert 'torch' not in sys.modules"], check=True)
 
 
 # ---- with a model

@@ -126,6 +126,11 @@ def test_what_must_stay_stays_in_its_place(given: str, wanted: str) -> None:
     assert translate_html(given, backwards) == wanted
 
 
+def test_a_copy_is_found_in_text_without_spaces_but_not_in_another_word() -> None:
+    assert translate_html("run <code>make</code> now", fixed("现在运行make吧")) == "现在运行<code>make</code>吧"
+    assert translate_html("run <code>make</code> now", fixed("remakes it")) == "<code>make</code> remakes it"
+
+
 def test_a_kept_piece_that_nobody_says_stands_by_itself() -> None:
     assert translate_html("a <code>x</code> b", fixed("c", (0, 0), (2, 0))) == "c <code>x</code>"
     assert translate_html("a <code>x</code> b", fixed("c d", (0, 0), (1, 0), (2, 1))) == "<code>x</code> c d"
@@ -149,6 +154,7 @@ def test_links_are_asked_for_where_there_are_tags() -> None:
         ("one <b unfinished", "ONE <b unfinished"),
         ("one <!-- unfinished", "ONE <!-- unfinished"),
         ("one <script> unfinished", "ONE <script> unfinished"),
+        ("<p translate=no>one<p>two", "<p translate=no>one<p>TWO"),
         ("one </> two <?x y?> three <!z> four", "ONE </> TWO <?x y?> THREE <!z> FOUR"),
         ("<code>never closed <b>x</b>", "<code>never closed <b>x</b>"),
         ("one &unknown; &#99; two", "ONE &amp;UNKNOWN; C TWO"),
