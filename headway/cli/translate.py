@@ -11,6 +11,8 @@ import click
 
 from headway.cli import options
 from headway.cli.ahead import ahead
+from headway.cli.document import refuse as refuse_for_document
+from headway.cli.document import translate_document
 from headway.cli.lines import AT_ONCE, counted, is_file, waiting_lines
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened
@@ -34,6 +36,7 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
         ('headway translate --from de --to en "Ein Hund."', "by an installed model: see headway models"),
         ("headway translate --from auto --to en < mixed.txt", "each line from its own language"),
         ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
+        ("headway translate --model my-model --file report.docx", "a document, with its formatting: report.de.docx"),
         ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
         ('headway translate --model my-model --align "A dog runs."', "which word says which: text ||| i-j i-j"),
         ('headway translate --model my-model --json "A dog runs."', "everything that is known, one JSON object a line"),
@@ -54,6 +57,7 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
 @options.device
 @options.engines
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
+@option("--file", metavar="FILE", group="Text", help="A document: .txt, .html, .srt, .po, .docx or .odt.")
 @options.output
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
 @option("--protect", multiple=True, metavar="REGEX", group="Text", help="Leave what matches as it is.")
@@ -82,7 +86,7 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
 @option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName",
-    compute: "Compute", threads: int | None, input_file: str | None, output: str | None, no_split: bool,
+    compute: "Compute", threads: int | None, input_file: str | None, file: str | None, output: str | None, no_split: bool,
     protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None, batch_tokens: int | None,
     align: bool, scores: bool, min_score: float, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
@@ -91,14 +95,17 @@ def translate(
     One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
     sentence by sentence and keeps its spacing. Warnings go to stderr.
 
-    With --from auto a line in the target language, or in one that no model translates, stays as it is."""
+    With --from auto a line in the target language, or in one that no model translates, stays as it is. A document keeps
+    everything but its text, and lies beside the old one unless --output names it."""
+    if file:
+        refuse_for_document(click.get_current_context().params, file, output)
     if protect and no_protect:
         raise click.UsageError("--protect and --no-protect were both given: choose one.", click.get_current_context())
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
-    if sys.stdin is None and (text or (input_file or "-",)) == ("-",):
+    if sys.stdin is None and not file and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
 
     kept, terms = None if no_protect else protect, read_glossary(glossary)
@@ -121,6 +128,10 @@ def translate(
         if align:
             warn_if_rough(translator)
         return translator
+
+    if file:
+        more = {"split": not no_split, "protect": kept, "glossary": terms, "min_score": min_score}
+        return translate_document(load(choose(models, source_language, to)), search, file, output, more)
 
     def found(numbered: tuple[int, list[str]]) -> "list[Routed]":
         first, group = numbered
