@@ -47,7 +47,10 @@ def test_warnings_are_shown(capsys: Capture, translator_dir: Path, tmp_path: Pat
         (["--file", "a.html", "--input", "b"], "--input is for lines of text, not for --file."),
         (["--file", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --file."),
         (["--file", "a.html", "--json"], "--json is for lines of text, not for --file."),
-        (["--file", "a.html", "--from", "auto"], "--from auto is for lines of text, not for --file: name its language."),
+        (
+            ["--file", "a.html", "--from", "auto"],
+            "--from auto is for lines of text, not for --file: name its language.",
+        ),
         (["--file", "a.html", "--output", "./a.html"], "--output is the file of --file: name another."),
         (["--file", "a.docx", "--output", "b.pdf"], "--output: b.pdf must end in .docx, as a.docx does."),
     ],
