@@ -53,15 +53,16 @@ class Finder:
     def __init__(self, translator: "Translator", search: Search, record: Recorder | None, mend: bool) -> None:
         """mend: decode again, otherwise, where the output is a loop, a copy or nothing"""
         self.translator, self.search, self.record, self.mend = translator, search, record, mend
+        self.engine: Engine | None = None  # that of the first search: it looks again, too, so that no other is loaded
 
     def __call__(self, sentences: list[Sentence]) -> None:
         self._search_all(sentences, self.search)
         if self.mend and not self.search.sample:
             self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])])
 
-    def _search_all(self, sentences: list[Sentence], search: Search) -> None:
+    def _search_all(self, sentences: list[Sentence], search: Search, again: bool = False) -> None:
         plain, demanding = [s for s in sentences if not s.terms], [s for s in sentences if s.terms]
-        self._search(plain, search)
+        self._search(plain, search, again=again)
         if demanding:
             from headway.decode.demands import Demands
             from headway.text.glossary import spelled
@@ -74,13 +75,17 @@ class Finder:
             wide = max(search.beam_size, min(2 * (most + 1), WIDEST))
             self._search(demanding, replace(search, beam_size=wide, shortlist=False), demands=True)
 
-    def _search(self, sentences: list[Sentence], search: Search, demands: bool = False) -> None:
+    def _search(self, sentences: list[Sentence], search: Search, demands: bool = False, again: bool = False) -> None:
         """No output goes on where the positions of a model end."""
         if not sentences:
             return
         translator, record = self.translator, self.record
         prefixed = any(s.prefix for s in sentences)
-        engine = translator.engines.choose(len(sentences), search, prefixed, record, demands)
+        engine = self.engine if again and not demands else None
+        if engine is None:
+            engine = translator.engines.choose(len(sentences), search, prefixed, record, demands)
+        if not demands:
+            self.engine = engine
         end = math.inf if translator.positions is None else translator.positions
         long = [s for s in sentences if search.limit(len(s.ids)) > end]
         rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
@@ -127,7 +132,7 @@ class Finder:
         search = self.search
         before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
         wide = max(8, search.beam_size)
-        self._search_all(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3))
+        self._search_all(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3), again=True)
         for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]

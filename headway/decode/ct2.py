@@ -8,6 +8,7 @@ tokens are forbidden only to the few rows in which they turn up.
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from headway.decode.ct2_file import END, START, Ct2Model
@@ -72,7 +73,8 @@ class Ct2Engine:
         demands: "Sequence[Demands] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one."""
-        asked = self.why_not(search, prefixes is not None, record, demands is not None)
+        # Where something is searched again because it went wrong, what is forbidden need not be counted as elsewhere.
+        asked = self.why_not(replace(search, no_repeat_ngram=0), prefixes is not None, record, demands is not None)
         assert not asked, "asked for what it cannot do"
         limits = [search.limit(len(row)) for row in rows]
         found: dict[int, list[list[int]]] = {}  # what each row may be, best first, an end token where it has ended
