@@ -37,6 +37,7 @@ VERBS = {
     "score": ("headway.cli.score:score", "Say how likely a model finds given translations."),
     "align": ("headway.cli.align:align", "Say which word says which in given pairs."),
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
+    "serve": ("headway.cli.serve:serve", "Serve models over HTTP: LibreTranslate's API, OpenAI's for language models."),
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),
     "shortlist": ("headway.cli.shortlist:shortlist", "Make a model's shortlist: the words that a source may need."),

@@ -1,0 +1,186 @@
+"""Texts of many connections, translated together: by tokens, with a little patience, fairly, each on its own account.
+
+A job is what one request wants translated in one way. A lane, which is a thread, takes texts of all the jobs that want
+the same, one of each in turn, so that nobody waits behind another's long list."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from headway.serve.refused import slow_down
+
+R = TypeVar("R")
+BYTES_A_TOKEN = 3  # a guess that suits both an alphabet and Chinese; the translator counts exactly
+
+
+def tokens_of(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN + 2
+
+
+@dataclass(eq=False)
+class Job(Generic[R]):
+    how: Hashable
+    texts: Sequence[str]
+    answer: "Future[list[R]]" = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
+    taken: int = 0
+    found: dict[int, R] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sizes = [tokens_of(text) for text in self.texts]
+
+    def finish(self, index: int, result: R) -> None:
+        self.found[index] = result
+        if len(self.found) == len(self.texts) and not self.answer.done():
+            _settle(self.answer.set_result, [self.found[n] for n in range(len(self.texts))])
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            _settle(self.answer.set_exception, error)
+
+
+def _settle(how: Callable[[Any], None], value: Any) -> None:
+    try:
+        how(value)
+    except Exception:  # it was cancelled in between: nobody waits
+        return
+
+
+class Room:
+    """How much may wait, and how long that will take, for all lanes together."""
+
+    def __init__(self, tokens: int) -> None:
+        self.most, self.taken, self._rate, self._lock = tokens, 0, 1000.0, threading.Lock()
+
+    def take(self, tokens: int) -> None:
+        with self._lock:
+            if self.taken and self.taken + tokens > self.most:
+                raise slow_down(self.taken / self._rate)
+            self.taken += tokens
+
+    def give(self, tokens: int) -> None:
+        with self._lock:
+            self.taken -= tokens
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """So many tokens took so long."""
+        with self._lock:
+            self._rate += 0.2 * (tokens / max(seconds, 1e-4) - self._rate)
+
+
+Item = tuple[Job[R], int]
+
+
+class Lane(Generic[R]):
+    """One model's thread. `translate` takes texts and how, and is only ever called by that thread."""
+
+    def __init__(
+        self,
+        translate: Callable[[list[str], Any], Sequence[R]],
+        room: Room,
+        *,
+        budget: int,
+        patience: float,
+        watch: Callable[[int, int, float], None] = lambda texts, tokens, seconds: None,
+        name: str = "lane",
+    ) -> None:
+        """budget: tokens taken at once. watch: is told of each batch."""
+        self._translate, self._room, self._budget, self._patience, self._watch = (
+            translate,
+            room,
+            budget,
+            patience,
+            watch,
+        )
+        self._jobs: deque[Job[R]] = deque()
+        self._waiting = 0  # tokens
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, texts: Sequence[str], how: Hashable) -> "Future[list[R]]":
+        """The results in order, later; refused if too much waits. Cancelled, what has not begun is left out."""
+        job: Job[R] = Job(how, texts)
+        size = sum(job.sizes)
+        self._room.take(size)
+        job.answer.add_done_callback(lambda _: self._room.give(size))
+        if not texts:
+            job.answer.set_result([])
+            return job.answer
+        with self._changed:
+            self._jobs.append(job)
+            self._waiting += size
+            self._changed.notify()
+        return job.answer
+
+    def close(self) -> None:
+        """Finish what waits, then end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while batch := self._gather():
+            started = time.monotonic()
+            self._work(batch)
+            tokens, seconds = sum(job.sizes[n] for job, n in batch), time.monotonic() - started
+            self._room.learn(tokens, seconds)
+            self._watch(len(batch), tokens, seconds)
+
+    def _gather(self) -> list[Item[R]]:
+        """Wait for something, a little longer for more, and take it. Nothing: the lane is closed."""
+        with self._changed:
+            while True:
+                while not self._jobs and not self._closed:
+                    self._changed.wait()
+                if not self._jobs:
+                    return []
+                left = self._jobs[0].since + self._patience - time.monotonic()
+                if left <= 0 or self._closed or self._waiting >= self._budget:
+                    if batch := self._take():
+                        return batch
+                else:
+                    self._changed.wait(left)
+
+    def _take(self) -> list[Item[R]]:
+        """Texts that are wanted in the way of whoever has waited longest, one of each job in turn."""
+        self._jobs = deque(job for job in self._jobs if not job.answer.done())
+        if not self._jobs:
+            self._waiting = 0
+            return []
+        how, tokens = self._jobs[0].how, 0
+        turn = deque(job for job in self._jobs if job.how == how)
+        batch: list[Item[R]] = []
+        while turn and (tokens < self._budget or not batch):
+            job = turn.popleft()
+            batch.append((job, job.taken))
+            tokens += job.sizes[job.taken]
+            job.taken += 1
+            if job.taken < len(job.texts):
+                turn.append(job)
+        self._jobs = deque(job for job in self._jobs if job.taken < len(job.texts))
+        self._waiting = sum(sum(job.sizes[job.taken :]) for job in self._jobs)
+        return batch
+
+    def _work(self, batch: list[Item[R]]) -> None:
+        """Each gets its result. Where they fail together they are tried one by one: only the guilty one is told."""
+        try:
+            results = self._translate([job.texts[n] for job, n in batch], batch[0][0].how)
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][0].fail(error)
+                return
+            for item in batch:
+                if not item[0].answer.done():
+                    self._work([item])
+        except BaseException as error:
+            for job, _ in batch:
+                job.fail(error)
+        else:
+            for (job, n), result in zip(batch, results):
+                job.finish(n, result)
