@@ -55,6 +55,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         openapi_url="/spec",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=life,
     )
     app.state.service = service

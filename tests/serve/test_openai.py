@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -56,6 +57,13 @@ def test_several_prompts_and_several_of_each(client: openai.OpenAI) -> None:
     for event in streamed:
         texts[event.choices[0].index] += event.choices[0].text
     assert texts == [choice.text for choice in made.choices]
+
+
+def test_what_the_docs_say(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/serving.md").read_text(encoding="utf-8")
+    snippet = page.split("<!-- not run: needs a server -->\n```python\n")[1].split("```")[0]
+    exec(snippet.replace("http://127.0.0.1:5000", served.url), {})
+    assert capsys.readouterr().out.strip()
 
 
 def test_stop_texts(client: openai.OpenAI) -> None:

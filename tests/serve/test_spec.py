@@ -5,14 +5,21 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
-from serve.conftest import Running
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import one_of
 
 from headway.serve import shapes
+from serve.conftest import Running
 
 CHECKS = [
-    schemathesis.checks.not_a_server_error,
-    schemathesis.checks.load_all_checks,
+    getattr(schemathesis.checks, name)
+    for name in (
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "response_headers_conformance",
+    )
 ]
 
 
@@ -50,14 +57,35 @@ def test_a_page_that_is_there_is_served(served: Running, monkeypatch: pytest.Mon
 def fuzz(server: Running, examples: int) -> None:
     """Whatever fits the spec, and much that does not, gets an answer that the spec knows."""
     schema = schemathesis.openapi.from_url(f"{server.url}/spec")
-    for operation in schema.get_all_operations():
+    quiet = settings(
+        max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    for operation in [result.ok() for result in schema.get_all_operations()]:
+        fitting = operation.as_strategy(schemathesis.GenerationMode.POSITIVE)
+        cases = [fitting]
+        if operation.body or operation.path_parameters:
+            cases.append(operation.as_strategy(schemathesis.GenerationMode.NEGATIVE))
 
-        @settings(
-            max_examples=examples, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
-        @operation.ok().as_strategy_given
+        @quiet
+        @seed(1)
+        @given(case=one_of(cases))
         def act(case: schemathesis.Case) -> None:
-            case.call_and_validate(timeout=60)
+            case.call_and_validate(checks=CHECKS, timeout=60)
 
         act()
+
+
+def test_schemathesis_finds_nothing(served: Running) -> None:
+    fuzz(served, 12)
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing_in_the_long_run(served: Running) -> None:
+    fuzz(served, 500)
+
+
+def test_a_free_search_finds_the_model_that_is_asked_for(served: Running) -> None:
+    """What schemathesis makes up is hardly ever a model's name."""
+    assert served.get("/v1/models/my-lm").status_code == 200
+    assert served.get("/v1/models/..%2f").status_code == 404
