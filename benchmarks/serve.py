@@ -48,7 +48,11 @@ class Client:
     async def translate(self, text: str) -> str:
         reader, writer = self.streams = self.streams or await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request("/translate", text, self.languages))
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):  # it was idle for too long
+            self.streams = None
+            return await self.translate(text)
         length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
         assert length
         body = json.loads(await reader.readexactly(int(length[1])))
@@ -131,22 +135,17 @@ async def disturbed(port: int, lines: Sequence[str], languages: tuple[str, str])
 def server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """Its port and its process."""
     command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine(given)]
-    log = tempfile.TemporaryFile("w+")
-    process = subprocess.Popen(command, stderr=log, env=environment(given))
-    try:
-        while True:
-            log.seek(0)
-            found = re.search(r"http://127.0.0.1:(\d+)", log.read())
-            if found:
-                break
-            if process.poll() is not None:
-                log.seek(0)
-                raise SystemExit(log.read())
-            time.sleep(0.1)
-        yield int(found[1]), process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
+    with tempfile.NamedTemporaryFile("w") as log:
+        process = subprocess.Popen(command, stderr=log, env=environment(given))
+        try:
+            while not (found := re.search(r"http://127.0.0.1:(\d+)", told := Path(log.name).read_text())):
+                if process.poll() is not None:
+                    raise SystemExit(told)
+                time.sleep(0.1)
+            yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def engine(given: argparse.Namespace) -> list[str]:

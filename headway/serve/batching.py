@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from headway.serve.refused import slow_down
 
 R = TypeVar("R")
+PAUSE = 0.1  # share of a batch's time
 BYTES_A_TOKEN = 3  # a guess that suits both an alphabet and Chinese; the translator counts exactly
 
 
@@ -97,9 +98,11 @@ class Lane(Generic[R]):
             watch,
         )
         self._jobs: deque[Job[R]] = deque()
-        self._waiting = 0  # tokens
+        self._waiting = self._texts = 0  # tokens, and the texts that have them
         self._changed = threading.Condition()
         self._closed = False
+        self._ended = self._lasted = 0.0  # of the last batch: when, and how long it took
+        self._expected = 0  # texts, if everybody who was answered then asks again
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -115,6 +118,7 @@ class Lane(Generic[R]):
         with self._changed:
             self._jobs.append(job)
             self._waiting += size
+            self._texts += len(texts)
             self._changed.notify()
         return job.answer
 
@@ -129,6 +133,8 @@ class Lane(Generic[R]):
             started = time.monotonic()
             self._work(batch)
             tokens, seconds = sum(job.sizes[n] for job, n in batch), time.monotonic() - started
+            with self._changed:
+                self._ended, self._lasted, self._expected = started + seconds, seconds, self._texts + len(batch)
             self._room.learn(tokens, seconds)
             self._watch(len(batch), tokens, seconds)
 
@@ -140,18 +146,24 @@ class Lane(Generic[R]):
                     self._changed.wait()
                 if not self._jobs:
                     return []
-                left = self._jobs[0].since + self._patience - time.monotonic()
+                left = self._until() - time.monotonic()
                 if left <= 0 or self._closed or self._waiting >= self._budget:
                     if batch := self._take():
                         return batch
                 else:
                     self._changed.wait(left)
 
+    def _until(self) -> float:
+        """How long to wait for more. After a batch its clients come back, and they, too, are waited for, though not long
+        as measured by the batch: two halves in turn would take longer than a whole."""
+        patient = self._jobs[0].since + self._patience
+        return patient if self._texts >= self._expected else max(patient, self._ended + PAUSE * self._lasted)
+
     def _take(self) -> list[Item[R]]:
         """Texts that are wanted in the way of whoever has waited longest, one of each job in turn."""
         self._jobs = deque(job for job in self._jobs if not job.answer.done())
         if not self._jobs:
-            self._waiting = 0
+            self._waiting = self._texts = 0
             return []
         how, tokens = self._jobs[0].how, 0
         turn = deque(job for job in self._jobs if job.how == how)
@@ -165,6 +177,7 @@ class Lane(Generic[R]):
                 turn.append(job)
         self._jobs = deque(job for job in self._jobs if job.taken < len(job.texts))
         self._waiting = sum(sum(job.sizes[job.taken :]) for job in self._jobs)
+        self._texts = sum(len(job.texts) - job.taken for job in self._jobs)
         return batch
 
     def _work(self, batch: list[Item[R]]) -> None:

@@ -144,6 +144,17 @@ def test_patience_lets_others_catch_up() -> None:
     assert len(slow.batches) == 1
 
 
+def test_who_comes_back_after_a_batch_goes_with_those_who_waited() -> None:
+    slow, made, first = occupied(patience=0.1)
+    waiting = made.submit(["waited"], "")
+    time.sleep(1.0)
+    slow.gate.set()
+    first.result(10)
+    back = made.submit(["back"], "")
+    assert (waiting.result(10), back.result(10)) == (["WAITED"], ["BACK"])
+    assert slow.batches[1:] == [["waited", "back"]]
+
+
 def test_a_full_batch_does_not_wait() -> None:
     slow = Slow()
     slow.gate.set()
