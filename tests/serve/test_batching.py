@@ -169,8 +169,23 @@ def test_closing_finishes_what_waits() -> None:
     made.close()
     slow.gate.set()
     assert (first.result(10), later.result(10)) == (["FIRST"], ["LATER"])
-    made._thread.join(10)
-    assert not made._thread.is_alive()
+    made.threads[0].join(10)
+    assert not made.threads[0].is_alive()
+
+
+def test_several_threads_share_what_waits() -> None:
+    slow = Slow()
+    made = lane(slow, threads=2, patience=0.05)
+    answers = [made.submit(["a text of some length"], "") for _ in range(64)]
+    until_two = time.monotonic() + 10
+    while made._idle and time.monotonic() < until_two:
+        time.sleep(0.01)
+    assert made._idle == 0
+    slow.gate.set()
+    assert all(answer.result(10) == ["A TEXT OF SOME LENGTH"] for answer in answers)
+    assert sorted(map(len, slow.batches)) == [32, 32]
+    many = made.submit([str(n) for n in range(1000)], "")
+    assert many.result(10) == [str(n) for n in range(1000)]
 
 
 def test_nothing_is_answered_at_once() -> None:
