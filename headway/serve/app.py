@@ -47,6 +47,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         asyncio.get_running_loop().set_default_executor(pool)
         yield
         service.shelf.close()
+        service.files.close()
 
     app = FastAPI(
         title="Headway",

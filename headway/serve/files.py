@@ -19,6 +19,10 @@ class Files:
         self.folder = Path(folder if folder is not None else self._own.name)  # type: ignore[union-attr]
         self.limits = limits
 
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.cleanup()
+
     def new(self, suffix: str) -> Path:
         """Where a file may be written. The suffix is one of ours: ".txt"."""
         self._clear()

@@ -118,7 +118,7 @@ def how_of(body: Wishes, target: str, alternatives: int = 0) -> How:
         more["protect"] = tuple(re.escape(text) for text in body.protect)
     if body.min_score:
         more["min_score"] = body.min_score
-    return How(target, tuple(sorted(changes.items())), body.alignments, more_of(more))
+    return How(target, tuple(sorted(changes.items())), body.alignments, more_of(more), whole=body.scores)
 
 
 async def found_for(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:

@@ -14,6 +14,8 @@ import uvicorn
 from headway.device import cores
 from headway.errors import HeadwayError
 from headway.serve.app import create_app
+from headway.serve.keys import Keys
+from headway.serve.models import Shelf
 from headway.serve.settings import Settings, Tell
 
 SETTINGS = "HEADWAY_SERVE"  # where worker processes find what they are to do
@@ -50,11 +52,14 @@ def bound(settings: Settings) -> socket.socket:
 
 def serve(settings: Settings, tell: Tell, workers: int, worker: str) -> None:
     """Until it is told to stop. worker: "module:function", which makes the application in each of several processes."""
-    application = create_app(settings, tell)  # of several processes too: whatever is wrong is said once
+    if workers > 1:  # whatever is wrong is said once, and not by each of them
+        Shelf(settings, lambda message, level="info", **fields: None)
+        Keys(settings.api_keys)
     with bound(settings) as taken:
         host, port = taken.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if workers == 1:
+            application = create_app(settings, tell)
             taken.listen(BACKLOG)  # whoever reads the next line may come
             tell(f"serving {address} (Ctrl-C ends)")
             uvicorn.Server(uvicorn.Config(application, **OPTIONS)).run(sockets=[taken])

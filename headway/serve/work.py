@@ -27,6 +27,7 @@ class How:
     changes: tuple[tuple[str, Any], ...] = ()  # of the search
     align: bool = False
     more: tuple[tuple[str, Any], ...] = ()  # glossary, protect, min_score
+    whole: bool = False  # what is asked about a text cannot be told of its pieces
 
     def search(self, translator: Translator) -> Search:
         return translator.search(**dict(self.changes))
@@ -38,7 +39,7 @@ class How:
     @property
     def divisible(self) -> bool:
         """Whether a text in pieces is the same as the whole."""
-        return not self.align and not self.more and "n_best" not in dict(self.changes)
+        return not self.whole and not self.align and not self.more and "n_best" not in dict(self.changes)
 
 
 def more_of(wishes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -259,6 +259,35 @@ def test_metrics(served: Running) -> None:
     assert "ODD" not in served.get("/metrics").text
 
 
+def test_nothing_is_asked_of_the_network(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def noting(self: socket.socket, address: Any) -> None:
+        asked.append(address[0])
+        return connect(self, address)
+
+    def looking(host: Any, *arguments: Any, **more: Any) -> Any:
+        asked.append(host)
+        return look_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket.socket, "connect", noting)
+    monkeypatch.setattr(socket, "getaddrinfo", looking)
+    with running(translator_dir) as server:
+        assert server.post("/translate", {**BODY, "source": "auto"}).status_code == 200
+        assert server.post("/api/translate", BODY).status_code == 200
+        assert server.get("/docs").status_code == 200
+    assert set(asked) == {"127.0.0.1"}
+
+
+def test_a_score_is_of_the_whole_text(served: Running, sentences: list[str]) -> None:
+    text = "\n".join(sentences[:40])
+    body = {**BODY, "q": text, "scores": True}
+    made = served.post("/translate", body).json()
+    alone = [served.post("/translate", {**body, "q": line}).json()["scores"] for line in sentences[:40]]
+    assert made["scores"] == pytest.approx(sum(alone), abs=0.01)
+
+
 def test_in_time_tells_what_went_wrong_with_the_connection() -> None:
     async def broken() -> None:
         raise OSError("the line is dead")
