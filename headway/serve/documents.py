@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.serve.models import Model, Shelf
+from headway.serve.model import Model
+from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused
 from headway.serve.work import How, translated, using
 

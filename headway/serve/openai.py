@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from headway.errors import HeadwayError
 from headway.serve import shapes
 from headway.serve.bodies import CompletionBody
-from headway.serve.models import Model
+from headway.serve.model import Model
 from headway.serve.pipe import Emit, Event, Stopped, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service

@@ -18,7 +18,7 @@ WEIGHTS, VECTORS = (".weights",), (".q", ".k", ".v")
 
 
 def packed(weights: Tensor) -> dict[str, Any]:
-    """Weights between 0 and 1 as sixteenths of bits: 65535 is 1. Little-endian, in base64."""
+    """Weights between 0 and 1 as whole numbers of 16 bits: 65535 is 1. Little-endian, in base64."""
     whole = (weights.float().clamp(0, 1) * 65535).round().to(torch.int32).numpy().astype("<u2")
     return {"shape": list(whole.shape), "dtype": "uint16", "data": base64.b64encode(whole.tobytes()).decode()}
 
@@ -35,7 +35,8 @@ class Reader:
         self.model, self.start = model, start
         self.suffixes = (*(WEIGHTS if weights else ()), *(VECTORS if vectors else ()))
         report = Report(trace={})
-        self.memory: Memory = model.encode(torch.tensor([source], device=model.device), report=report)
+        with torch.no_grad():
+            self.memory: Memory = model.encode(torch.tensor([source], device=model.device), report=report)
         self.encoder = self._chosen(report, 0)
         self.read: list[int] = []
         self._state: Any = None

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headway.serve.models import Model
+from headway.serve.model import Model
 from headway.serve.refused import Gone
 from headway.serve.service import Service, left
 from headway.serve.work import using
@@ -32,11 +32,13 @@ class Pipe:
         self.loop, self.patience = asyncio.get_running_loop(), patience
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(AHEAD)
         self.closed = threading.Event()
+        self.whole = False  # whether everything was said
 
     def emit(self, event: Event | None) -> None:
         """In the thread; None ends it. Raises Stopped as soon as nobody listens."""
         if self.closed.is_set():
             raise Stopped
+        self.whole = event is None
         putting = asyncio.run_coroutine_threadsafe(self._events.put(event), self.loop)
         waited = 0.0
         while True:
@@ -100,7 +102,7 @@ class Streamed(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while (event := await pipe.next()) is not None:
                 await send({"type": "http.response.body", "body": self.shown(event), "more_body": True})
-            if not working.done() and pipe.closed.is_set():
+            if not pipe.whole:
                 raise Gone if watching.done() else TimeoutError  # the client sees that the answer is not whole
             await send({"type": "http.response.body", "body": self.last})
         finally:
@@ -119,4 +121,4 @@ class Streamed(Response):
                 pipe.emit(self.failed(error))
             pipe.emit(None)
         except Stopped:
-            return
+            pipe.loop.call_soon_threadsafe(pipe.close)

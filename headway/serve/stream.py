@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 from headway.serve import shapes
 from headway.serve.bodies import StreamBody
 from headway.serve.languages import detected
-from headway.serve.models import Model
+from headway.serve.model import Model
 from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from headway.decode.settings import Search
 from headway.errors import HeadwayError
-from headway.serve.models import Model, Shelf
+from headway.serve.model import Model
+from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused, too_long
 from headway.translation import Guess, Translation
 from headway.translator import Translator

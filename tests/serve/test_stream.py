@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
+from headway.serve.pipe import Pipe, Stopped
 from headway.translator import Translator, load, load_translator
 from serve.conftest import Running, running, until
 
@@ -175,6 +176,24 @@ def test_who_does_not_read_is_not_waited_for(translator_dir: Path) -> None:
             until(lambda: server.service.streams == 1)
             until(lambda: server.service.streams == 0, 60)
         assert server.get("/health").status_code == 200
+
+
+def test_who_reads_on_too_late_sees_that_it_is_not_the_whole(
+    translator_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.serve.pipe.AHEAD", 1)
+    with running(translator_dir, limits={"sending": 20.0}) as server:
+        plain = Pipe.emit
+
+        def impatient(self: Pipe, event: Any) -> None:
+            self.patience = 0.0
+            if event and event["event"] == "step":
+                raise Stopped
+            plain(self, event)
+
+        monkeypatch.setattr(Pipe, "emit", impatient)
+        with pytest.raises(httpx.HTTPError, match="incomplete"):
+            server.post("/api/translate", LONG)
 
 
 def test_only_so_many_at_a_time(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
