@@ -42,9 +42,9 @@ def make_model(folder: Path, words: int) -> None:
     save_model(folder, config, weights, Tokenizers(tokenizer, tokenizer), "# Random weights\n")
 
 
-def seconds(arguments: list[str]) -> float:
-    """Until the first line is there."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def seconds(arguments: list[str], models: Path) -> float:
+    """Until the first line is there. models: the folder of those that are called by name."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADWAY_MODELS": str(models)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
     command = [sys.executable, *arguments]
@@ -64,6 +64,7 @@ def commands(model: Path) -> dict[str, list[str]]:
         PEER: ["-c", "import torch; print()"],
         "headway translate, beam 4": translate,
         "headway translate, greedy": [*translate, "--beam-size", "1"],
+        "headway translate, by its name": [*translate[:-2], model.name, TEXT],
         "headway translate, one thread": [*translate, "--threads", "1"],
         "headway translate --engine torch": [*translate, "--engine", "torch"],
         "import ctranslate2": ["-c", "import ctranslate2; print()"],
@@ -87,7 +88,7 @@ def main() -> int:
         if not given.model:
             made = [sys.executable, __file__, "--make", str(model), "--words", str(given.words)]
             subprocess.run(made, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
-        table = measured(commands(model), given.rounds)
+        table = measured(commands(model), given.rounds, model.resolve().parent)
     print(table.told())
     if given.results:
         facts = f"{versions()}; {os.cpu_count()} cores, median of {given.rounds} rounds. Bar: {BAR} of {PEER}."
@@ -95,13 +96,13 @@ def main() -> int:
     return 0
 
 
-def measured(each: dict[str, list[str]], rounds: int) -> Table:
+def measured(each: dict[str, list[str]], rounds: int, models: Path) -> Table:
     for arguments in each.values():
-        seconds(arguments)  # the first run reads from disk and writes bytecode
+        seconds(arguments, models)  # the first run reads from disk and writes bytecode
     times: dict[str, list[float]] = {name: [] for name in each}
     for _ in range(rounds):
         for name, arguments in each.items():
-            times[name].append(seconds(arguments))
+            times[name].append(seconds(arguments, models))
     table = Table("Cold start", ["seconds", "of import torch"])
     for name, values in times.items():
         ratio = statistics.median(own / peer for own, peer in zip(values, times[PEER]))

@@ -24,12 +24,14 @@ import torch
 from report import Table, append, fill, versions
 
 from headway.cli.ahead import ahead
-from headway.cli.translate import counted, filled, shown
+from headway.cli.lines import counted, filled
+from headway.cli.translate import shown
 from headway.config import Config, from_table
 from headway.decode import Search
 from headway.model_dir import load_model, save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
+from headway.translation import Routed
 from headway.translator import Translator
 
 SAMPLE = 100_000  # lines from which a vocabulary is learned
@@ -133,7 +135,7 @@ def translate(
     began = time.perf_counter()
     for results in ahead(counted(filled(lines, group)), found, given.workers):
         for result in results:
-            sink.write(shown(translator, result, number, None, False, False))
+            sink.write(shown(Routed(result, translator), number, None, False, False))
             tokens += len(result.guesses[0].tokens)
             number += 1
     wait(translator)

@@ -4,7 +4,7 @@ A model that was trained with a guided head (train.alignment) has one for this. 
 left to itself: what can be read from it is rough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from headway.text.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
     from headway.config import Config
+    from headway.translation import Sentence
     from headway.translator import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0, as str.split counts
@@ -53,9 +54,14 @@ def align_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], to: 
 
 
 def align_ids(
-    translator: "Translator", sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    translator: "Translator",
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    link: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> list[Links]:
-    """The same for ids: a source as the model reads it, a target without start and end. Several models vote."""
+    """The same for ids: a source as the model reads it, a target without start and end. Several models vote.
+
+    link: which shares of attention (target words, source words) are links; None: as `usual` has it"""
     roles = [word_roles(tokenizer) for tokenizer in (translator.tokenizers.source, translator.tokenizers.target)]
     links: list[Links] = [[] for _ in sources]
     sizes = [max(len(source), len(target) + 1) for source, target in zip(sources, targets)]
@@ -63,8 +69,22 @@ def align_ids(
         weights = attention_to_source(translator, [sources[row] for row in batch], [targets[row] for row in batch])
         for row, own in zip(batch, weights):
             read, said = word_numbers(sources[row], roles[0]), word_numbers(targets[row], roles[1])
-            links[row] = linked(own[: len(said), : len(read)], said, read)
+            links[row] = linked(own[: len(said), : len(read)], said, read, link)
     return links
+
+
+def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> None:
+    """Links of every hypothesis, for the words as they are told: with protected spans and given terms."""
+    reader, writer = translator.tokenizers.source, translator.tokenizers.target
+    found = []
+    for s in sentences:
+        as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
+        for n, h in enumerate(s.found):
+            said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
+            found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
+    links = iter(align_ids(translator, [ids for ids, _ in found], [ids for _, ids in found]))
+    for sentence in sentences:
+        sentence.links = [next(links) for _ in sentence.found]
 
 
 @torch.no_grad()
@@ -108,17 +128,37 @@ def place_of(config: "Config") -> str:
     return f"decoder.{decoder.layers - 1}.cross.weights"
 
 
-def linked(weights: np.ndarray, said: np.ndarray, read: np.ndarray) -> Links:
+def linked(
+    weights: np.ndarray,
+    said: np.ndarray,
+    read: np.ndarray,
+    link: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Links:
     """Weights (T, S) of tokens, and the word of each token on both sides, as links between words.
 
-    A target word shares out its tokens' attention among the source words; each that gets more than SHARE is linked.
-    What is left over on the source side, such as an article, goes with the target word that looks at it most."""
+    A target word shares out its tokens' attention among the source words."""
     tokens, words = np.flatnonzero(said >= 0), np.flatnonzero(read >= 0)
     if not len(tokens) or not len(words):
         return []
     shares = np.zeros((said.max() + 1, read.max() + 1))  # (target words, source words)
     np.add.at(shares, (said[tokens][:, None], read[words][None, :]), weights[np.ix_(tokens, words)])
     shares /= np.maximum(shares.sum(1, keepdims=True), 1e-9)
+    return sorted((int(i), int(j)) for j, i in zip(*np.nonzero((link or usual)(shares))))
+
+
+def usual(shares: np.ndarray) -> np.ndarray:
+    """(target words, source words) Each that gets more than SHARE is linked. What is left over on the source side, such
+    as an article, goes with the target word that looks at it most."""
     joined = shares > SHARE
     left_over = (shares == shares.max(0)) & (shares > LEAST) & ~joined.any(0)
-    return sorted((int(i), int(j)) for j, i in zip(*np.nonzero(joined | left_over)))
+    both: np.ndarray = joined | left_over
+    return both
+
+
+def likeliest(shares: np.ndarray) -> np.ndarray:
+    """(target words, source words) Each target word with one source word alone, and a source word that would have none
+    with the target word that looks at it most."""
+    joined = (shares == shares.max(1, keepdims=True)) & (shares > LEAST)
+    left_over = (shares == shares.max(0)) & (shares > LEAST) & ~joined.any(0)
+    both: np.ndarray = joined | left_over
+    return both

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from headway.data.growing import Counts
 from headway.data.parallel import OBJECTS, unpacked
@@ -17,7 +17,7 @@ from headway.text import copied, repeated
 from headway.translation import Translation
 from headway.translator import Translator
 
-Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "score"]
+Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "score", "unlike"]
 
 # Why a line gives no pair, and how that is told.
 REASONS: dict[Reason, str] = {
@@ -29,6 +29,7 @@ REASONS: dict[Reason, str] = {
     "copy": "copies of the line",
     "ratio": "of a very different length",
     "score": "of a low score",
+    "unlike": "unlike their reference",
 }
 SLACK = 10  # tokens by which short lines may differ in length, whatever the ratio
 SEPARATORS = str.maketrans("\t\r\n", "   ")
@@ -81,23 +82,31 @@ class BackTranslation:
         """For each line a pair, or why there is none. `first`: the number of the first line, for the draws."""
         texts = [line.strip() for line in lines]
         ids = self.translator.tokenizers.source.encode_batch(texts)
-        unfit = [self._unfit(text, tokens) for text, tokens in zip(texts, ids)]
-        asked = ["" if reason else text for text, reason in zip(texts, unfit)]
+        reasons = [unfit(text, tokens, self.standards) for text, tokens in zip(texts, ids)]
+        asked = ["" if reason else text for text, reason in zip(texts, reasons)]
         made = self.translator.translate(
-            asked, self.search, to=self.to, split=self.split, first=first, mend=False
+            asked, self.search, to=self.to, split=self.split, first=first, mend=False, protect=None
         )  # fmt: skip
         return [
             reason or self.standards.fault(tokens, translation) or Pair(self._tagged(translation.text), text)
-            for reason, tokens, translation, text in zip(unfit, ids, made, texts)
+            for reason, tokens, translation, text in zip(reasons, ids, made, texts)
         ]
-
-    def _unfit(self, text: str, ids: Sequence[int]) -> Reason | None:
-        if not text:
-            return "blank"
-        return "long" if len(ids) > self.standards.longest else None
 
     def _tagged(self, text: str) -> str:
         return f"{self.tag} {text.strip()}" if self.tag else text.strip()
+
+
+def unfit(text: str, ids: Sequence[int], standards: Standards) -> Reason | None:
+    """Why a line is not even translated."""
+    if not text:
+        return "blank"
+    return "long" if len(ids) > standards.longest else None
+
+
+class Way(Protocol):
+    """How lines become pairs: by back-translation, or by a teacher."""
+
+    def pairs(self, lines: Sequence[str], first: int = 0) -> list[Pair | Reason]: ...
 
 
 def no_counts() -> Counts:
@@ -106,9 +115,9 @@ def no_counts() -> Counts:
 
 
 def augment(
-    lines: Iterator[str], way: BackTranslation, counts: Counts, at_once: int
-) -> Iterator[tuple[list[Pair], Counts]]:
-    """The pairs of `at_once` lines after the other, and what the counts are with them.
+    lines: Iterator[str], way: Way, counts: Counts, at_once: int
+) -> Iterator[tuple[list[Pair | Reason], Counts]]:
+    """What becomes of `at_once` lines after the other, and what the counts are with them.
 
     Lines that `counts` knows of are passed over; they must be the same as before.
     """
@@ -116,18 +125,15 @@ def augment(
     if not _passed_over(lines, counts):
         raise HeadwayError(
             f"the first {counts['lines']:,} lines of the text are not those that this was begun with. Give the same "
-            "--text, or start anew with --overwrite."
+            "text, or start anew with --overwrite."
         )
     while group := list(islice(lines, at_once)):
         found = way.pairs(group, counts["lines"])
-        pairs = [one for one in found if isinstance(one, Pair)]
         counts["lines"] += len(group)
         counts["checksum"] = _checksum(group, counts["checksum"])
-        counts["pairs"] += len(pairs)
         for one in found:
-            if not isinstance(one, Pair):
-                counts[one] += 1
-        yield pairs, dict(counts)
+            counts["pairs" if isinstance(one, Pair) else one] += 1
+        yield found, dict(counts)
 
 
 def _passed_over(lines: Iterator[str], counts: Counts) -> bool:
@@ -144,8 +150,9 @@ def _checksum(lines: Sequence[str], before: int) -> int:
     return zlib.crc32("".join(f"{line}\n" for line in lines).encode("utf-8"), before)
 
 
-def written(pairs: Sequence[Pair], path: str) -> str:
+def written(found: Sequence[Pair | Reason], path: str) -> str:
     """Rows of a JSONL file or, by any other name, of a TSV file: there a tab or a line break would be a border."""
+    pairs = [one for one in found if isinstance(one, Pair)]
     if Path(unpacked(path)).suffix.lower() in OBJECTS:
         return "".join(json.dumps(pair._asdict(), ensure_ascii=False) + "\n" for pair in pairs)
     return "".join("\t".join(side.translate(SEPARATORS) for side in pair) + "\n" for pair in pairs)

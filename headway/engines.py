@@ -149,15 +149,22 @@ class Engines:
         if self._torch is not None:
             self._torch.stop()
 
-    def choose(self, sentences: int, search: Search, prefixes: bool = False, record: Recorder | None = None) -> Engine:
-        """The engine for this search: of so many sentences, which may begin with something given."""
+    def choose(
+        self,
+        sentences: int,
+        search: Search,
+        prefixes: bool = False,
+        record: Recorder | None = None,
+        demands: bool = False,
+    ) -> Engine:
+        """The engine for this search: of so many sentences, which may begin with something given, or must say it."""
         with _CHOOSING:  # two threads that need torch load it once
-            return self._choose(sentences, search, prefixes, record)
+            return self._choose(sentences, search, prefixes, record, demands)
 
-    def _choose(self, sentences: int, search: Search, prefixes: bool, record: Recorder | None) -> Engine:
+    def _choose(self, sentences: int, search: Search, prefixes: bool, record: Recorder | None, demands: bool) -> Engine:
         if self.ct2 is None:
             return self._taken(self.torch, "")
-        if reason := self.ct2.why_not(search, prefixes, record):
+        if reason := self.ct2.why_not(search, prefixes, record, demands):
             return self._taken(self.torch, f"not ctranslate2: {reason}")
         if self.engine == "ctranslate2":
             return self._taken(self.ct2, "")

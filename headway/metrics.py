@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -91,6 +92,12 @@ def best_and_worst(hypotheses: Sequence[str], references: Sequence[str], n: int)
     best = sorted(lines, key=lambda line: (-line.chrf, line.number))
     worst = sorted(lines, key=lambda line: (line.chrf, line.number))
     return best[:n], worst[:n]
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> "np.ndarray":
+    """(lines,) Each line's own chrF."""
+    chrf = CHRF()
+    return np.array([chrf.sentence_score(said, [wanted]).score for said, wanted in zip(hypotheses, references)])
 
 
 def check_side_by_side(hypotheses: Sequence[str], references: Sequence[str], name: str = "hypotheses") -> None:

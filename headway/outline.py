@@ -22,6 +22,7 @@ class Outline:
     search: Search
     longest: int  # tokens of a text that it has learned to read
     positions: int | None  # where its learned positions end, if they do
+    placeholders: bool = False  # whether it has learned to carry them over
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -38,6 +39,7 @@ def outline_of(config: "Config") -> Outline:
         config.search,
         config.train.longest,
         min((part.longest for part in parts if part.kind == "learned"), default=None),
+        config.train.placeholders > 0,
     )
 
 
@@ -59,6 +61,7 @@ def read_outline(folder: Path) -> tuple[Outline, dict[str, Any]] | None:
             Search(**table["search"]),
             train["longest"],
             min(ends, default=None),
+            train.get("placeholders", 0) > 0,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, HeadwayError):
         return None

@@ -31,6 +31,8 @@ def quick_model(
     """For these requests. start: begin to load it, for a little text that will be asked for at once."""
     if engine == "torch":
         return Quick()
+    if compute == "bfloat16":
+        return Quick("it computes in float32 or int8")
     if len(paths) > 1:
         return Quick("several models vote, which it does not know")
     if not surely_cpu(device):
@@ -38,8 +40,6 @@ def quick_model(
         return Quick(f"it serves the CPU alone, and {told}")
     if engine == "auto" and "torch" in sys.modules:
         return Quick("torch is there already")
-    if compute == "bfloat16":
-        return Quick("it does not compute in bfloat16 here")
     folder = Path(paths[0])
     read = read_outline(folder)
     if read is None or read[0].objective != "translation":

@@ -1,21 +1,23 @@
 """Text in, text out: sentences, tokens, search, and a second try where something went wrong."""
 
-import math
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headway.decode.engine import Compute, Engine, EngineName
-from headway.decode.grouping import batches
-from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.confidence import Calibration, refuse_min_score
+from headway.decode.engine import Compute, EngineName
+from headway.decode.hypothesis import Recorder
 from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.finding import find
+from headway.installed import choose
 from headway.quick import Quick
-from headway.text import copied, repeated
-from headway.translation import Guess, Reader, Scored, Sentence, Translation, joined
+from headway.text.protect import protector
+from headway.translation import Guess, Reader, Scored, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links
@@ -24,25 +26,27 @@ if TYPE_CHECKING:
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
     from headway.model_dir import Loaded
+    from headway.text.glossary import Glossary
     from headway.text.shortlist import Shortlist
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
-LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 
 
 def load(
-    path: str | Path, device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
+    path: str | Path = "", device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
     threads: int | None = None,
 ) -> "Translator | LanguageModel":  # fmt: skip
-    """The model in a directory, as what it is: a Translator, or a LanguageModel.
+    """A model, as what it is: a Translator, or a LanguageModel.
 
+    path: its directory, the name of an installed one, or a direction like "de-en"; without it, en-de.
     engine: "torch", "ctranslate2", or "auto" for what is there first; compute: "float32", "bfloat16" (on a GPU), "int8"
     (on a CPU), or "auto" for what the directory holds; threads: how many to compute with. See docs/translating.md."""
-    engines = Engines([path], device, engine, compute, threads)
+    choice = choose([path] if path else [])
+    engines = Engines(choice.paths, device, engine, compute, threads)
     if engines.outline.objective == "translation":
-        return Translator(engines)
+        return Translator(engines, direction=(choice.source, choice.target))
     from headway.language_model import LanguageModel
 
     return LanguageModel(engines.loaded[0])
@@ -51,6 +55,7 @@ def load(
 def load_translator(
     paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
     threads: int | None = None, tell: Tell | None = None, quick: Quick | None = None,
+    direction: tuple[str, str] = ("", ""),
 ) -> "Translator":  # fmt: skip
     """One model, or several that vote; refused with a reason where they do not translate.
 
@@ -61,7 +66,7 @@ def load_translator(
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
-    return Translator(engines)
+    return Translator(engines, direction=direction)
 
 
 class Translator:
@@ -70,13 +75,18 @@ class Translator:
     Several models vote: they must share their tokenizer and their languages.
     """
 
-    def __init__(self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None) -> None:
+    def __init__(
+        self, models: "Sequence[Loaded] | Engines", shortlist: "Shortlist | None" = None,
+        direction: tuple[str, str] = ("", ""),
+    ) -> None:  # fmt: skip
+        """direction: what is meant where a call does not say `to`; "" for what the model has only one of."""
         self.engines = models if isinstance(models, Engines) else Engines.of(models, shortlist)
         if self.engines.ct2 is None:
             refuse_strangers(self.engines.loaded)
         self.outline, self.tokenizers = self.engines.outline, self.engines.tokenizers
         self.positions = self.engines.positions  # where the learned ones of the models end; None if they have no end
         self.marks = marks_of(self.tokenizers.target)
+        self.source, self.target = direction
         self._batch_tokens: int | None = None
 
     @property
@@ -155,21 +165,30 @@ class Translator:
         search: Search | None = None,
         *,
         to: str = "",
+        source: str = "",
         split: bool = True,
         prefixes: Sequence[str] | None = None,
         first: int = 0,
         mend: bool = True,
         record: Recorder | None = None,
         align: bool = False,
+        protect: Sequence[str] | None = (),
+        glossary: "Glossary | Mapping[str, str] | None" = None,
+        min_score: float = 0.0,
     ) -> list[Translation]:
         """One Translation a line, in order.
 
+        source: the language of the lines, where the model has several
         split: a line of several sentences is taken apart and joined again
         prefixes: how each output must begin; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         record: is told every step of every search; each begins anew with step 0
         align: with which source word says which word of each guess; see headway.alignment
+        protect: regular expressions for what must stay as it is, besides the usual (see headway.text.protect); None:
+            nothing must
+        glossary: translations that are given, by their sources
+        min_score: a line whose confidence is less stays as it was; for a model that has been calibrated
         """
         if isinstance(lines, str):
             raise HeadwayError("translate takes a list of lines, and was given a string. Write [text].")
@@ -181,25 +200,33 @@ class Translator:
                 f"{len(prefixes)} prefixes for {len(lines)} lines. Give one for each line, or none at all."
             )
         search = search or self.outline.search
-        language = self.outline.source_languages[0] if self.outline.source_languages else None
-        reader = Reader(self.tokenizers.source, self.tag(to), self.outline.longest, language, split)
+        if glossary is not None and search.sample:
+            raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
+        refuse_min_score(min_score, self)
+        keeper = None if protect is None else protector(tuple(protect))
+        others = [one for one in self.outline.source_languages if one != (to or self.target)]
+        language = source or self.source or next(iter(others or self.outline.source_languages), None)
+        reader = Reader(
+            self.tokenizers.source, self.tag(to), self.outline.longest, language, split, keeper,
+            self.outline.placeholders, None if glossary is None else as_glossary(glossary),
+        )  # fmt: skip
         forced = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
-        self._search(sentences, search, record)
-        if mend and not search.sample:
-            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])], search, record)
-        for sentence in sentences:
-            if not sentence.found[0].finished:
-                sentence.warnings.append(f"the output was cut at {len(sentence.found[0].ids)} tokens")
+        find(self, sentences, search, record, mend, keeper)
         if align:
-            from headway.alignment import align_ids
+            from headway.alignment import align_sentences
 
-            found = [(s.ids, h.ids) for s in sentences for h in s.found]
-            links = iter(align_ids(self, [ids for ids, _ in found], [ids for _, ids in found]))
-            for sentence in sentences:
-                sentence.links = [next(links) for _ in sentence.found]
-        return [joined(line, self.tokenizers.target, align) for line in read]
+            align_sentences(self, sentences)
+        for one in read:
+            one.judge = lambda: self.calibration
+        return [joined(one, self.tokenizers.target, align).unless_doubtful(min_score) for one in read]
+
+    @functools.cached_property
+    def calibration(self) -> Calibration | None:
+        """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""
+        paths = self.engines.paths
+        return Calibration.load(Path(paths[0])) if len(paths) == 1 else None
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
@@ -223,7 +250,7 @@ class Translator:
 
     def tag(self, to: str) -> list[int]:
         """The ids that name the target language, where the model has several."""
-        tags, known = self.outline.tags, self.outline.target_languages
+        to, tags, known = to or self.target, self.outline.tags, self.outline.target_languages
         if to and known and to not in known:
             raise HeadwayError(f'this model does not translate to "{to}". It knows: {", ".join(known)}.')
         if tags and not to:
@@ -234,52 +261,8 @@ class Translator:
         """End what other threads are translating: whoever waits for it has been interrupted."""
         self.engines.stop()
 
-    def _search(self, sentences: list[Sentence], search: Search, record: Recorder | None) -> None:
-        """Search for all, like lengths together. No output goes on where the positions of a model end."""
-        if not sentences:
-            return
-        engine = self.engines.choose(len(sentences), search, any(s.prefix for s in sentences), record)
-        end = math.inf if self.positions is None else self.positions
-        long = [s for s in sentences if search.limit(len(s.ids)) > end]
-        rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
-        work = []
-        for part, how in ((long, replace(search, max_length=self.positions) if long else search), (rest, search)):
-            share = math.ceil(sum(len(s.ids) for s in part) / engine.workers)  # so that nobody is without
-            budget = min(self.batch_tokens // max(search.beam_size // 4, 1), max(share, LEAST_TOKENS))
-            work += [(batch, how) for batch in batches(part, lambda s: len(s.ids), budget)]
-        if record is None:
-            engine.each(lambda one: self._search_batch(engine, *one), work)
-        else:
-            for one in work:
-                self._search_batch(engine, *one, record)
 
-    def _search_batch(
-        self, engine: Engine, batch: list[Sentence], search: Search, record: Recorder | None = None
-    ) -> None:
-        prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
-        numbers = [s.number for s in batch]
-        found = engine.search([s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=record)
-        for sentence, hypotheses in zip(batch, found):
-            sentence.found = hypotheses
+def as_glossary(terms: "Glossary | Mapping[str, str]") -> "Glossary":
+    from headway.text.glossary import Glossary
 
-    def _fault(self, sentence: Sentence, found: Hypothesis) -> str:
-        if repeated(found.ids) and not repeated(sentence.ids):
-            return "the output went round in a loop"
-        target = self.tokenizers.target.decode(found.ids)
-        if not target.strip() and any(character.isalnum() for character in sentence.text):
-            return "the output was empty"
-        same = set(self.outline.source_languages) & set(self.outline.target_languages)
-        if not same and copied(sentence.text, target):
-            return "the output was a copy of the input"
-        return ""
-
-    def _mend(self, suspects: list[Sentence], search: Search, record: Recorder | None) -> None:
-        """A wider search that may not repeat itself; what it finds without a fault is taken."""
-        before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
-        wide = max(8, search.beam_size)
-        self._search(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3), record)
-        for sentence, fault, first in before:
-            sound = [h for h in sentence.found if not self._fault(sentence, h)]
-            sentence.found = (sound or first)[: search.n_best]
-            mended = "another was found" if sound else "nothing better was found"
-            sentence.warnings.append(f"{fault}; {mended}")
+    return terms if isinstance(terms, Glossary) else Glossary(terms)

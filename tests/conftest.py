@@ -29,6 +29,9 @@ os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1")  # in the programs
 os.environ["HEADWAY_CACHE"] = tempfile.mkdtemp(prefix="headway-tests-")
 atexit.register(shutil.rmtree, os.environ["HEADWAY_CACHE"], ignore_errors=True)
 
+# Nor do they find the models of whoever runs them.
+os.environ["HEADWAY_MODELS"] = os.path.join(os.environ["HEADWAY_CACHE"], "models")
+
 # `with torch.device(...)` notes at its first use which functions make tensors: it must see the real `torch.empty`.
 with torch.device("meta"):
     torch.empty(0)
@@ -78,6 +81,14 @@ def run_headway(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[st
         return subprocess.run(command, env=environment, **{**settings, **options})
 
     return run
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two folders of installed models, empty at first: the package's and the user's. See installing_models.Shelf."""
+    from installing_models import Shelf
+
+    return Shelf(tmp_path / "shelf", monkeypatch)
 
 
 @pytest.fixture

@@ -97,8 +97,8 @@ def test_an_output_that_does_not_end_gives_no_pair(translator: Translator, lines
 def test_groups_and_counts(translator: Translator, lines: list[str], at_once: int) -> None:
     text = ["", *lines[:10], "dog " * 100]
     found, counts = [], no_counts()
-    for pairs, counts in augment(iter(text), way(translator), no_counts(), at_once):
-        found += pairs
+    for made, counts in augment(iter(text), way(translator), no_counts(), at_once):
+        found += [one for one in made if isinstance(one, Pair)]
         assert counts["pairs"] == len(found)
     assert [pair.target for pair in found] == lines[:10]
     assert (counts["lines"], counts["pairs"], counts["blank"], counts["long"]) == (12, 10, 1, 1)

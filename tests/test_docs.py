@@ -73,7 +73,10 @@ def commands(snippet: Snippet) -> Iterator[list[str]]:
 
 
 def pages_with(*languages: str) -> list[str]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        *(page for name in ("docs", "recipes") for page in sorted((ROOT / name).rglob("*.md"))),
+    ]
     return [
         str(page.relative_to(ROOT))
         for page in pages

@@ -14,7 +14,7 @@ from test_docs import ROOT, SHELLS, commands, snippets
 from headway.cli import main
 from headway.data.toy import toy_corpus
 
-PAGES = ["README.md", "docs/training.md", "docs/translating.md"]
+PAGES = ["README.md", "docs/training.md", "docs/translating.md", "docs/models.md"]
 SMALL = {"TRAIN__STEPS": "4", "TRAIN__DECODE_LINES": "5", "TRAIN__VALIDATE_EVERY": "2", "MODEL__D_MODEL": "16"}
 
 
@@ -39,26 +39,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one test: each page goes on with what those before it have made."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HEADWAY_MODELS", str(folder / "installed"))
     for name, value in SMALL.items():
         monkeypatch.setenv(f"HEADWAY_CONFIG__{name}", value)
-    found = [
-        words
-        for snippet in snippets((ROOT / page).read_text(encoding="utf-8"))
-        if snippet.language in SHELLS
-        for words in commands(snippet)
-    ]
-    assert found
-    for words in found:
-        with io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n"), encoding="utf-8") as text:
-            monkeypatch.setattr(sys, "stdin", text)
-            assert main(words[words[0] == "headway" :]) == 0, words
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found = [words for part in snippets(text) if part.language in SHELLS for words in commands(part)]
+        assert found, page
+        for words in found:
+            with io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n"), encoding="utf-8") as typed:
+                monkeypatch.setattr(sys, "stdin", typed)
+                assert main(words[words[0] == "headway" :]) == 0, (page, words)
+    run_snippet(folder)
 
 
-def test_python_with_a_model_runs(folder: Path) -> None:
-    """The one snippet that needs a trained model, in a process of its own as a user would run it."""
+def run_snippet(folder: Path) -> None:
+    """The one that needs a trained model, in a process of its own as a user would run it."""
     page = (ROOT / "docs/translating.md").read_text(encoding="utf-8")
     snippet = page.split("<!-- not run: needs a trained model -->\n```python\n")[1].split("```")[0]
     ran = subprocess.run([sys.executable, "-c", snippet], cwd=folder, capture_output=True, text=True, check=False)

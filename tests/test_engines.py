@@ -135,16 +135,19 @@ def test_requests_that_make_no_sense(translator_dir: Path, monkeypatch: pytest.M
         load(translator_dir, compute="int4")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="threads: 0 threads cannot work. Give 1 or more, or leave it out"):
         load(translator_dir, threads=0)
-    with pytest.raises(
-        HeadwayError, match="compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or take int8"
-    ):
-        load(translator_dir, "cpu", compute="bfloat16")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(
         HeadwayError, match="compute int8 is for the CPU, and the device is cuda. Leave it out, or take"
     ):
         load(translator_dir, "cuda", compute="int8")
+
+
+def test_bfloat16_is_for_a_gpu(translator_dir: Path) -> None:
+    with pytest.raises(HeadwayError, match="compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or"):
+        load(translator_dir, "cpu", compute="bfloat16")
+    with pytest.raises(HeadwayError, match="engine ctranslate2 cannot be used: it computes in float32 or int8"):
+        load(translator_dir, "cpu", engine="ctranslate2", compute="bfloat16")
 
 
 def test_what_can_only_be_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

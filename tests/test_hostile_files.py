@@ -80,6 +80,7 @@ def every_verb(model: Path, toy: Path, tmp_path: Path) -> dict[str, list[str]]:
         "score": files,
         "generate": ["Once"],
         "augment": ["--text", str(toy / "test.en")],
+        "distil": ["--text", str(toy / "test.en")],
         "average": ["--model", str(model), "--out", str(tmp_path / "averaged")],
         "trace": ["A dog.", "--out", str(tmp_path / "traced")],
         "attend": ["A dog."],

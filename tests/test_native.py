@@ -1,7 +1,9 @@
 """Kernels in C: the same by every processor's instructions, and equal to what PyTorch makes of the same numbers."""
 
 import ctypes
+import resource
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from headway import native
 from headway.decode.past import words_of
-from headway.decode.whole_past import Kept, WholePast
+from headway.decode.whole_past import Kept, WholePast, converse
 from headway.nn.int8 import Int8, quantise
 
 if native.library() is None:
@@ -48,7 +50,8 @@ def test_products(machine: str, rows: int, size: tuple[int, int], positive: bool
     whole, scale = quantise(weight)
     layer = Int8(whole, scale, bias, positive=positive)
     assert layer.own
-    assert (layer.rows(x) - by_hand(x, whole, scale, bias, 127 if positive else 63)).abs().max() < 1e-4
+    beside = native.library().hw_beside()
+    assert (layer.rows(x) - by_hand(x, whole, scale, bias, 2 * beside + 1 if positive else beside)).abs().max() < 1e-4
     alone = torch.cat([layer.rows(x[row : row + 1]) for row in range(rows)])
     assert torch.equal(alone, layer.rows(x))
     assert torch.equal(Int8(whole, scale, bias, positive=positive, relu=True).rows(x), layer.rows(x).relu())
@@ -84,11 +87,28 @@ def test_attention(machine: str, heads: int, groups: int, size: int) -> None:
     words = words_of(torch.tensor([5, 1, 17]))
     k, v = (torch.randn(words.total, groups * size) for _ in range(2))
     q = torch.randn(6, heads * size)
-    heard = Kept(words, k, v, c).hear(q, torch.tensor([0, 2, 4, 6]), words)
+    kept = Kept(words, c).keep(words, k, v)
+    heard = kept.hear(q, words, 2)
+    assert torch.equal(heard[2:4], kept.hear(q[2:4], words, 2, torch.tensor([1])))
     k, v = (rounded(part, groups) for part in (k, v))
+    q = rounded(q, heads).flatten(1)
     for row in range(6):
         sentence = slice(int(words.first[row // 2]), int(words.end[row // 2]))
         assert (heard[row] - looked(q[row], k[sentence], v[sentence], c)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("heads", "groups", "size"), [(4, 4, 16), (4, 2, 64), (2, 1, 48), (3, 3, 10), (2, 2, 128)])
+def test_words_listen_to_each_other(machine: str, heads: int, groups: int, size: int) -> None:
+    torch.manual_seed(1)
+    c = SimpleNamespace(heads=heads, groups=groups, d_k=size, scale=size**-0.5)
+    words = words_of(torch.tensor([5, 1, 0, 17]))
+    x = torch.randn(words.total, (heads + 2 * groups) * size)
+    q, k, v = x.split([heads * size, groups * size, groups * size], dim=1)
+    heard = converse(words, q, k, v, c)
+    for first, end in zip(words.first.tolist(), words.end.tolist()):
+        keys, values = (part[first:end].view(-1, groups, size) for part in (k, v))
+        for row in range(first, end):
+            assert (heard[row] - looked(q[row], keys, values, c)).abs().max() < 1e-5
 
 
 def rounded(x: Tensor, groups: int) -> Tensor:
@@ -108,13 +128,14 @@ def test_a_past_that_does_not_move(machine: str) -> None:
     """Beams change places, sentences leave, and tokens outgrow their room: each hypothesis hears its own past."""
     torch.manual_seed(2)
     c = SimpleNamespace(heads=2, groups=1, d_k=16, scale=0.25)
-    past = WholePast(words_of(torch.tensor([2, 3, 4])), [], [])
+    past = WholePast(words_of(torch.tensor([2, 3, 4])), [])
     lives = [[[]] for _ in range(3)]  # of each sentence that is searched, of each hypothesis its keys and values
     for step in range(40):
         count = sum(map(len, lives))
         q, k, v = torch.randn(count, 32), torch.randn(count, 16), torch.randn(count, 16)
         past.begin()
         heard = past.listen(0, q, k, v, c)
+        q = rounded(q, 2).flatten(1)
         row = 0
         for hypotheses in lives:
             for tokens in hypotheses:
@@ -137,6 +158,23 @@ def test_logarithms(machine: str) -> None:
     assert (x - expected).nan_to_num(0).abs().max() < 2e-5
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux how much memory is held")
+def test_memory_of_a_thread_goes_with_it() -> None:
+    layer, x = Int8(*quantise(torch.randn(1, 2048))), torch.zeros(8192, 2048)
+
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def in_a_thread() -> int:
+        thread = threading.Thread(target=layer.rows, args=(x,))
+        thread.start()
+        thread.join()
+        return held()
+
+    first = in_a_thread()
+    assert [in_a_thread() for _ in range(8)][-1] < first + 4 * x.shape[0] * 2048  # of a byte each
+
+
 # ---- how they are had
 
 
@@ -157,12 +195,18 @@ def test_they_are_compiled_once(anew: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [made] == list(anew.iterdir())
 
 
+@pytest.mark.parametrize("bad", ["false", "/nowhere/cc", "cc --no-such-option"])
+def test_a_bad_compiler_is_passed_over(anew: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    monkeypatch.setenv("CC", bad)
+    assert native.library() is not None
+
+
 def test_without_a_compiler_there_are_none(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "false")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(anew))
     assert native.library() is None
     native.library.cache_clear()
-    monkeypatch.delenv("CC")
-    monkeypatch.setenv("PATH", str(anew))
+    monkeypatch.setenv("CC", "false")
     assert native.library() is None
 
 

@@ -17,6 +17,7 @@ from headway.config import from_table
 from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError
+from headway.finding import Finder
 from headway.language_model import LanguageModel
 from headway.model_dir import Loaded, load_model
 from headway.nn.transformer import Transformer
@@ -249,16 +250,16 @@ def test_a_long_sentence_is_translated_in_pieces_with_a_warning() -> None:
     assert result.text.startswith("  ")
 
 
-def test_nothing_of_a_long_sentence_is_lost() -> None:
+def test_nothing_of_a_long_sentence_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = random_translator(longest=30)
     read: list[list[int]] = []
-    search = translator._search_batch
+    search = Finder._search_batch
 
-    def watched(engine: Any, batch: Any, how: Search) -> None:
+    def watched(finder: Finder, engine: Any, batch: Any, how: Search) -> None:
         read.extend(sentence.ids for sentence in batch)
-        search(engine, batch, how)
+        search(finder, engine, batch, how)
 
-    translator._search_batch = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(Finder, "_search_batch", watched)
     words = [f"w{n}" for n in range(60)]
     translator.translate([" ".join(words)], mend=False)
     assert all(len(ids) <= 30 for ids in read)

@@ -36,32 +36,35 @@ Pairs = Iterator[tuple[str, str]]
     "-m",
     "models",
     multiple=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="Model directory; several vote. Default: a statistical aligner, learned from these pairs.",
+    help="Model directory or name; several vote. Default: by --from and --to; without them a statistical aligner, learned from these pairs.",
 )
-@options.target_language
+@options.direction
 @options.device
 @options.given_pairs
 def align(
-    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, source: str | None, target: str | None,
-    pairs: str | None, columns: tuple[str, str] | None, output: str | None,
+    text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, source: str | None,
+    target: str | None, pairs: str | None, columns: tuple[str, str] | None, output: str | None,
 ) -> None:  # fmt: skip
     """Say which word says which in given pairs.
 
     One line a pair, in order: i-j i-j, source word i with target word j. Words are what stands between spaces, counted
     from 0. Each side is one sentence; a pair with a blank side gets a blank line."""
     refuse(text, source, target, pairs, output)
-    if text and not models:
+    by_a_model = bool(models or source_language or to)
+    if text and not by_a_model:
         told = "one pair is too little to learn from: give --model, or files."
         raise click.UsageError(told, click.get_current_context())
-    if models:
+    if by_a_model:
+        from headway.installed import choose
         from headway.translator import load_translator
 
-        translator = load_translator(models, device)
+        choice = choose(models, source_language, to)
+        translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
         translator.tag(to)  # a wrong language is said before anything is read
         known = translator.config
-        languages = (known.source_languages or ("",))[0], to or (known.target_languages or ("",))[0]
+        languages = choice.source or (known.source_languages or ("",))[0], to or (known.target_languages or ("",))[0]
         given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
         found = by_model(translator, given, to)
     else:

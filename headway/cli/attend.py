@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("text", required=False)
-@option("--model", "-m", metavar="DIR", group="Model", help="Model directory: a translator or a language model.")
-@options.target_language
+@options.model
+@options.direction
 @options.device
 @option("--trace", "traced", metavar="DIR", group="Model", help="What headway trace has saved, instead of a model.")
 @option(
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @option("--png", metavar="FILE", group="Result", help="Draw a picture instead.")
 @option("--svg", metavar="FILE", group="Result", help="The same as vectors; both can be given.")
 def attend(
-    text: str | None, model: str | None, to: str, device: str, traced: str | None,
+    text: str | None, model: str | None, source_language: str, to: str, device: str, traced: str | None,
     kind: Literal["encoder", "decoder", "cross"] | None, layer: int | None, head: int | None, numbers: bool,
     png: str | None, svg: str | None,
 ) -> None:  # fmt: skip
@@ -57,7 +57,7 @@ def attend(
     Rows are what listens, columns what is heard. A row of the decoder is named by the token that it is about to
     write. A translator translates the text first; a language model only reads it."""
     files = pictures(png, svg)
-    found = looked(text, model, to, device, traced, kind, layer or 0)
+    found = looked(text, model, (source_language, to), device, traced, kind, layer or 0)
     if head and head > len(found.weights):
         from headway.errors import HeadwayError
 
@@ -82,23 +82,24 @@ def attend(
 
 
 def looked(
-    text: str | None, model: str | None, to: str, device: str, traced: str | None,
+    text: str | None, model: str | None, direction: tuple[str, str], device: str, traced: str | None,
     kind: Literal["encoder", "decoder", "cross"] | None, layer: int,
 ) -> "Attended":  # fmt: skip
     """By a model that is run, or out of a trace."""
-    if bool(traced) == bool(model) or bool(traced) == (text is not None):
-        raise click.UsageError("give --model and a text, or --trace alone.", click.get_current_context())
+    if (traced and (model or any(direction))) or bool(traced) == (text is not None):
+        raise click.UsageError("give a text for a model, or --trace alone.", click.get_current_context())
     from headway.inspect.attention import attended, attention
 
     if traced:
         from headway.inspect.trace import load_trace
 
         return attended(load_trace(traced), kind, layer)
+    from headway.installed import choose
     from headway.translator import load
 
-    assert model is not None
     assert text is not None
-    return attention(load(model, device), text, kind, layer, to)
+    choice = choose([model] if model else [], *direction)
+    return attention(load(choice.paths[0], device), text, kind, layer, choice.target)
 
 
 def pictures(png: str | None, svg: str | None) -> list[str]:

@@ -2,8 +2,6 @@
 
 import math
 import sys
-import time
-from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli import options
-from headway.cli.progress import clock, columns
+from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log, opened, shows_progress
 
 if TYPE_CHECKING:
     from headway.config import Config
-    from headway.data.growing import Begin, Counts
 
-LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
 MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
-TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
 
 
 @click.command(
@@ -41,19 +35,11 @@ TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
     "-m",
     "models",
     multiple=True,
-    required=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="Model directory of the other direction; several make an ensemble.",
+    help="Model directory or name, of the other direction; several make an ensemble. Default: by --from and --to.",
 )
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Model",
-    help="Language to translate to, where the model has several.",
-)
+@options.direction
 @options.device
 @option(
     "--text",
@@ -102,8 +88,8 @@ TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: 1, which is greedy.")
 @options.drawing
 def augment(
-    models: tuple[str, ...], to: str, device: str, texts: tuple[str, ...], no_split: bool, out: str | None, tag: str,
-    resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,
+    models: tuple[str, ...], source_language: str, to: str, device: str, texts: tuple[str, ...], no_split: bool,
+    out: str | None, tag: str, resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,
     batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
     """Make pairs from text in one language, by back-translation.
@@ -114,20 +100,21 @@ def augment(
     from headway.data.files import read_lines
 
     refuse(texts, out, tag, resume, overwrite)
+    if not (models or source_language or to):
+        raise click.UsageError("name the model: --model, or --from and --to.", click.get_current_context())
     streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
-    if resume and out and Path(out).exists() and not Path(f"{out}.partial").exists():
-        log(f"{out} is complete: nothing is left to do")
+    if resume and is_complete(out):
         return
-    from headway.augment import BackTranslation, Standards, no_counts, written
-    from headway.augment import augment as groups
-    from headway.data.growing import GrowingFile
+    from headway.augment import BackTranslation, Standards, written
+    from headway.installed import choose
     from headway.translator import load_translator
 
-    translator = load_translator(models, device)
+    choice = choose(models, source_language, to)
+    translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**{**search, "beam_size": 1 if search["beam_size"] is None else search["beam_size"]})
     room = translator.config.train.longest - len(translator.tag(to)) - 1
-    refuse_reversed_name(out, translator.config)
+    refuse_reversed_name(out, translator.config, to)
     standards = Standards(
         longest=min(longest or room, room),
         least_score=-math.inf if min_score is None else min_score,
@@ -136,41 +123,10 @@ def augment(
     way = BackTranslation(
         translator=translator, search=settings, standards=standards, tag=tag, to=to, split=not no_split
     )  # fmt: skip
-    begin: Begin = "overwrite" if overwrite else "resume" if resume else "new"
-    file = GrowingFile(Path(out), begin, given_options(), no_counts()) if out else None
-    counts = file.counts if file else no_counts()
-    meter = Meter(counts["lines"])
-    with file or nullcontext(), opened(None) as stdout:
-        try:
-            at_once = max(1, translator.batch_tokens // TOKENS_A_LINE)
-            for pairs, so_far in groups(chain.from_iterable(streams), way, counts, at_once):
-                text = written(pairs, out or "")
-                if file:
-                    file.add(text, so_far)
-                else:
-                    stdout.write(text)
-                    stdout.flush()
-                meter.tell(so_far)
-                counts = so_far
-        except (KeyboardInterrupt, SystemExit):
-            meter.clear()
-            if file:
-                log(f"the same command with --resume goes on after line {file.counts['lines']:,}")
-            raise
-        meter.clear()
-        if file:
-            file.finish()
-    tell(counts, out)
-
-
-def given_options() -> dict[str, Any]:
-    """What must be the same for a run to go on, by the names of the options."""
-    context = click.get_current_context()
-    return {
-        max(parameter.opts, key=len): context.params[parameter.name]
-        for parameter in context.command.params
-        if parameter.name in context.params and parameter.name not in MAY_DIFFER
-    }
+    grow(
+        chain.from_iterable(streams), way, out, Growing(resume, overwrite, given_options(MAY_DIFFER)),
+        max(1, translator.batch_tokens // TOKENS_A_LINE), written,
+    )  # fmt: skip
 
 
 def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, overwrite: bool) -> None:
@@ -197,55 +153,17 @@ def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, over
         )
 
 
-def refuse_reversed_name(out: str | None, config: "Config") -> None:
+def refuse_reversed_name(out: str | None, config: "Config", to: str) -> None:
     """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
     from headway.data.parallel import languages_of
 
     if not out:
         return
     first, second = languages_of(out)
-    if first in config.source_languages and second in config.target_languages:
+    targets = [to] if to else config.target_languages
+    if first in config.source_languages and first not in targets and second in targets:
         raise click.UsageError(
             f"the name {Path(out).name} says that {first} stands first, but the machine's {second} does. "
             f"Write {second}-{first} there.",
             click.get_current_context(),
         )
-
-
-class Meter:
-    """How far it is: a live line on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, done: int) -> None:
-        self.before = done
-        self.begun = self.told = time.monotonic()
-        self.live = shows_progress()
-
-    def tell(self, counts: "Counts") -> None:
-        now = time.monotonic()
-        if now - self.told < (LIVE_EVERY if self.live else LOG_EVERY):
-            return
-        self.told = now
-        rate = (counts["lines"] - self.before) / (now - self.begun)
-        line = f"{counts['lines']:,} lines  {counts['pairs']:,} pairs  {rate:.1f} lines/s  {clock(now - self.begun)}"
-        if self.live:
-            sys.stderr.write(f"\r\x1b[2K{line[: columns() - 1]}")
-            sys.stderr.flush()
-        else:
-            log(line)
-
-    def clear(self) -> None:
-        if self.live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-
-
-def tell(counts: "Counts", out: str | None) -> None:
-    """What became of the lines."""
-    from headway.augment import REASONS
-
-    log(f"{counts['lines']:,} lines, {counts['pairs']:,} pairs{f' in {out}' if out else ''}")
-    left_out = [f"{counts[reason]:,} {told}" for reason, told in REASONS.items() if counts[reason]]
-    if left_out:
-        log("left out: " + ", ".join(left_out))
-    if not counts["pairs"]:
-        log("there is not one pair: is this the model that translates from the language of the text?", "warning")

@@ -23,14 +23,15 @@ from headway.cli.terminal import log
     "models",
     multiple=True,
     required=True,
-    metavar="DIR",
-    help="Model directory; several are averaged themselves.",
+    metavar="MODEL",
+    help="Model directory or name; several are averaged themselves.",
 )
 @option("--last", type=click.IntRange(min=1), default=5, help="Checkpoints of a single model to average.")
 @option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
 def average(models: tuple[str, ...], last: int, out: Path) -> None:
     """Average the last checkpoints of a run, or several models."""
     from headway.errors import HeadwayError
+    from headway.installed import directory
     from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
     from headway.model_dir import average as mean
     from headway.packing import is_packed
@@ -38,6 +39,7 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     from headway.train.checkpoints import checkpoints
     from headway.train.history import History
 
+    models = tuple(map(directory, models))
     if out.resolve() in [Path(model).resolve() for model in models]:
         raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
     loaded = [load_model(model) for model in models]

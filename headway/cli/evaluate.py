@@ -31,19 +31,12 @@ if TYPE_CHECKING:
     ],
 )
 @options.models
-@option("--compare", multiple=True, metavar="DIR", group="Model", help="Another model to compare with.")
+@option("--compare", multiple=True, metavar="MODEL", group="Model", help="Another model to compare with.")
+@options.direction
 @options.device
 @options.engines
 @option("--source", "-s", metavar="FILE", group="Text", help="Text to translate.")
 @option("--target", "-t", metavar="FILE", group="Text", help="Its right translation, line by line.")
-@option(
-    "--to",
-    default="",
-    show_default=False,
-    metavar="LANG",
-    group="Text",
-    help="Target language, where the model has several.",
-)
 @option("--text", metavar="FILE", group="Text", help="Text for a language model.")
 @option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
 @option("--lowercase", is_flag=True, group="Score", help="Count without regard to case.")
@@ -66,13 +59,15 @@ if TYPE_CHECKING:
 )
 @options.shortlist
 def evaluate(
-    models: tuple[str, ...], compare: tuple[str, ...], device: str, engine: "EngineName", compute: "Compute",
-    threads: int | None, source: str | None, target: str | None, to: str,
+    models: tuple[str, ...], compare: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName", compute: "Compute",
+    threads: int | None, source: str | None, target: str | None,
     text: str | None, shown: int, output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,
 ) -> None:  # fmt: skip
     """Measure a translator on held-out text, or a language model's perplexity."""
     if bool(text) == bool(source or target) or bool(source) != bool(target):
         raise click.UsageError("give --source and --target, or --text.", click.get_current_context())
+    if text and not models:
+        raise click.UsageError("--text needs a language model: name it with --model.", click.get_current_context())
     if text:
         return perplexity((*models, *compare), text, device)
     assert source and target
@@ -83,21 +78,26 @@ def evaluate(
     from headway.data.files import read_pairs
     from headway.evaluation import against
     from headway.evaluation import evaluate as measure
+    from headway.installed import choose
     from headway.metrics import best_and_worst
     from headway.translator import load_translator
 
     pairs = list(read_pairs(source, target))
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     runs: list[tuple[str, Evaluation]] = []
-    for paths in (models, *((other,) for other in compare)):
-        translator = load_translator(paths, device, engine, compute, threads, tell=lambda told: log(told, "detail"))
+    choices = [choose(models, source_language, to), *(choose([other], source_language, to) for other in compare)]
+    for names, choice in zip((models or choices[0].paths, *((other,) for other in compare)), choices):
+        tell = lambda told: log(told, "detail")  # noqa: E731
+        translator = load_translator(
+            choice.paths, device, engine, compute, threads, tell=tell, direction=choice.direction
+        )
         if tokenize == "moses" and translator.outline.target_languages:
-            tokenize = f"moses:{to or translator.outline.target_languages[0]}"
+            tokenize = f"moses:{choice.target or translator.outline.target_languages[0]}"
         runs.append(
             (
-                " + ".join(paths),
+                " + ".join(names),
                 measure(
-                    translator, sources, targets, search=translator.search(**search), to=to, split=not no_split,
+                    translator, sources, targets, search=translator.search(**search), to=choice.target, split=not no_split,
                     lowercase=lowercase, tokenize=tokenize,
                 ),
             )

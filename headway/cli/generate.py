@@ -18,7 +18,7 @@ from headway.cli.root import Verb, option
     ],
 )
 @click.argument("prompt", default="")
-@option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
+@option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory, or name.")
 @options.device
 @option("--length", type=click.IntRange(min=1), default=200, group="Search", help="New tokens at most.")
 @option("--temperature", type=float, group="Search", help="Below 1 plays safe, above 1 dares.")

@@ -9,6 +9,7 @@ import click
 
 from headway.cli.help import FunctionT, option
 
+AUTO = "auto"  # --from: tell each line's language by its text
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -46,10 +47,34 @@ models = option(
     "-m",
     "models",
     multiple=True,
-    required=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="Model directory; several make an ensemble.",
+    help="Model directory, or name (headway models); several make an ensemble. Default: by --from and --to, else en-de.",
+)
+model = option(
+    "--model",
+    "-m",
+    metavar="MODEL",
+    group="Model",
+    help="Model directory, or name (headway models). Default: by --from and --to, else en-de.",
+)
+
+
+def not_auto(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value == AUTO:
+        raise click.BadParameter(f"only headway translate takes {AUTO}: name the language.", context, parameter)
+    return value
+
+
+source_language = option(
+    "--from",
+    "source_language",
+    default="",
+    show_default=False,
+    metavar="LANG",
+    group="Model",
+    callback=not_auto,
+    help="Source language, to choose a model or where it has several.",
 )
 target_language = option(
     "--to",
@@ -57,8 +82,9 @@ target_language = option(
     show_default=False,
     metavar="LANG",
     group="Model",
-    help="Target language, where the model has several.",
+    help="Target language, to choose a model or where it has several.",
 )
+direction = together(source_language, target_language)
 device = option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
 engines = together(
     option(

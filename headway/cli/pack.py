@@ -25,15 +25,18 @@ from headway.cli.terminal import log
 def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     """Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.
 
-    Without --int8, MODEL is a model directory that was trained with model.linear = "bitnet": what is packed computes
+    Without --int8, MODEL is a model directory, or name, that was trained with model.linear = "bitnet": what is packed computes
     the same and cannot be trained on: keep MODEL for that. With --int8 each row of a matrix is rounded to whole numbers
     up to 127, a quarter of the size: translations may differ a little."""
+    from headway.confidence import keep_calibration
     from headway.errors import HeadwayError
+    from headway.installed import directory
     from headway.model_dir import WEIGHTS, load_model, save_model
     from headway.packing import in_eight_bits, packed
     from headway.text.shortlist import keep_shortlist
     from headway.train.history import History
 
+    model = directory(model)
     if out.resolve() == Path(model).resolve():
         raise click.UsageError(f"--out is {out}, the model itself: name another.", click.get_current_context())
     if (out / "checkpoints").exists():
@@ -51,6 +54,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     about += f"\nIts linear weights are {how}. Made from {model}.\n"
     save_model(out, config, weights, loaded.tokenizers, about)
     keep_shortlist(model, out)
+    keep_calibration(model, out)
     history = History(out)
     history.add("pack", 0, model=model)
     history.close()

@@ -31,7 +31,7 @@ AT_ONCE = 1024  # pairs in memory
 )
 @click.argument("text", nargs=-1, metavar="[SOURCE TARGET]")
 @options.models
-@options.target_language
+@options.direction
 @options.device
 @options.given_pairs
 @option("--normalised", is_flag=True, group="Result", help="Divide by the model's length penalty.")
@@ -41,23 +41,25 @@ AT_ONCE = 1024  # pairs in memory
     "--batch-tokens", type=click.IntRange(min=1), group="Result", help="Tokens read at once. Default: by the device."
 )
 def score(
-    text: tuple[str, ...], models: tuple[str, ...], to: str, device: str, source: str | None, target: str | None,
-    pairs: str | None, columns: tuple[str, str] | None, output: str | None, normalised: bool, per_token: bool, as_json: bool, batch_tokens: int | None,
+    text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, source: str | None,
+    target: str | None, pairs: str | None, columns: tuple[str, str] | None, output: str | None, normalised: bool, per_token: bool, as_json: bool, batch_tokens: int | None,
 ) -> None:  # fmt: skip
     """Say how likely a model finds given translations.
 
     One line a pair, in order: the natural logarithm of the probability of the target and its end, given the source.
     Each side is one sentence. Two blank sides give 0; what is too long to read gives nan, and a warning."""
+    from headway.installed import choose
     from headway.translator import load_translator
 
     refuse(text, source, target, pairs, output)
     if normalised and per_token:
         raise click.UsageError("--normalised and --per-token are two ways: choose one.", click.get_current_context())
-    translator = load_translator(models, device)
+    choice = choose(models, source_language, to)
+    translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     translator.tag(to)  # a wrong language is said before anything is read
     config, number = translator.config, 0
-    languages = (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
+    languages = choice.source or (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
     given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
     with opened(output) as sink:
         while group := list(islice(given, AT_ONCE)):

@@ -34,7 +34,8 @@ class Size(click.ParamType[int]):
     "serve",
     cls=Verb,
     examples=[
-        ("headway serve --model my-model", "LibreTranslate's API on http://127.0.0.1:5000"),
+        ("headway serve", "all installed models, by LibreTranslate's API on http://127.0.0.1:5000"),
+        ("headway serve --model my-model", "one's own"),
         ("headway serve --model en-de --model de-en --memory 2G", "several, loaded when they are asked for"),
         ("headway serve --model my-model --host 0.0.0.0 --api-keys keys.txt", "for others, with keys"),
         ("headway serve --model my-lm --port 8000", "a language model: OpenAI's /v1/completions"),
@@ -45,10 +46,9 @@ class Size(click.ParamType[int]):
     "-m",
     "models",
     multiple=True,
-    required=True,
-    metavar="DIR",
+    metavar="MODEL",
     group="Model",
-    help="Model directory; may be repeated. Each is loaded when it is first used.",
+    help="Model directory, or name; may be repeated. Each is loaded when first used. Default: all installed.",
 )
 @options.device
 @options.engines
@@ -101,7 +101,7 @@ def serve(
         seconds=timeout,
         streams=streams,
     )
-    made = Settings(models=models, patience=patience / 1000, cors=cors, limits=limits, **rest)
+    made = Settings(models=directories(models), patience=patience / 1000, cors=cors, limits=limits, **rest)
     os.environ[VERBOSITY] = f"{settings.verbosity} {settings.log_format} {settings.color}"
     try:
         run(made, log, workers, "headway.cli.serve:worker")
@@ -109,6 +109,17 @@ def serve(
         if isinstance(end, SystemExit) and end.code not in (None, 0, 143):
             raise HeadwayError("the server could not be started: see above.") from None
     log("stopped")
+
+
+def directories(given: tuple[str, ...]) -> tuple[str, ...]:
+    from headway.installed import directory, installed
+
+    if given:
+        return tuple(map(directory, given))
+    found = tuple(str(model.folder) for model in installed().values())
+    if not found:
+        raise HeadwayError("no model is installed. Name a model directory with --model, or see headway models --help.")
+    return found
 
 
 def worker() -> "FastAPI":

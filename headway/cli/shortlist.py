@@ -23,7 +23,14 @@ from headway.cli.terminal import log
         ),
     ],
 )
-@option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory; the shortlist goes there.")
+@option(
+    "--model",
+    "-m",
+    required=True,
+    metavar="MODEL",
+    group="Model",
+    help="Model directory, or name; the shortlist goes there.",
+)
 @option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Parallel text; may be repeated.")
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
 @option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl.")
@@ -50,6 +57,7 @@ def shortlist(
     weights stay as they are; what it had for a shortlist is written over."""
     from headway.config import Config
     from headway.errors import HeadwayError
+    from headway.installed import directory
     from headway.text import Tokenizers
     from headway.text.shortlist import SHORTLIST
     from headway.train.shortlist import Frequent, Lexical, made
@@ -60,7 +68,7 @@ def shortlist(
     if keep_outputs and by_hand:
         told = f"--keep-outputs names the same words for every sentence: leave out --{by_hand[0]}."
         raise click.UsageError(told, click.get_current_context())
-    folder = Path(model)
+    folder = Path(directory(model))
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")

@@ -24,8 +24,8 @@ from headway.cli.terminal import log
     ],
 )
 @click.argument("text")
-@option("--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory.")
-@options.target_language
+@options.model
+@options.direction
 @options.device
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
 @option(
@@ -36,19 +36,22 @@ from headway.cli.terminal import log
 @option("--prefix", default="", show_default=False, metavar="TEXT", group="Search", help="The output starts with this.")
 @option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Folder for it.")
 def trace(
-    text: str, model: str, to: str, device: str, max_length: int | None, prefix: str, out: Path, **search: Any
-) -> None:
+    text: str, model: str | None, source_language: str, to: str, device: str, max_length: int | None, prefix: str,
+    out: Path, **search: Any,
+) -> None:  # fmt: skip
     """Save everything that is computed for one sentence.
 
     Tokens, queries, keys, values, scores and weights of every layer and head, residual streams and their norms, the
     distribution of every step, the whole beam. The folder gets trace.safetensors and trace.json; the format is in
     docs/looking-inside.md."""
     from headway.errors import ConfigError
+    from headway.installed import choose
     from headway.translator import Translator, load
 
-    loaded = load(model, device)
+    choice = choose([model] if model else [], source_language, to)
+    loaded = load(choice.paths[0], device)
     if isinstance(loaded, Translator):
-        made = loaded.trace(text, to=to, prefix=prefix, max_length=max_length, **search)
+        made = loaded.trace(text, to=choice.target, prefix=prefix, max_length=max_length, **search)
     else:
         if to or prefix:
             raise ConfigError(f"{model} is a language model: --to and --prefix mean nothing there. Leave them out.")

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,20 @@ from headway.cli.terminal import log, settings
     group="Text",
     help="How often each pair of a corpus is seen in an epoch; once for all, or once for each corpus.",
 )
+@option(
+    "--both-ways",
+    is_flag=True,
+    group="Text",
+    help="Learn the other direction too, from the same pairs: one model for both.",
+)
+@option(
+    "--vary",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    metavar="SHARE",
+    group="Text",
+    help="See this share of the pairs once more as people type: small letters, CAPITALS, no full stop, emoji …",
+)
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
 @option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Text to validate it on.")
 @option(
@@ -105,9 +120,17 @@ from headway.cli.terminal import log, settings
 )
 @option(
     "--from-model",
-    metavar="DIR",
+    metavar="MODEL",
     group="Result",
-    help="Fine-tune: start from this model, with its tokenizer, architecture and languages.",
+    help="Fine-tune: start from this model, a directory or a name, with its tokenizer, architecture and languages.",
+)
+@option(
+    "--tokenizer",
+    "tokenizer_of",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    group="Settings",
+    help="Do not learn a vocabulary: take this tokenizer.json, or that of this model.",
 )
 @option(
     "--allow-changes",
@@ -152,8 +175,8 @@ from headway.cli.terminal import log, settings
 @option("--device", default="auto", metavar="NAME", group="Settings", help="auto, cpu, cuda, cuda:1 …")
 @option("--print-config", is_flag=True, group="Settings", help="Show every setting and where it comes from, and stop.")
 def train(
-    out: Path | None, from_model: str | None, allow_changes: bool, tensorboard: bool, preset: str,
-    objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str, print_config: bool,
+    out: Path | None, from_model: str | None, tokenizer_of: Path | None, allow_changes: bool, tensorboard: bool,
+    preset: str, objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str, print_config: bool,
     **given: Any,
 ) -> None:  # fmt: skip
     """Train a translator from two text files, or a language model from one.
@@ -170,11 +193,17 @@ def train(
             "--from-model and --preset were both given: the model brings its settings along.",
             click.get_current_context(),
         )
+    if from_model and tokenizer_of:
+        raise click.UsageError(
+            "--from-model and --tokenizer were both given: the model brings its tokenizer along.",
+            click.get_current_context(),
+        )
+    from headway.installed import directory
     from headway.layers import compose, described
     from headway.train.prepare import Start, layers_for
     from headway.train.texts import Files, read_texts
 
-    start = Start.read(from_model) if from_model else None
+    start = Start.read(directory(from_model)) if from_model else None
     files = Files(**given)
     if print_config:
         texts = read_texts(files)
@@ -193,20 +222,27 @@ def train(
                 log(note)
             layers, reason = layers_for(texts, files, preset, upper, start)
             log(reason)
-            prepared = prepare(out, layers, texts, start, where)
+            prepared = prepare(out, layers, texts, start, where, tokenizer_of)
         run(prepared, out, where, team, tensorboard, allow_changes)
     finally:
         leave_team()
 
 
-def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any) -> Any:
+def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, tokenizer_of: Path | None = None) -> Any:
     """Config, texts, tokenizers and the model to start from."""
     from headway.layers import compose
-    from headway.train.prepare import make_tokenizers, with_vocabulary
+    from headway.train.prepare import given_tokenizers, make_tokenizers, with_vocabulary
     from headway.train.warm import warming
 
     config, _ = compose(layers)
+    if config.train.placeholders and texts.pairs:
+        from headway.train.placeholders import placed
+
+        texts = replace(texts, pairs=placed(texts.pairs, config.train.placeholders))
     own = start.tokenizers if start else None
+    if tokenizer_of:
+        own, told = given_tokenizers(tokenizer_of, config)
+        layers = [*layers, told]
     with warming(device):
         tokenizers = known_tokenizers(out) or own or make_tokenizers(config, texts)
     config, _ = with_vocabulary(layers, tokenizers)

@@ -62,6 +62,16 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Turned:
+    """Another with its sides exchanged."""
+
+    whole: Readable
+
+    def read(self) -> Iterator[Pair]:
+        return ((target, source) for source, target in self.whole.read())
+
+
+@dataclass(frozen=True)
 class Parallel:
     """Parallel text of one direction."""
 
@@ -74,6 +84,12 @@ class Parallel:
 
     def read(self) -> Iterator[Pair]:
         return self.origin.read()
+
+    def turned(self) -> "Parallel":
+        """The other direction."""
+        origin, identity = Turned(self.origin), fingerprint([self.identity, "turned"])
+        counts = count_pairs(origin, identity)
+        return Parallel(origin, identity, counts, self.target_language, self.source_language, self.weight)
 
     def split(self, held: int) -> tuple["Parallel", "Parallel"]:
         """Without some pairs, and only them: chosen by a fixed chance."""

@@ -8,13 +8,16 @@ tokens are forbidden only to the few rows in which they turn up.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headway.decode.ct2_file import END, START, Ct2Model
 from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.decode.demands import Demands
 
 NO_PENALTY = 1e-30  # 0 would have it stop as soon as one hypothesis has ended
 AT_ONCE = 512  # tokens, by one of its workers: more do not stay in the caches
@@ -40,7 +43,9 @@ class Ct2Engine:
         for batch in batches:
             act(batch)
 
-    def why_not(self, search: Search, prefixes: bool = False, record: Recorder | None = None) -> str:
+    def why_not(
+        self, search: Search, prefixes: bool = False, record: Recorder | None = None, demands: bool = False
+    ) -> str:
         """Why this search would not find exactly what the plain loop finds; nothing if it would."""
         if search.sample:
             return "it draws other numbers"
@@ -48,6 +53,8 @@ class Ct2Engine:
             return "it does not tell its steps"
         if prefixes:
             return "a forced beginning is left to torch"
+        if demands:
+            return "a glossary is left to torch"
         if search.shortlist:
             return "it knows no shortlists"
         if search.min_length or (search.no_repeat_ngram and search.beam_size > 1):
@@ -62,9 +69,11 @@ class Ct2Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
+        demands: "Sequence[Demands] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one."""
-        assert not self.why_not(search, prefixes is not None, record), "asked for what it cannot do"
+        asked = self.why_not(search, prefixes is not None, record, demands is not None)
+        assert not asked, "asked for what it cannot do"
         limits = [search.limit(len(row)) for row in rows]
         found: dict[int, list[list[int]]] = {}  # what each row may be, best first, an end token where it has ended
         left = [row for row, limit in enumerate(limits) if limit > 0]

@@ -5,10 +5,13 @@ ctranslate2  on a CPU, models of common parts: there in a fraction of the time t
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
+
+if TYPE_CHECKING:
+    from headway.decode.demands import Demands
 
 T = TypeVar("T")
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -38,8 +41,9 @@ class Engine(Protocol):
     def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
         """act(batch) for all of them, in no certain order."""
 
-    def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
-        """Why this search is not for it; nothing if it is. prefixes: whether outputs begin with something given."""
+    def why_not(self, search: Search, prefixes: bool, record: Recorder | None, demands: bool = False) -> str:
+        """Why this search is not for it; nothing if it is. prefixes: whether outputs begin with something given.
+        demands: whether they must say something given."""
 
     def search(
         self,
@@ -49,5 +53,6 @@ class Engine(Protocol):
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
+        demands: "Sequence[Demands] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one. See headway.decode.search.decode."""

@@ -4,6 +4,8 @@
 P sentences in memory, of which B are searched    W hypotheses of each    N = B · W
 """
 
+import functools
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,15 +17,16 @@ from torch import Tensor
 from headway import native
 from headway.decode.padded_past import PaddedPast, Padding
 from headway.decode.past import words_of
-from headway.decode.whole_past import WholePast, hear
-from headway.native.decoder import decoder_of
+from headway.decode.whole_past import Kept, WholePast, converse
+from headway.native import decoder as kernels
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.heads import Logits
-from headway.nn.int8 import Int8, quantise
+from headway.nn.int8 import Int8, in_one_piece, quantise
 from headway.nn.linear import Dense, Linear
 from headway.nn.masks import CAUSAL, FULL, Mask
 from headway.nn.places import Places
+from headway.nn.positions import Learned
 from headway.nn.residual import Post, Pre
 from headway.nn.transformer import Transformer
 
@@ -93,7 +96,6 @@ class Layer:
         self.say = Joined(compute, own.output)
         if cross is not None:
             self.ask = Joined(compute, cross.query)
-            self.hear = Joined(compute, cross.key, cross.value)
             self.answer = Joined(compute, cross.output)
         part = block.sublayers["feedforward"]
         self.activation = None if isinstance(part, SwiGLU) else part.activation
@@ -101,6 +103,8 @@ class Layer:
         self.gate = Joined(compute, part.gate, part.inner) if self.activation is None else None
         self.inner = Joined(compute, part.inner, relu=relu) if self.gate is None else None
         self.outer = Joined(compute, part.outer, positive=relu)
+        if cross is not None:  # last: weights lie in this order, and a step needs all but these
+            self.hear = Joined(compute, cross.key, cross.value)
 
     def feed(self, x: Tensor) -> Tensor:
         if self.gate is not None:
@@ -133,26 +137,47 @@ class Lean:
         _, weight, bias = model.factors(torch.zeros(1, model.config.d_model))
         self.output = None if compute == "float32" else Int8(*quantise(weight), bias)
         self.own_kernels = has_kernels(compute)
-        plain = self.own_kernels and all(layer.activation is F.relu for layer in self.layers["decoder"])
-        self.decoder = decoder_of(self.layers["decoder"], type(self.ends["decoder"]) is Pre) if plain else None
+        if self.own_kernels:
+            layers = [layer for side in SIDES for layer in self.layers[side]]
+            parts = [part.whole for layer in layers for part in vars(layer).values() if isinstance(part, Joined)]
+            in_one_piece([part for part in (*parts, self.output) if part is not None])
+        self.sides = self._sides() if self.own_kernels else None  # where each is one call
+
+    def _sides(self) -> tuple[kernels.Side, kernels.Side] | None:
+        encoder, decoder = (
+            kernels.side_of(self.layers[side], self.model.embeddings[side], self.model.stacks[side]) for side in SIDES
+        )
+        return None if encoder is None or decoder is None else (encoder, decoder)
+
+    @functools.cached_property
+    def positions(self) -> float:
+        """How many the decoder knows."""
+        parts = [part for part in self.model.stacks["decoder"].positions if isinstance(part, Learned)]  # type: ignore[union-attr]
+        return min((part.table.num_embeddings for part in parts), default=math.inf)
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> WholePast | PaddedPast:
         assert source is not None
         real = torch.ones_like(source, dtype=torch.bool) if valid is None else valid
+        words = words_of(real.sum(1))
+        settings = [layer.across for layer in self.layers["decoder"]]
+        if self.sides is not None:
+            kept = [Kept(words, c) for c in settings]
+            kernels.encode(*self.sides, source[real], words, kept)
+            return WholePast(words, kept)
         at_once = max(1, WORDS // source.shape[1])  # more would not stay in the caches
         x = torch.cat(
             [self._encode(*part) for part in zip(torch.split(source, at_once), torch.split(real, at_once))]
         )  # (M, d)
-        words = words_of(real.sum(1))
         sources: list[Any] = [tuple(layer.hear(x)) for layer in self.layers["decoder"]]
-        settings = [layer.across for layer in self.layers["decoder"]]
-        return WholePast(words, sources, settings) if self.own_kernels else PaddedPast(words, sources, settings)
+        if not self.own_kernels:
+            return PaddedPast(words, sources, settings)
+        return WholePast(words, [Kept(words, c).keep(words, *pair) for pair, c in zip(sources, settings)])
 
     def _encode(self, source: Tensor, real: Tensor) -> Tensor:
         """(P, S) -> (M, d), real words alone"""
         words = words_of(real.sum(1))
         x = self._embed("encoder", source[real], words.places)
-        listen: Any = partial(hear, words) if self.own_kernels else Padding(words).hear
+        listen: Any = partial(converse, words) if self.own_kernels else Padding(words).hear
         for layer in self.layers["encoder"]:
             x = layer.wrap("self", x, lambda y, own=layer: own.say(listen(*own.ask_hear(y), own.own))[0])  # type: ignore[misc]
             x = layer.wrap("feedforward", x, layer.feed)
@@ -188,10 +213,9 @@ class Lean:
     def _read(self, past: WholePast | PaddedPast, ids: Tensor) -> Tensor:
         """One token of each, (N,) -> (N, d)"""
         past.begin()
+        if self.sides is not None:
+            return kernels.decode(self.sides[1], ids, past)
         x = self._embed("decoder", ids, torch.tensor([past.length - 1]))
-        if self.decoder is not None:
-            result: Tensor = self.ends["decoder"].finish(self.decoder(x.float().contiguous(), past))
-            return result
         for index, layer in enumerate(self.layers["decoder"]):
 
             def listen(y: Tensor, index: int = index, layer: Layer = layer) -> Tensor:
@@ -204,7 +228,7 @@ class Lean:
             x = layer.wrap("self", x, listen)
             x = layer.wrap("cross", x, listen_across)
             x = layer.wrap("feedforward", x, layer.feed)
-        result = self.ends["decoder"].finish(x)
+        result: Tensor = self.ends["decoder"].finish(x)
         return result
 
     def _embed(self, side: str, ids: Tensor, places: Tensor) -> Tensor:

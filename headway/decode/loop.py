@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headway.decode import choose, constrain
+from headway.decode import choose, constrain, demanded
 from headway.decode.batch import Batch, first_batch, prefill
 from headway.decode.hypothesis import Hypothesis
 from headway.decode.past import Past
@@ -71,6 +71,8 @@ def _forbid(logps: Tensor, batch: Batch, task: Task, suppress: Tensor) -> None:
 
 def _pick(logps: Tensor, batch: Batch, task: Task) -> choose.Picks:
     search = task.search
+    if any(job.demands for job in batch.jobs):
+        return demanded.beam(logps, batch, task)
     if search.sample:  # 32 bits each, so that the product with a sum stays below the sum
         drawn = [job.noise.getrandbits(32) / 2**32 for job in batch.jobs if job.noise is not None]
         noise = torch.tensor(drawn, dtype=torch.float64, device=task.device)[:, None]

@@ -1,7 +1,7 @@
 """Our Transformers as the search sees them: one, or several that vote."""
 
-import functools
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +16,8 @@ from headway.nn.state import ModelState
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist
 
+_MAKING = threading.Lock()  # copies of a model are large: threads that need one wait until it is there
+
 
 class ModelStepper:
     """Log-probabilities of one model, in float32."""
@@ -25,18 +27,26 @@ class ModelStepper:
         self.model, self.compute = model, compute
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
+        self._lean: Lean | str | None = None
+        self._plain: Transformer | None = None
         self.engine: Any = None  # what the static search keeps of the model
         self.shortlist: Shortlist | None = None  # for searches that ask for it
 
-    @functools.cached_property
+    @property
     def lean(self) -> Lean | str:
         """The same, made for the CPU; or why it cannot be."""
-        return hindrance(self.model) or Lean(self.model, self.compute)
+        with _MAKING:
+            if self._lean is None:
+                self._lean = hindrance(self.model) or Lean(self.model, self.compute)
+        return self._lean
 
-    @functools.cached_property
+    @property
     def plain(self) -> Transformer:
         """The model that the plain search runs."""
-        return with_int8_layers(self.model) if self.compute == "int8" else self.model
+        with _MAKING:
+            if self._plain is None:
+                self._plain = with_int8_layers(self.model) if self.compute == "int8" else self.model
+        return self._plain
 
     def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
         memory = None if source is None else self.plain.encode(source, valid)

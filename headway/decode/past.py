@@ -49,11 +49,20 @@ class Past:
 
     def begin(self) -> None:
         """A step: one more token for each."""
+        self.make_room()
+        self.owners[:, :, self.length] = torch.arange(self.width)
+        self.length += 1
+
+    def make_room(self) -> None:
+        """For another token."""
         if self.length == self.owners.shape[2]:
             self.owners = F.pad(self.owners, (0, self.length))
             self._change(lambda part: F.pad(part, (0, 0) * (part.dim() - 4) + (0, self.length)))
-        self.owners[:, :, self.length] = torch.arange(self.width)
-        self.length += 1
+
+    def widen(self, width: int) -> None:
+        """From one hypothesis of each to several, which have all of the past in common."""
+        self._change(lambda part: _widened(part, width))
+        self.owners, self.width = self.owners.expand(-1, width, -1).contiguous(), width
 
     def select(self, rows: Tensor) -> None:
         """Put row rows[i] in place i, before the first step: several are drawn for one."""
@@ -64,9 +73,8 @@ class Past:
     def follow(self, rows: Tensor, parents: Tensor) -> None:
         """Go on with these of the sentences that were searched, (B',), slot j of each with the past of parents (B', W')."""
         width = parents.shape[1]
-        if width != self.width:  # from one hypothesis of each to several, which have all of the past in common
-            self._change(lambda part: _widened(part, width))
-            self.owners, self.width = self.owners.expand(-1, width, -1).contiguous(), width
+        if width != self.width:
+            self.widen(width)
         self.live = self.live[rows]
         index = parents[:, :, None].expand(-1, -1, self.owners.shape[2])
         self.owners[self.live] = self.owners[self.live].gather(1, index)

@@ -6,8 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from headway.decode import static
+from headway.decode import static, whole_search
 from headway.decode.cut import run_cut
+from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
 from headway.decode.model import ModelStepper
@@ -32,6 +33,7 @@ def decode(
     lines: Sequence[int] | None = None,
     record: Recorder | None = None,
     engine: Literal["auto", "naive", "lean", "static"] = "auto",
+    demands: Sequence[Demands] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
 
@@ -40,6 +42,7 @@ def decode(
     record: called with every row's candidates at every step; it costs time and changes nothing.
     engine: "naive" is the plain loop over the plain model; "lean" the same over a model made for the CPU; "static" finds
         the same in tensors that keep their shape, as recorded steps on a GPU; "auto" is what is fastest and can be.
+    demands: what each row's output must say; what does not, because its length was spent, comes after what does.
     """
     if engine not in ENGINES:
         raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
@@ -47,7 +50,7 @@ def decode(
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)
     lengths = lengths_of(source, valid, forced)
-    jobs = make_jobs(lengths, forced, search, lines)
+    jobs = make_jobs(lengths, forced, search, lines, demands)
     task = Task(search, marks, jobs, stepper.device, record)
     found: list[list[Hypothesis]] = [[] for _ in forced]
     for job in jobs:
@@ -55,6 +58,10 @@ def decode(
             found[job.row].append(task.hypothesis(job, job.prefix, [], 0.0))
     for job, hypothesis in _searched(engine, stepper, task, source, valid, lengths):
         found[job.row].append(hypothesis)
+    if demands is not None:
+        for row, own in zip(found, demands):
+            row.sort(key=lambda hypothesis: (own.lacks(hypothesis.ids), -hypothesis.score))
+        return [row[: search.n_best] for row in found]
     return [sorted(row, key=lambda hypothesis: -hypothesis.score)[: search.n_best] for row in found]
 
 
@@ -80,6 +87,9 @@ def _searched(
             return run_cut(stepper.stepper.lean, stepper.shortlist, task, source, valid)  # type: ignore[attr-defined]
         if not reason:
             stepper = stepper.lean
+            if not whole_search.why_not(stepper, task):
+                assert source is not None
+                return whole_search.run(stepper, task, source, valid)
     return (item for _, new in run(stepper, task, source, valid) for item in new)
 
 

@@ -34,6 +34,8 @@ def why_not(stepper: Any, task: Task, source: Tensor | None, lengths: list[int])
             return f"{name} is set"
     if not isinstance(stepper, ModelStepper):
         return "the model is none of ours, or several"
+    if any(job.demands for job in task.jobs):
+        return "something must be said"
     if task.record is not None:
         return "it is being recorded"
     if torch.is_autocast_enabled(stepper.device.type):

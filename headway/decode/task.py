@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
@@ -21,6 +22,7 @@ class Job:
     prefix: list[int]
     room: int  # how many tokens may follow the prefix, the end token counted
     noise: random.Random | None  # what decides the draws
+    demands: Demands | None = None  # what must be said
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ class Task:
         return Hypothesis(ids[:-1] if finished else ids, logp, score, logps, finished, len(job.prefix))
 
 
-def make_jobs(lengths: list[int], prefixes: list[list[int]], search: Search, lines: Sequence[int] | None) -> list[Job]:
+def make_jobs(
+    lengths: list[int], prefixes: list[list[int]], search: Search, lines: Sequence[int] | None,
+    demands: Sequence[Demands] | None = None,
+) -> list[Job]:  # fmt: skip
     """What is drawn depends on the seed, the line and the draw alone, so not on the neighbours."""
     seed = random.getrandbits(64) if search.seed is None else search.seed
     jobs = []
@@ -46,7 +51,8 @@ def make_jobs(lengths: list[int], prefixes: list[list[int]], search: Search, lin
         line = row if lines is None else lines[row]
         for copy in range(search.n_best if search.sample else 1):
             noise = random.Random(f"{seed} {line} {copy}") if search.sample else None
-            jobs.append(Job(row, copy, prefix, search.limit(length) - len(prefix), noise))
+            asked = None if demands is None else demands[row]
+            jobs.append(Job(row, copy, prefix, search.limit(length) - len(prefix), noise, asked))
     return jobs
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from headway.decode.demands import Demands
 from headway.decode.engine import Precision, T
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.lean import Lean
@@ -76,7 +77,7 @@ class TorchEngine:
         if self.stopped.is_set():
             raise KeyboardInterrupt
 
-    def why_not(self, search: Search, prefixes: bool, record: Recorder | None) -> str:
+    def why_not(self, search: Search, prefixes: bool, record: Recorder | None, demands: bool = False) -> str:
         return ""
 
     def search(
@@ -87,8 +88,10 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
         lines: Sequence[int] | None = None,
         record: Recorder | None = None,
+        demands: Sequence[Demands] | None = None,
     ) -> list[list[Hypothesis]]:
         ids, valid = padded(rows, self.pad, torch.device(self.stepper.device))
         return decode(
-            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=lines, record=record
-        )
+            self.stepper, ids, valid, marks=self.marks, search=search, prefixes=prefixes, lines=lines, record=record,
+            demands=demands,
+        )  # fmt: skip

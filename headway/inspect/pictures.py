@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from headway.calibration import Reliability
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
 from headway.inspect.experts import Visits
@@ -142,6 +143,22 @@ def draw_curves(
     axis.set_title(_drawn(title), fontsize=10)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
+    _save(figure, path)
+
+
+def draw_reliability(found: Reliability, path: str | Path) -> None:
+    """The share of good lines over their score, and how many lines have it."""
+    figure, (axis, below) = _plot().subplots(2, 1, figsize=(4.6, 5.4), layout="constrained", height_ratios=[3, 1])
+    known = [one for one in found.bins if one.lines]
+    axis.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--", label="keeps its word")
+    axis.plot([one.score for one in known], [one.good for one in known], marker="o", label="held-out lines")
+    axis.set(xlim=(0, 1), ylim=(0, 1), ylabel="share good", aspect="equal")
+    axis.set_title(f"expected calibration error {found.error:.3f}, {found.lines:,} lines", fontsize=10)
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+    width = 1 / len(found.bins)
+    below.bar([(n + 0.5) * width for n in range(len(found.bins))], [one.lines for one in found.bins], 0.9 * width)
+    below.set(xlim=(0, 1), xlabel="score", ylabel="lines")
     _save(figure, path)
 
 

@@ -57,7 +57,9 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
             "shorter one."
         )
     told: list[Choice] = []
-    made = translator.translate([text], search, to=to, split=False, prefixes=[prefix], record=told.append)[0]
+    made = translator.translate(
+        [text], search, to=to, split=False, prefixes=[prefix], record=told.append, protect=None
+    )[0]  # fmt: skip
     forced = len(writer.encode(prefix)) if prefix else 0
     found = []
     for guess in made.guesses:

@@ -1,33 +1,44 @@
-"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a second,
+"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a few seconds,
 once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY_NATIVE=0 does without."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
+import itertools
+import math
+import mmap
 import os
 import platform
 import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-SOURCE = Path(__file__).parent / "lean.c"
+SOURCES = sorted(Path(__file__).parent.glob("*.c"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 FLAGS = [
-    "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden",
+    "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden",
     "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
 ]  # fmt: skip
+LARGE = 1 << 22  # bytes, from which on large pages pay
 PATIENCE = 120  # seconds for the compiler
 SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
-    "hw_pack": "pnnp",
+    "hw_pack": "pnnnpp",
     "hw_linear": "pnnpppppnnn",
-    "hw_listen": "pnppnppppnnnnnnnnfp",
-    "hw_keep": "ppnppnnnnpp",
-    "hw_hear": "pnpppppnnnnnfp",
-    "hw_decode": "pnnpnp",
+    "hw_listen": "pnppnppppnnnnnnnnnfp",
+    "hw_keep": "ppnppnnnnnpp",
+    "hw_hear": "pnnpppppnnnnnfp",
+    "hw_converse": "pppnppnnnnnfp",
+    "hw_encode": "pppppn",
+    "hw_decode": "pppnpp",
+    "hw_search": "pppp",
     "hw_log_softmax": "pnn",
 }
 
@@ -35,22 +46,23 @@ SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """None where they cannot be had."""
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if os.environ.get("HEADWAY_NATIVE") == "0" or not compiler or not hasattr(os, "getuid"):
+    if os.environ.get("HEADWAY_NATIVE") == "0" or not hasattr(os, "getuid"):
         return None
-    for folder in (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"):
+    compilers = [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))]
+    folders = (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}")
+    for compiler, folder in itertools.product(filter(None, compilers), folders):
         try:
             return ctypes.CDLL(str(built(compiler, folder())))
-        except (OSError, RuntimeError):  # a folder that cannot be had: the other may
+        except (OSError, RuntimeError, subprocess.SubprocessError):  # another folder may do, or another compiler
             continue
-        except subprocess.SubprocessError:
-            return None
     return None
 
 
 def built(compiler: str, folder: Path) -> Path:
     """The compiled file, made if it is not there yet. Its name says of what, and for which processor."""
-    known = hashlib.sha256(SOURCE.read_bytes() + " ".join([compiler, *FLAGS, processor()]).encode()).hexdigest()
+    known = hashlib.sha256(
+        b"".join(path.read_bytes() for path in SOURCES + HEADERS) + " ".join([compiler, *FLAGS, processor()]).encode()
+    ).hexdigest()
     path = folder / f"lean-{known[:16]}.so"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -59,7 +71,7 @@ def built(compiler: str, folder: Path) -> Path:
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as own:
             made = Path(own) / path.name
-            command = [*compiler.split(), *FLAGS, "-o", str(made), str(SOURCE), "-lm"]
+            command = [*compiler.split(), *FLAGS, "-o", str(made), *map(str, SOURCES), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
             made.replace(path)  # several processes may do so at once
     return path
@@ -93,3 +105,14 @@ def _functions() -> dict[str, Any]:
     for name, function in functions.items():
         function.argtypes = [kinds[letter] for letter in SIGNATURES[name]]
     return functions
+
+
+def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """In large pages where there is much of it: a processor knows only so many pages by heart."""
+    count = math.prod(shape) * dtype.itemsize
+    if count < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.zeros(*shape, dtype=dtype, device="cpu")
+    pages = mmap.mmap(-1, count)
+    with contextlib.suppress(OSError):  # a system that has none
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype).view(*shape)

@@ -1,22 +1,23 @@
-"""A step of the decoder as one call: the tables that hw_decode reads, laid out as lean.c declares them."""
+"""Encoder and decoder as one call each, and a search as one: the tables that these read, laid out as common.h declares them."""
 
 import ctypes
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headway import native
 from headway.nn.int8 import Int8
 from headway.nn.norms import LayerNorm, RMSNorm
+from headway.nn.places import Places
+from headway.nn.residual import Pre
 
 Address, Number, Real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-LINEARS = ("ask_hear", "say", "ask", "answer", "inner", "outer")
-NORMS = {"own": "self", "cross": "cross", "feed": "feedforward"}  # and the sub-layers that they belong to
 
 
 class LinearTable(ctypes.Structure):
     _fields_ = [
-        *((name, Address) for name in ("weight", "scale", "sums", "bias")),
+        *((name, Address) for name in ("weight", "scale", "offsets", "bias")),
         *((name, Number) for name in ("inputs", "outputs", "positive", "relu")),
     ]
 
@@ -25,83 +26,171 @@ class NormTable(ctypes.Structure):
     _fields_ = [("gain", Address), ("bias", Address)]
 
 
+class AttentionTable(ctypes.Structure):
+    _fields_ = [
+        *((name, LinearTable) for name in ("ask", "hear", "say")),
+        ("norm", NormTable),
+        *((name, Number) for name in ("heads", "groups", "size")),
+        ("scale", Real),
+        *((name, Address) for name in ("past", "scales")),
+    ]
+
+
 class LayerTable(ctypes.Structure):
     _fields_ = [
-        *((name, LinearTable) for name in LINEARS),
-        *((name, NormTable) for name in NORMS),
-        *((name, Number) for name in ("heads", "groups", "size", "cross_heads", "cross_groups", "cross_size")),
-        *((name, Real) for name in ("scale", "cross_scale")),
-        *((name, Address) for name in ("past", "past_scales", "source", "source_scales")),
+        *((name, AttentionTable) for name in ("own", "cross")),
+        *((name, LinearTable) for name in ("inner", "outer")),
+        ("norm", NormTable),
     ]
 
 
-class StepTable(ctypes.Structure):
+class StackTable(ctypes.Structure):
     _fields_ = [
-        *((name, Address) for name in ("owners", "live", "first", "begin", "end")),
-        *((name, Number) for name in ("all", "sentences", "width", "longest", "length", "total", "before", "wide")),
-        ("eps", Real),
+        *((name, Address) for name in ("words", "positions")),
+        *((name, NormTable) for name in ("start", "end")),
+        ("layers", ctypes.POINTER(LayerTable)),
+        *((name, Number) for name in ("count", "width", "wide", "before")),
+        *((name, Real) for name in ("factor", "eps")),
+    ]
+    held: Any  # what it points to, so that it stays as long
+
+
+class PastTable(ctypes.Structure):
+    _fields_ = [
+        *((name, Address) for name in ("owners", "begin", "end")),
+        *((name, Number) for name in ("all", "width", "now", "longest", "length", "total")),
     ]
 
 
-class Decoder:
-    """Layers whose parts are all known to the kernel."""
+class SearchTable(ctypes.Structure):
+    _fields_ = [
+        *((name, Address) for name in ("live", "ids", "sums", "ended", "limit", "suppress", "trellis")),
+        *((name, Number) for name in ("banned", "left", "beam", "candidates", "end", "least")),
+    ]
 
-    def __init__(self, layers: list[Any], before: bool) -> None:
-        """layers: see lean.Layer. before: norms stand before the sub-layers."""
-        self.layers, self.before = layers, before
+
+class Side:
+    """An encoder or a decoder whose parts are all known to the kernels."""
+
+    def __init__(self, layers: list[Any], embedding: Any, stack: Any) -> None:
+        """layers: see lean.Layer."""
+        self.layers, self.embedding, self.stack = layers, embedding, stack
+        norms = [*_norms(layers), embedding.norm, *([stack.ends.norm] if type(stack.ends) is Pre else [])]
         # Copies, as those of the weights are: tables know only where they lie.
-        parts = [layer.residuals[name].norm for layer in layers for name in NORMS.values()]
-        self.norms = [[_copied(norm.gain), _copied(getattr(norm, "bias", None))] for norm in parts]
-        self.tables = [
-            _layer_table(layer, self.norms[first : first + len(NORMS)])
-            for layer, first in zip(layers, range(0, len(parts), len(NORMS)))
+        self.copies = {id(norm): [_copied(norm, "gain"), _copied(norm, "bias")] for norm in norms}
+        self.tables = [self._layer_table(layer) for layer in layers]
+        linears = [
+            part
+            for t in self.tables
+            for part in (t.own.ask, t.own.say, t.cross.ask, t.cross.hear, t.cross.say, t.inner)
         ]
-        self.eps = layers[0].residuals["self"].norm.eps
-        self.wide = max(table.outputs for layer in self.tables for table in (getattr(layer, name) for name in LINEARS))
+        self.width = embedding.table.embedding_dim
+        self.wide = max(max(part.inputs, part.outputs) for part in linears)
 
-    def __call__(self, x: Tensor, past: Any) -> Tensor:
-        """One token of each, (N, d), in place. past: see whole_past.WholePast."""
-        tables = (LayerTable * len(self.tables))(*self.tables)
-        for index, (layer, table) in enumerate(zip(self.layers, tables)):
-            table.past, table.past_scales = (part.data_ptr() for part in past.room(index, layer.own))
-            source = past.sources[index]
-            table.source, table.source_scales = source.past.data_ptr(), source.scales.data_ptr()
-        first, words = past.step
-        step = StepTable(
-            past.owners.data_ptr(), past.live.data_ptr(), first.data_ptr(), words.first.data_ptr(), words.end.data_ptr(),
-            past.sentences, len(past.live), past.width, past.owners.shape[2], past.length, words.total, self.before,
-            self.wide, self.eps,
+    def table(self, places: int) -> StackTable:
+        """For sequences of up to so many places. Its layers are a copy, in which a search can say where its past lies."""
+        words = self.embedding.table.weight.detach()
+        start = words.new_zeros(1, places, self.width)
+        if self.embedding.segments is not None:
+            start = start + self.embedding.segments.weight[0]
+        with torch.no_grad():
+            positions = self.stack.add_positions(start, Places(torch.arange(places)[None], None, places)).contiguous()
+        ends = self.stack.ends
+        layers = (LayerTable * len(self.tables))(*self.tables)
+        table = StackTable(
+            words.data_ptr(), positions.data_ptr(), self._norm_table(self.embedding.norm),
+            self._norm_table(ends.norm) if type(ends) is Pre else NormTable(), layers, len(layers), self.width, self.wide,
+            type(ends) is Pre, self.embedding.scale, _norms(self.layers)[0].eps,
         )  # fmt: skip
-        native.call("hw_decode", x, *x.shape, ctypes.addressof(tables), len(tables), ctypes.addressof(step))
-        return x
+        table.held = words, positions
+        return table
+
+    def _layer_table(self, layer: Any) -> LayerTable:
+        own, across = layer.own, layer.across
+        table = LayerTable(
+            AttentionTable(
+                _linear_table(layer.ask_hear), LinearTable(), _linear_table(layer.say),
+                self._norm_table(layer.residuals["self"].norm), own.heads, own.groups, own.d_k, own.scale,
+            )
+        )  # fmt: skip
+        if across is not None:
+            table.cross = AttentionTable(
+                _linear_table(layer.ask), _linear_table(layer.hear), _linear_table(layer.answer),
+                self._norm_table(layer.residuals["cross"].norm), across.heads, across.groups, across.d_k, across.scale,
+            )  # fmt: skip
+        table.inner, table.outer = _linear_table(layer.inner), _linear_table(layer.outer)
+        table.norm = self._norm_table(layer.residuals["feedforward"].norm)
+        return table
+
+    def _norm_table(self, norm: Any) -> NormTable:
+        return NormTable(*map(_address, self.copies[id(norm)]))
 
 
-def decoder_of(layers: list[Any], before: bool) -> Decoder | None:
-    """None where some part is not known to the kernel."""
-    norms = [layer.residuals[name].norm for layer in layers for name in NORMS.values()]
+def side_of(layers: list[Any], embedding: Any, stack: Any) -> Side | None:
+    """None where some part is not known to the kernels."""
+    norms = _norms(layers) + ([stack.ends.norm] if type(stack.ends) is Pre else [])
+    norms += [] if isinstance(embedding.norm, torch.nn.Identity) else [embedding.norm]
     known = all(type(norm) in (LayerNorm, RMSNorm) and norm.eps == norms[0].eps for norm in norms)
-    return Decoder(layers, before) if known and all(layer.inner is not None for layer in layers) else None
+    plain = all(layer.inner is not None and layer.inner.relu for layer in layers)
+    return Side(layers, embedding, stack) if known and plain else None
 
 
-def _copied(part: Tensor | None) -> Tensor | None:
-    return None if part is None else part.detach().float().clone()
-
-
-def _layer_table(layer: Any, norms: list[list[Tensor | None]]) -> LayerTable:
-    own, across = layer.own, layer.across
-    linears = [_linear_table(getattr(layer, name).whole) for name in LINEARS]
-    return LayerTable(
-        *linears,
-        *(NormTable(*map(_address, norm)) for norm in norms),
-        own.heads, own.groups, own.d_k, across.heads, across.groups, across.d_k, own.scale, across.scale,
+def encode(encoder: Side, decoder: Side, ids: Tensor, words: Any, sources: list[Any]) -> None:
+    """Ids (M,) of sentences one behind the other (see past.Words), into what each layer of the decoder listens to."""
+    reader, listener = encoder.table(int((words.end - words.first).max())), decoder.table(1)
+    _place(listener, "cross", [(source.past, source.scales) for source in sources])
+    native.call(
+        "hw_encode", ctypes.addressof(reader), ctypes.addressof(listener), ids.contiguous(), words.first, words.end,
+        len(words.first),
     )  # fmt: skip
 
 
-def _linear_table(layer: Int8) -> LinearTable:
-    weight, scale, sums = (part.data_ptr() for part in layer.packed)
+def decode(decoder: Side, ids: Tensor, past: Any) -> Tensor:
+    """One token of each, (N,) -> (N, d). past: see whole_past.WholePast, which has begun the step."""
+    table = decoder.table(past.length)
+    remembered = past_table(decoder, past, table, past.width)
+    x = torch.empty(len(ids), decoder.width, dtype=torch.float32, device="cpu")
+    native.call(
+        "hw_decode", ctypes.addressof(table), ctypes.addressof(remembered), past.live, len(past.live), ids.contiguous(), x
+    )  # fmt: skip
+    return x
+
+
+def past_table(decoder: Side, past: Any, table: StackTable, now: int) -> PastTable:
+    """Where keys and values lie is written into the layers of the decoder's table. now: hypotheses of each sentence."""
+    _place(table, "own", [past.room(index, layer.own) for index, layer in enumerate(decoder.layers)])
+    _place(table, "cross", [(source.past, source.scales) for source in past.sources])
+    words = past.words
+    return PastTable(
+        past.owners.data_ptr(), words.first.data_ptr(), words.end.data_ptr(), past.sentences, past.width, now,
+        past.owners.shape[2], past.length, words.total,
+    )  # fmt: skip
+
+
+def output_table(output: Int8) -> LinearTable:
+    weight, scale, offsets = (part.data_ptr() for part in output.packed)
     return LinearTable(
-        weight, scale, sums, _address(layer.bias), layer.inputs, layer.outputs, layer.positive, layer.relu
+        weight, scale, offsets, _address(output.bias), output.inputs, output.outputs, output.positive, output.relu
     )
+
+
+def _place(table: StackTable, name: str, parts: list[Any]) -> None:
+    for index, (past, scales) in enumerate(parts):
+        part = getattr(table.layers[index], name)
+        part.past, part.scales = past.data_ptr(), scales.data_ptr()
+
+
+def _norms(layers: list[Any]) -> list[Any]:
+    return [residual.norm for layer in layers for residual in layer.residuals.values()]
+
+
+def _copied(norm: Any, name: str) -> Tensor | None:
+    part = getattr(norm, name, None)
+    return None if part is None else part.detach().float().clone()
+
+
+def _linear_table(joined: Any) -> LinearTable:
+    return output_table(joined.whole)
 
 
 def _address(part: Tensor | None) -> int | None:

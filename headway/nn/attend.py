@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.errors import HeadwayError
 from headway.nn.dropout import drawn_dropout
-from headway.nn.kernels import has_triton
+from headway.nn.kernels import HAS_TRITON
 from headway.nn.masks import Pattern
 from headway.nn.scores import Bend
 from headway.nn.spans import WIDEST, attend_spans
@@ -169,7 +169,7 @@ def choose_kernel(
     """Fused where it can be; blocks where they skip enough to pay for themselves."""
     if score is not None and (score.hears or not score.adds):
         return "math"
-    fits = q.is_cuda and q.dtype != torch.float64 and max(q.shape[3], v.shape[3]) <= WIDEST and has_triton()
+    fits = q.is_cuda and q.dtype != torch.float64 and max(q.shape[3], v.shape[3]) <= WIDEST and HAS_TRITON
     if fits and score is None and isinstance(mask, Pattern) and mask.spans() is not None:
         return "spans"
     long = q.shape[2] >= 1024 and k.shape[2] >= 1024

@@ -2,7 +2,7 @@
 its neighbours: sums of whole numbers are exact in any order.
 
 Weights are whole numbers up to ±127, with a scale for each output. Inputs get 7 bits: processors without VNNI add pairs
-of products in 16 bits, and two products of 127 · 127 just fit.
+of products in 16 bits, and two products of 127 · 127 just fit. Our own kernels give them 8 bits where they can.
 """
 
 import copy
@@ -59,11 +59,11 @@ class Int8(Linear):
         return MOST if self.positive else BESIDE
 
     def _packed(self, whole: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As our own kernel wants it: weights, scales, and the sum of each output's weights."""
+        """As our own kernel wants it: weights, scales, and what is to be taken from each sum."""
         size = -(-self.outputs // BLOCK) * BLOCK * -(-self.inputs // 4) * 4
-        laid = torch.zeros(size, dtype=torch.int8)
-        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, laid)
-        return laid, scale.contiguous(), whole.sum(1, dtype=torch.int32)
+        laid, offsets = torch.zeros(size, dtype=torch.int8), torch.zeros(self.outputs, dtype=torch.int32)
+        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, self.positive, laid, offsets)
+        return laid, scale.contiguous(), offsets
 
     def forward(self, x: Tensor) -> Tensor:
         return self.rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
@@ -80,9 +80,17 @@ class Int8(Linear):
         largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(LEAST)  # (N, 1)
         zero = 0 if self.positive else BESIDE + 1
         whole = x * (self._most / largest)
-        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(whole, 1.0, zero, self.packed)
+        y = _multiplied(whole, zero, self.packed)
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
+
+
+def in_one_piece(layers: list[Int8]) -> None:
+    """The weights of layers that have our own kernel, side by side: they are read in this order, again and again."""
+    weights = [layer.packed[0] for layer in layers]
+    parts = torch.split(native.zeros([sum(map(len, weights))], torch.int8), [len(weight) for weight in weights])
+    for layer, part, weight in zip(layers, parts, weights):
+        layer.packed = (part.copy_(weight), *layer.packed[1:])
 
 
 class Int8Head(nn.Module):
@@ -112,7 +120,9 @@ def with_int8_layers(model: Transformer) -> Transformer:
 
 
 def packed(whole: Tensor, scale: Tensor) -> Any:
-    """As PyTorch's kernel wants it."""
+    """As PyTorch's kernel wants it; where it has none, as floats."""
+    if not has_kernel():
+        return whole.float(), scale
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions.*")
         zeros = torch.zeros(len(whole), dtype=torch.long)
@@ -123,3 +133,17 @@ def packed(whole: Tensor, scale: Tensor) -> Any:
             return torch.ops.quantized.linear_prepack(weight, None)
         finally:
             torch.backends.quantized.engine = before
+
+
+def has_kernel() -> bool:
+    """Whether PyTorch multiplies in 8 bits as we need it: fbgemm does, on x86; qnnpack, on ARM, does not."""
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def _multiplied(x: Tensor, zero: int, weight: Any) -> Tensor:
+    """(N, inputs), to be rounded -> (N, outputs)"""
+    if isinstance(weight, tuple):  # whole numbers, of which a float32 holds sums up to 2^24 exactly
+        result: Tensor = F.linear(x.round(), weight[0]) * weight[1]
+        return result
+    result = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, zero, weight)
+    return result

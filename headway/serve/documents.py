@@ -6,47 +6,35 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from headway import documents
+from headway.documents import seam
 from headway.errors import HeadwayError
 from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused
 from headway.serve.work import How, translated, using
+from headway.translator import Translator
 
 AT_ONCE = 128  # segments of a document, so that others get their turn
 AGAIN = 0.2  # seconds until a document that found the queue full asks again
 
 
-def package() -> Any:
-    """headway.documents, or None where this version has none."""
-    try:
-        return import_module("headway.documents")
-    except ModuleNotFoundError:
-        return None
-
-
 def suffixes() -> list[str]:
     """Of files that can be translated."""
-    found = package()
-    return [] if found is None else sorted(found.KNOWN)
+    return sorted(documents.KNOWN)
 
 
 async def html(shelf: Shelf, model: Model | None, text: str, how: How) -> str:
-    found = package()
-    if found is None:
-        raise Refused(400, "html format is not supported")
-    return str(await _run(shelf, model, how, lambda translate: found.translate_html(text, translate)))
+    return str(await _run(shelf, model, how, lambda translate: documents.translate_html(text, translate)))
 
 
 async def file(shelf: Shelf, model: Model | None, source: Path, target: Path, how: How) -> Any:
     """Counts of what was translated."""
-    found = package()
-    return await _run(
-        shelf, model, how, lambda translate: found.translate_file(source, target, translate, f"file{source.suffix}")
-    )
+    name = f"file{source.suffix}"
+    return await _run(shelf, model, how, lambda translate: documents.translate_file(source, target, translate, name))
 
 
 async def _run(shelf: Shelf, model: Model | None, how: How, act: Callable[[Any], Any]) -> Any:
@@ -72,9 +60,9 @@ class Segments:
 
     def __call__(self, asked: Sequence[Any]) -> list[Any]:
         """In a thread."""
-        seam = import_module("headway.documents.seam")
         if self.model is None:
             return [seam.Said(one.text, [[n, n] for n in range(len(one.text.split()))]) for one in asked]
+        assert isinstance(self.model.loaded, Translator)
         can = any(one.align for one in asked) and seam.can_align(self.model.loaded)
         said: dict[int, Any] = {}
         for align in (False, True):

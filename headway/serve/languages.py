@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from headway.text.language import detect, primary
+from headway.languages import primary
+from headway.text.detector import Detector
+from headway.text.language import detect
 
 # What clients call languages, and what they are in their model's words, whichever of the two it uses.
 ALIASES = [
@@ -66,5 +68,7 @@ def detected(text: str, known: Collection[str]) -> list[Detected]:
     languages that there are: a text in another one gets a small one. Not cheap, the first time above all."""
     shares = dict(detect(text))
     found = [Detected(code, round(100 * shares.get(primary(code), 0.0))) for code in known]
-    found.sort(key=lambda one: -one.confidence)
-    return [one for one in found if one.confidence] or found[:1]
+    best = Detector(known).name(text)  # which knows more of short texts than shares tell
+    found.sort(key=lambda one: (one.language != best, -one.confidence))
+    first = Detected(found[0].language, max(one.confidence for one in found)) if found[0].language == best else found[0]
+    return [first, *(one for one in found[1:] if one.confidence)]

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,7 +15,7 @@ from headway.serve.bodies import DetectBody, TranslateBody, Upload, Wishes, chec
 from headway.serve.languages import Detected, detected, name_of
 from headway.serve.refused import Refused, missing
 from headway.serve.service import Service
-from headway.serve.work import How, more_of, translated
+from headway.serve.work import How, translated
 from headway.translation import Guess, Translation
 
 
@@ -118,7 +119,13 @@ def how_of(body: Wishes, target: str, alternatives: int = 0) -> How:
         more["protect"] = tuple(re.escape(text) for text in body.protect)
     if body.min_score:
         more["min_score"] = body.min_score
-    return How(target, tuple(sorted(changes.items())), body.alignments, more_of(more), whole=body.scores)
+    return How(
+        target,
+        changes=tuple(sorted(changes.items())),
+        align=body.alignments,
+        more=tuple(sorted(more.items())),
+        whole=body.scores,
+    )
 
 
 async def found_for(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:
@@ -130,7 +137,8 @@ async def found_for(service: Service, texts: Sequence[str], sources: Sequence[st
         if model is None:
             return
         places = [n for n, one in enumerate(sources) if one == source]
-        for n, made in zip(places, await translated(service.shelf, model, [texts[n] for n in places], how)):
+        own = replace(how, source=source)
+        for n, made in zip(places, await translated(service.shelf, model, [texts[n] for n in places], own)):
             found[n] = made
 
     wanted = dict.fromkeys(sources)
@@ -157,7 +165,7 @@ async def html_of(service: Service, texts: Sequence[str], sources: Sequence[str]
     found = []
     for text, source in zip(texts, sources):
         model = service.shelf.between(source, how.to)
-        found.append(unchanged(text, await documents.html(service.shelf, model, text, how)))
+        found.append(unchanged(text, await documents.html(service.shelf, model, text, replace(how, source=source))))
     return found
 
 
@@ -189,8 +197,6 @@ def score_of(guess: Guess) -> float:
 
 async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str, Any]:
     """url: where results are fetched, before their names."""
-    if not documents.suffixes():
-        raise Refused(403, "Files translation are disabled on this server.")
     upload = table.get("file")
     if not isinstance(upload, Upload):
         raise missing("file")
@@ -201,8 +207,9 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
     if suffix not in documents.suffixes():
         raise Refused(400, "Invalid request: file format not supported")
     target = service.shelf.language(table["target"])
-    model = service.shelf.between(service.shelf.language(table["source"]), target)
-    how = how_of(checked(Wishes, table), target)
+    source = service.shelf.language(table["source"])
+    model = service.shelf.between(source, target)
+    how = replace(how_of(checked(Wishes, table), target), source=source)
     result, given = service.files.new(suffix), service.files.new(suffix)
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)

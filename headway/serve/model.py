@@ -60,7 +60,8 @@ def found(path: Path, taken: Sequence[str]) -> Model:
     weights = path / "model.safetensors"
     if not weights.is_file():
         raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
-    pairs = [(source, target) for source in outline.source_languages for target in outline.target_languages]
+    sides = outline.source_languages, outline.target_languages
+    pairs = [(source, target) for source in sides[0] for target in sides[1] if source != target]
     if outline.objective == "translation" and not pairs:
         raise HeadwayError(
             f"{path} does not say between which languages it translates, so nobody could ask for it. Write "

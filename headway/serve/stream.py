@@ -16,6 +16,7 @@ from headway.serve.model import Model
 from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service
+from headway.text.protect import protector
 from headway.translation import Reader as Sentences
 from headway.translator import Translator
 
@@ -40,7 +41,7 @@ def routes(service: Service) -> APIRouter:
 
         def work(emit: Emit) -> None:
             emit(begin)
-            narrate(model, body, target, emit)
+            narrate(model, body, source, target, emit)
 
         def failed(error: Exception) -> Event:
             if isinstance(error, HeadwayError):
@@ -59,7 +60,7 @@ def line_of(event: Event) -> bytes:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def narrate(model: Model, body: Any, target: str, emit: Emit) -> None:
+def narrate(model: Model, body: Any, source: str, target: str, emit: Emit) -> None:
     """The sentences of a text one after another, each step of their searches, and the text at the end."""
     from headway.serve.openly import Follower, Reader
 
@@ -67,8 +68,10 @@ def narrate(model: Model, body: Any, target: str, emit: Emit) -> None:
     assert isinstance(translator, Translator)
     search = translator.search(beam_size=body.beam_size)
     outline, reader, writer = translator.outline, translator.tokenizers.source, translator.tokenizers.target
-    language = outline.source_languages[0] if outline.source_languages else None
-    line = Sentences(reader, translator.tag(target), outline.longest, language, True).read(body.q, 0, body.prefix)
+    cut = Sentences(
+        reader, translator.tag(target), outline.longest, source, True, protector(()), outline.placeholders
+    )  # fmt: skip
+    line = cut.read(body.q, 0, body.prefix)
     network = translator.steppers[0].model
     text, warnings = "", []
     for number, sentence in enumerate(line.sentences):
@@ -87,7 +90,7 @@ def narrate(model: Model, body: Any, target: str, emit: Emit) -> None:
         forced = writer.encode(sentence.prefix) if sentence.prefix else []
         follower = Follower(opened, writer, forced, body.top, emit)
         made = translator.translate(
-            [sentence.text], search, to=target, split=False, prefixes=[sentence.prefix], record=follower
+            [sentence.text], search, to=target, source=source, split=False, prefixes=[sentence.prefix], record=follower
         )[0]
         best = made.guesses[0]
         emit({**follower.look(best.tokens), "event": "found", "text": made.text, "score": round(best.score, 5)})

@@ -1,8 +1,7 @@
 """From a request to translations: which model, in which way, together with whom."""
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +15,6 @@ from headway.translation import Guess, Translation
 from headway.translator import Translator
 
 T = TypeVar("T")
-KNOWN = frozenset(inspect.signature(Translator.translate).parameters)  # some keys ask for what not every version can
 PIECE = 1000  # characters: a longer text of many lines is taken in pieces, so that others need not wait for all of it
 
 
@@ -25,6 +23,7 @@ class How:
     """In which way: what is wanted in the same way can be translated together."""
 
     to: str
+    source: str = ""
     changes: tuple[tuple[str, Any], ...] = ()  # of the search
     align: bool = False
     more: tuple[tuple[str, Any], ...] = ()  # glossary, protect, min_score
@@ -35,20 +34,14 @@ class How:
 
     def translate(self, translator: Translator, texts: Sequence[str]) -> list[Translation]:
         more: dict[str, Any] = {name: dict(value) if name == "glossary" else value for name, value in self.more}
-        return translator.translate(texts, self.search(translator), to=self.to, align=self.align, **more)
+        return translator.translate(
+            texts, self.search(translator), to=self.to, source=self.source, align=self.align, **more
+        )
 
     @property
     def divisible(self) -> bool:
         """Whether a text in pieces is the same as the whole."""
         return not self.whole and not self.align and not self.more and "n_best" not in dict(self.changes)
-
-
-def more_of(wishes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Wishes that a translator of this version can fulfil, as something that can be compared."""
-    for name in wishes:
-        if name not in KNOWN:
-            raise Refused(400, f"Invalid request: {name} is not supported by this server")
-    return tuple(sorted(wishes.items()))
 
 
 @asynccontextmanager

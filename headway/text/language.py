@@ -5,9 +5,11 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from headway.errors import HeadwayError, did_you_mean
+from headway.languages import primary
+
+__all__ = ["Guess", "detect", "is_other_language", "known_languages", "primary", "ranked"]
 
 NO_LANGUAGE = "zxx"  # what the identifier calls numbers, markup and names of files
-OTHER_NAMES = {"nb": "no", "iw": "he", "in": "id", "ji": "yi", "cmn": "zh", "fil": "tl"}
 SURE, EXCLUDED = 0.4, 0.1  # shares of the best guess and of the expected language, to call a text foreign
 
 
@@ -30,25 +32,24 @@ def detect(text: str, among: Collection[str] = ()) -> list[Guess]:
         raise HeadwayError(f'the language "{unknown[0]}" is not one that can be detected.{near}')
     if not any(character.isalpha() for character in text):
         return []
-    ranked = [(name, share) for name, share in _identifier().rank(text) if not among or name in among]
-    total = sum(share for name, share in ranked if name != NO_LANGUAGE) or 1.0
-    return [Guess(name, share / total) for name, share in ranked if name != NO_LANGUAGE]
+    found = [(name, share) for name, share in ranked(text) if not among or name in among]
+    total = sum(share for name, share in found if name != NO_LANGUAGE) or 1.0
+    return [Guess(name, share / total) for name, share in found if name != NO_LANGUAGE]
+
+
+def ranked(text: str) -> list[tuple[str, float]]:
+    """Every language that the identifier knows, and NO_LANGUAGE, with its share: the likeliest first."""
+    return _identifier().rank(text)
 
 
 def is_other_language(text: str, expected: str) -> str:
     """The language that a text is in when it is surely not the expected one; "" otherwise, and where nobody can say.
 
     One text in some thousands is named wrongly; a text of two or three words is left alone."""
-    (first, share), *_ = ranked = _identifier().rank(text)
+    (first, share), *_ = found = ranked(text)
     if first in (expected, NO_LANGUAGE) or share < SURE:
         return ""
-    return first if dict(ranked).get(expected, 0.0) < EXCLUDED else ""
-
-
-def primary(language: str) -> str:
-    """The name by which the identifier knows a language: pt-BR -> pt, nb -> no."""
-    name = language.replace("_", "-").lower().partition("-")[0]
-    return OTHER_NAMES.get(name, name)
+    return first if dict(found).get(expected, 0.0) < EXCLUDED else ""
 
 
 @cache

@@ -7,6 +7,7 @@ LONGEST_UNIT = 8
 TIMES = 4  # "New York, New York" and "ha ha ha" are speech
 LEAST_LOOPED = 16  # tokens; "no, no, no, no, no!" is speech too
 LEAST_SHARE = 0.5
+STUTTER = 3  # times, in a measure and not in a search
 LEAST_COPIED = 5  # words
 ADDRESS = ("/", "\\", "@", "www.")  # any of these makes a word an address or a path
 WITHOUT_SPACES = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
@@ -29,6 +30,25 @@ def _longest_run(tokens: Sequence[int | str], unit: int) -> int:
         longest = max(longest, run)
     covered = longest + unit
     return covered if covered >= TIMES * unit else 0
+
+
+def stutters(source: str, output: str) -> bool:
+    """Whether the output says one to eight words three times in a row or more, and more often than the source does.
+
+    Stricter than `repeated`, for counting: much that is counted here is still a translation."""
+    most = _times(_words(output))
+    return most >= STUTTER and most > _times(_words(source))
+
+
+def _times(words: Sequence[str]) -> int:
+    """How often the same words are said in a row, at most."""
+    most = 1
+    for unit in range(1, LONGEST_UNIT + 1):
+        run = 0
+        for place in range(unit, len(words)):
+            run = run + 1 if words[place] == words[place - unit] else 0
+            most = max(most, run // unit + 1)
+    return most
 
 
 def copied(source: str, output: str) -> bool:

@@ -1,6 +1,7 @@
 """Text to ids and back. Every kind but WordPiece gives back exactly the text it was given, whatever that was."""
 
 import codecs
+import functools
 import hashlib
 import json
 import re
@@ -161,6 +162,12 @@ class Tokenizer:
         if not 0 <= n < self.size:
             raise HeadwayError(f"there is no token {n}: this vocabulary has {self.size}. Is it another model's?")
         return self._bytes[n]
+
+    @functools.cached_property
+    def inner(self) -> frozenset[int]:
+        """Entries that go on with a word: they begin with a letter, a digit or a part of a character."""
+        begun = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]
+        return frozenset(n for n, first in enumerate(begun) if first.isalnum() or first == "\ufffd")
 
     def is_byte(self, n: int) -> bool:
         """Whether it spells one byte: with these, anything can be said."""

@@ -1,6 +1,7 @@
 """The model card: what a model is, what it was trained on, how good it is, how to use it."""
 
 from headway import __version__
+from headway.cards import written_head
 from headway.config import Config
 from headway.train.texts import Texts
 from headway.train.validation import Validation
@@ -22,7 +23,10 @@ def model_card(config: Config, texts: Texts, result: Validation | None, step: in
         rows.append(("validation", "not yet: the training was interrupted before"))
     else:
         rows.append(("validation loss", f"{result.loss:.4f} nats a token (perplexity {result.perplexity:.2f})"))
+    scores = {}
     if result is not None and result.bleu is not None and result.chrf is not None:
         rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} (greedy)"))
+        scores["validation"] = f"{result.bleu:.2f} BLEU, {result.chrf:.2f} chrF (greedy)"
+    head = written_head([*dict.fromkeys((*config.source_languages, *config.target_languages))], scores)
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    return f"# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{use}`\n"
+    return f"{head}# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{use}`\n"

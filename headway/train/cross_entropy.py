@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.nn.kernels import has_triton
+from headway.nn.kernels import HAS_TRITON
 
 IGNORED = -100  # a label that does not count
 AT_ONCE = {"cuda": 1 << 28, "cpu": 1 << 21}  # scores of a piece: a CPU's caches should hold it
@@ -24,7 +24,7 @@ def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
 ) -> Tensor:
     """The same, in pieces where something is learned."""
-    able = x.dtype == torch.float32 and not torch.compiler.is_compiling() if x.device.type == "cpu" else has_triton()
+    able = x.dtype == torch.float32 and not torch.compiler.is_compiling() if x.device.type == "cpu" else HAS_TRITON
     if not able or x.dtype == torch.float64 or not torch.is_grad_enabled():
         return naive(x, weight, bias, labels, smoothing)
     if x.device.type == "cpu":

@@ -15,7 +15,7 @@ from headway.config import Config
 from headway.data.ahead import prefetch
 from headway.errors import ConfigError, HeadwayError
 from headway.model_dir import WEIGHTS, fill
-from headway.nn.kernels import has_triton
+from headway.nn.kernels import HAS_TRITON
 from headway.nn.means import Statistics, added
 from headway.nn.transformer import Transformer
 from headway.packing import is_packed
@@ -168,7 +168,7 @@ class Trainer:
     def _feed(self) -> Feed:
         settings, on_gpu = self.settings, self.device.type == "cuda"
         at_once = settings.micro_batch_tokens or (settings.batch_tokens if on_gpu else 8192)
-        wanted = settings.batches == "lines" or (settings.batches == "auto" and on_gpu and has_triton())
+        wanted = settings.batches == "lines" or (settings.batches == "auto" and on_gpu and HAS_TRITON)
         if wanted and not unlined(settings, self.config.model):
             return Lines(settings, self.marks, self.team, at_once, pins=on_gpu)
         return Rows(settings, self.marks, self.team, at_once, self._compiles())

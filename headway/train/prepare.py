@@ -116,6 +116,22 @@ def _objective(layers: Sequence[Layer]) -> str:
     return ""
 
 
+def given_tokenizers(path: Path, config: Config) -> tuple[Tokenizers, Layer]:
+    """Those that another model has, and what the config must say of them."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    tokenizers = Tokenizers.load(file)
+    missing = [tag for tag in config.tags if tag not in tokenizers.source.tags]
+    if missing:
+        raise ConfigError(
+            f"{file} has no tag for {', '.join(missing)}: it was made for other languages. Leave out --tokenizer, or take "
+            "that of a model with the same target languages."
+        )
+    said: dict[str, Any] = {"vocabularies": "shared" if tokenizers.shared else "separate"}
+    if config.tokenizer.kind != tokenizers.target.kind:
+        said["tokenizer"] = tokenizers.target.kind
+    return tokenizers, Layer("flag --tokenizer", said)
+
+
 def make_tokenizers(config: Config, texts: Texts) -> Tokenizers:
     """Learned from the training text alone, unless the same was learned before."""
     part = json.dumps(config.tokenizer.to_dict(), sort_keys=True)

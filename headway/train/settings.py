@@ -19,6 +19,7 @@ class Training(Node):
     schedule: Any = slot("schedule", "noam")
     alignment: Any = slot("alignment", "none")
     shortlist: Any = slot("shortlist", "none")  # made from the training text, for search.shortlist
+    placeholders: float = number(0.0, low=0, high=1)  # share of pairs with ⟦0⟧ in them: see docs/protecting.md
     label_smoothing: float = number(0.1, low=0, high=1)
     clip: float = number(0.0, low=0)  # the gradient's norm at most; 0: as it is
     ema: float = number(0.0, low=0, high=1)  # decay of a running average of the weights; 0: none

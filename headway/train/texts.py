@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from headway.data.cache import fingerprint
 from headway.data.parallel import ParallelFiles, language_of, languages_of
 from headway.data.texts import Parallel, Running, parallel, running
+from headway.data.variety import varied
 from headway.errors import ConfigError, HeadwayError
 from headway.presets import Statistics
 
@@ -28,6 +29,8 @@ class Files:
     target_languages: Sequence[str] = ()
     weights: Sequence[float] = ()
     columns: tuple[str, str] | None = None  # of pairs
+    both_ways: bool = False  # every corpus also with its sides exchanged
+    vary: float = 0.0  # the share of the pairs that is learned from once more, as people type
 
     def refuse(self) -> None:
         """Say what does not go together before anything is read."""
@@ -59,8 +62,9 @@ class Files:
                 raise ConfigError(
                     f"{name} was given {len(given)} times for {corpora} corpora: give it once for all, or once for each."
                 )
-        if self.text and self.weights:
-            raise ConfigError("--weight is for several corpora of pairs, not for --text.")
+        for name, asked in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--vary", self.vary)):
+            if self.text and asked:
+                raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 
 
 @dataclass
@@ -96,6 +100,8 @@ def read_texts(files: Files) -> Texts:
         texts.pairs, texts.valid_pairs = _split_off(texts.pairs)
         count = sum(p.counts.lines for p in texts.valid_pairs)
         texts.notes.append(f"no validation text was given: {count} pairs are held out for it")
+    if files.vary:  # after some were held out, which must not come back in small letters
+        texts.pairs += [more for p in texts.pairs if (more := varied(p, files.vary)).counts.said]
     return texts
 
 
@@ -142,7 +148,13 @@ def _corpora(files: Files, source: Sequence[str], target: Sequence[str], pairs: 
             raise HeadwayError(f"{named} hold{'s' * (not named.target)} no sentence pair.")
         weights = files.weights[:1] if len(files.weights) == 1 else files.weights[number : number + 1]
         found.append(replace(corpus, weight=weights[0] if weights else 1.0))
-    return found
+    return [*found, *map(_other_way, found)] if files.both_ways else found
+
+
+def _other_way(corpus: Parallel) -> Parallel:
+    if not corpus.source_language or not corpus.target_language:
+        raise ConfigError("--both-ways is told which way by the languages, and one is not known: give --from and --to.")
+    return corpus.turned()
 
 
 def _at(values: Sequence[str], number: int, count: int) -> str:

@@ -83,7 +83,7 @@ def validate(
         # As it will be used: autocast, in which a large model learns, keeps the search from being recorded as graphs.
         with torch.autocast(model.device.type, enabled=False):
             # A young model goes round in loops everywhere: what it says first is what is to be measured.
-            found = translator.translate(s.source, search, to=to, split=False, mend=False)
+            found = translator.translate(s.source, search, to=to, split=False, mend=False, protect=None)
         hypotheses += [result.text for result in found]
         references += s.target
     scores = score(hypotheses, references)

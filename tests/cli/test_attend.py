@@ -102,10 +102,10 @@ def test_pictures(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None
         ([TEXT, "--kind", "crossed"], 2, "error: --kind: 'crossed' is not one of"),
         ([TEXT, "--png", "a.gif"], 2, "error: --png: a.gif does not end in .png."),
         ([TEXT, "--svg", "a.png"], 2, "error: --svg: a.png does not end in .svg."),
-        ([TEXT, "--trace", "t"], 2, "error: give --model and a text, or --trace alone."),
+        ([TEXT, "--trace", "t"], 2, "error: give a text for a model, or --trace alone."),
         (["  "], 1, "error: there is nothing to look at: give a sentence."),
         ([TEXT, "--to", "de"], 1, 'error: this model does not translate to "de". It knows: qtx.'),
-        ([], 2, "error: give --model and a text, or --trace alone."),
+        ([], 2, "error: give a text for a model, or --trace alone."),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -117,8 +117,8 @@ def test_what_is_wrong_is_said(
 
 
 def test_neither_model_nor_trace(capsys: Capture, tmp_path: Path) -> None:
-    for arguments in ([TEXT], [TEXT, "--trace", str(tmp_path)], []):
+    for arguments in ([TEXT, "--trace", str(tmp_path)], []):
         assert main(["attend", *arguments]) == 2
-        assert "give --model and a text, or --trace alone." in capsys.readouterr().err
+        assert "give a text for a model, or --trace alone." in capsys.readouterr().err
     assert main(["attend", "--trace", str(tmp_path)]) == 1
     assert "holds no trace" in capsys.readouterr().err

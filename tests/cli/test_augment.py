@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headway.augment import Pair
-from headway.cli import augment as verb
+from headway.cli import growing as verb
 from headway.cli.root import main
 from headway.data.parallel import ParallelFiles, read_parallel
 

@@ -436,3 +436,29 @@ def test_c09_c11_a_signal_saves_and_says_how_to_go_on(toy: Path, tmp_path: Path,
     assert "Traceback" not in rest
     assert main([*shlex.split(told)[1:], "--steps", str(int(saved) + 2)]) == 0
     assert read_history(tmp_path / "m")[-1]["step"] == int(saved) + 2
+
+
+# ---- both directions, and another's tokenizer
+
+
+def test_both_ways_with_the_tokenizer_of_another(
+    capsys: Capture, toy: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    files = ["--pairs", str(tmp_path / "toy.en-qtx.tsv"), "--both-ways", "--vary", "0.5"]
+    sides = zip(*((toy / f"train.{side}").read_text().splitlines() for side in ("en", "qtx")))
+    (tmp_path / "toy.en-qtx.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in sides))
+    settings = [word for setting in QUICK[1:] for word in ("--set", setting)]
+    words = ["train", *files, "--preset", "tiny", *settings, "--steps", "4"]
+    trained(capsys, [*words, "--set", "tokenizer.size=384", "--out", str(tmp_path / "one")])
+    config = Config.load(tmp_path / "one" / "config.json")
+    assert config.target_languages == ("qtx", "en")
+    assert config.source_languages == ("en", "qtx")
+    translator = headway.load(tmp_path / "one")
+    assert isinstance(translator, Translator)
+    assert translator.tag("en") != translator.tag("qtx")
+    trained(capsys, [*words, "--tokenizer", str(tmp_path / "one"), "--out", str(tmp_path / "two")])
+    assert (tmp_path / "two" / "tokenizer.json").read_text() == (tmp_path / "one" / "tokenizer.json").read_text()
+    words += ["--tokenizer", str(tmp_path / "one"), "--from-model", str(tmp_path / "one"), "--out", str(tmp_path / "x")]
+    words.remove("--preset")
+    words.remove("tiny")
+    assert "the model brings its tokenizer along" in trained(capsys, words, code=2)[1]

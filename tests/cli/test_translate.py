@@ -167,7 +167,7 @@ def test_c09_interrupted(translator_dir: Path) -> None:
 
 
 def test_lines_that_wait_are_taken_together() -> None:
-    from headway.cli.translate import AT_ONCE, grouped
+    from headway.cli.lines import AT_ONCE, grouped
 
     groups = list(grouped(iter([f"line {n}" for n in range(3 * AT_ONCE)])))
     assert [line for group in groups for line in group] == [f"line {n}" for n in range(3 * AT_ONCE)]
@@ -175,7 +175,7 @@ def test_lines_that_wait_are_taken_together() -> None:
 
 
 def test_groups_of_a_file_are_full_and_grow() -> None:
-    from headway.cli.translate import AT_ONCE, filled
+    from headway.cli.lines import AT_ONCE, filled
 
     lines = [f"line {n}" for n in range(9 * AT_ONCE + 7)]
     groups = list(filled(iter(lines), 3 * AT_ONCE))
@@ -186,7 +186,7 @@ def test_groups_of_a_file_are_full_and_grow() -> None:
 
 
 def test_what_stands_before_a_damaged_line_of_a_file_is_taken() -> None:
-    from headway.cli.translate import filled
+    from headway.cli.lines import filled
 
     def damaged() -> Iterator[str]:
         yield from ("first", "second")
@@ -204,13 +204,14 @@ def test_the_size_of_groups_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, stdin: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Though lines are sorted by length within them. Standard input that is a file is one, too."""
+    import headway.cli.lines as gathering
     import headway.cli.translate as verb
 
     text = "".join(f"{source}\n" for source, _ in pairs[:20])
     (tmp_path / "in.txt").write_text(text)
     stdin(text)
     expected, _ = translated(capsys, translator_dir)
-    monkeypatch.setattr(verb, "AT_ONCE", 2)
+    monkeypatch.setattr(gathering, "AT_ONCE", 2)
     monkeypatch.setattr(verb, "OF_A_FILE", {"cpu": most})
     assert translated(capsys, translator_dir, "--input", str(tmp_path / "in.txt"))[0] == expected
     with (tmp_path / "in.txt").open() as file:
@@ -220,7 +221,7 @@ def test_the_size_of_groups_changes_nothing(
 
 
 def test_a_line_that_waits_alone_is_taken_alone() -> None:
-    from headway.cli.translate import grouped
+    from headway.cli.lines import grouped
 
     taken = threading.Event()
 
@@ -390,8 +391,15 @@ def test_c09_no_model(capsys: Capture, tmp_path: Path) -> None:
     assert (
         err == f"error: there is no model directory {tmp_path}/none. Train one: headway train … --out {tmp_path}/none\n"
     )
-    assert main(["translate", "A dog."]) == 2
-    assert "--model/-m is missing." in capsys.readouterr().err
+
+
+def test_c09_no_model_at_all(capsys: Capture, shelf: object) -> None:
+    assert main(["translate", "A dog."]) == 1
+    assert capsys.readouterr().err == (
+        "error: no installed model translates from en to de. No model is installed. Name a model directory with "
+        "--model, or train one: headway train --source train.en --target train.de --out en-de; then: headway models "
+        "add en-de\n"
+    )
 
 
 def test_damaged_models(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The search made for the CPU finds what the plain one finds, in float32; in 8 bits a line does not depend on others."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from torch import Tensor
 
 from headway import native
 from headway.config import from_table
-from headway.decode import Hypothesis, Marks, Search, decode
+from headway.decode import Hypothesis, Marks, Search, decode, whole_search
 from headway.decode.lean import Lean, hindrance
 from headway.decode.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
+from headway.nn import int8
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist, joined_lists
 
@@ -160,21 +162,97 @@ def test_in_8_bits_it_is_what_the_plain_search_makes_of_such_layers(name: str, m
     assert (plain - lean).abs().median() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["paper", "pre", "grouped", "one key"])
-@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
-def test_a_step_in_one_call_is_that_of_its_parts(name: str, norm: str) -> None:
-    if native.library() is None:
+WHOLE = ["paper", "pre", "grouped", "one key", "no positions"]  # whose sides are one call each
+ENDS: list[dict[str, Any]] = [
+    {"norm": "layernorm"},
+    {"norm": "rmsnorm"},
+    {"embedding": {"tied": "none", "norm": True, "scale": False, "segments": 2}, "head": "logits(bias=true)"},
+]
+
+
+def lean_of(model: Transformer) -> Lean:
+    lean = Lean(model, "int8")
+    if lean.sides is None:
+        assert native.library() is None
         pytest.skip("there is no C compiler")
-    lean, (source, valid) = Lean(model_of(MODELS[name], norm=norm), "int8"), sources(9)
-    assert lean.decoder is not None
+    return lean
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("more", ENDS, ids=str)
+def test_a_step_in_one_call_is_that_of_its_parts(name: str, more: dict[str, Any]) -> None:
+    lean, (source, valid) = lean_of(model_of(MODELS[name], **more)), sources(9)
     told = []
-    for decoder in (lean.decoder, None):
-        lean.decoder = decoder
+    for sides in (lean.sides, None):
+        lean.sides = sides
         with torch.no_grad():
             state = lean.start(source, valid, 9)
             told.append([lean.step(state, torch.full((9, 1), token)) for token in (1, 5, 7)])
     for whole, parts in zip(*told):
         assert (whole - parts).abs().median() < 1e-4  # a last bit may decide which way a number is rounded
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4, "n_best": 3},
+        {"beam_size": 3, "min_length": 40},
+        {"beam_size": 2, "max_length": 3},
+        {"beam_size": 40},
+        {"beam_size": 5, "n_best": 5, "max_length": 100},
+    ],
+    ids=str,
+)
+def test_a_search_in_one_call_is_that_of_the_loop(name: str, search: dict[str, Any]) -> None:
+    """Rows that end early, slots that stay empty, more tokens than there was room for."""
+    stepper, (source, valid) = ModelStepper(model_of(MODELS[name]), "int8"), sources(30, 60)
+    lean_of(stepper.model)
+    whole = found(stepper, source, valid, "lean", **search)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_search, "why_not", lambda lean, task: "not now")
+        loop = found(stepper, source, valid, "lean", **search)
+    assert_alike(whole, loop)
+    for mine, other in zip(whole, loop):
+        assert [h.token_logps for h in mine] == [pytest.approx(h.token_logps, abs=1e-3) for h in other]
+
+
+def test_a_search_in_one_call_says_what_is_no_number() -> None:
+    model = model_of({})
+    stepper, (source, valid) = ModelStepper(model, "int8"), sources(4)
+    if stepper.lean.sides is None:
+        pytest.skip("there is no C compiler")
+    model.embeddings["decoder"].table.weight.data[1] = torch.nan
+    with pytest.raises(HeadwayError, match="row 0, output token 1: the model's log-probabilities are not numbers"):
+        found(stepper, source, valid, "lean")
+
+
+@pytest.mark.parametrize("max_length", [300, 310])
+def test_a_search_in_one_call_stays_within_learned_positions(max_length: int) -> None:
+    stepper, (source, valid) = ModelStepper(model_of({"position": "learned(300)"}), "int8"), sources(4)
+    search = {"max_length": max_length, "min_length": max_length, "beam_size": 2}
+    lean_of(stepper.model)
+    if max_length == 300:
+        assert [len(line[0].token_logps) for line in found(stepper, source, valid, "lean", **search)] == [300] * 4
+    else:
+        with pytest.raises(HeadwayError, match="learned 300 positions"):
+            found(stepper, source, valid, "lean", **search)
+
+
+def test_without_any_kernel_8_bits_are_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (source, valid) = model_of({}), sources(6)
+    monkeypatch.setattr(native, "library", lambda: None)
+    theirs = found(ModelStepper(model, "int8"), source, valid, "lean")
+    monkeypatch.setattr(int8, "has_kernel", lambda: False)
+    assert_alike(found(ModelStepper(model, "int8"), source, valid, "lean"), theirs)
+
+
+def test_threads_share_what_is_made_of_a_model() -> None:
+    stepper = ModelStepper(model_of({}), "int8")
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: (stepper.lean, stepper.plain), range(8)))
+    assert len({id(part) for pair in made for part in pair}) == 2
 
 
 def test_other_models_have_8_bits_too(kernels: str) -> None:

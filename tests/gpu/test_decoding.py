@@ -1,6 +1,7 @@
 """Recorded steps write what the plain loop writes. Run with: pytest -m gpu tests/gpu"""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from decode.test_static import MARKS, assert_same, model, small, sources
 from headway.decode import Search, decode
 from headway.decode.model import ModelStepper
 from headway.nn.kernels import USED
+from headway.translator import load_translator
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,3 +95,12 @@ def test_prefixes_and_half_precision(vocabulary: int) -> None:
         for engine in ("naive", "static")
     )
     assert sum(a[0].ids == b[0].ids for a, b in zip(naive, static)) >= 16
+
+
+def test_bfloat16_translates_what_was_learned_by_heart(translator_dir: Path, toy: Path) -> None:
+    lines, known = ((toy / f"train.{side}").read_text().splitlines()[:20] for side in ("en", "qtx"))
+    translator = load_translator([translator_dir], "cuda", compute="bfloat16")
+    assert translator.engines.torch.compute == "bfloat16"
+    assert next(translator.engines.loaded[0].model.parameters()).dtype == torch.bfloat16
+    found = [one.text for one in translator.translate(lines)]
+    assert sum(a == b for a, b in zip(found, known)) >= 18

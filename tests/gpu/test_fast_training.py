@@ -234,6 +234,13 @@ def test_compiled_graphs_take_the_same_steps() -> None:
     assert take(make_trainer(compile="on"), 8) == pytest.approx(take(make_trainer(graphs="off"), 8), rel=1e-4)
 
 
+def test_the_compiler_never_leaves_its_graph() -> None:
+    trainer = make_trainer(graphs="off")
+    loss: Any = trainer.loss
+    loss.function = torch.compile(loss.function, backend="eager", fullgraph=True)
+    assert np.isfinite(take(trainer, 2)).all()
+
+
 def test_a_graph_drops_something_else_each_time() -> None:
     trainer = make_trainer(dropout=0.5, schedule="constant(0.0)")
     step = next(trainer.steps())

@@ -13,6 +13,7 @@ import headway
 from headway.decode import decode
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
+from headway.finding import Finder
 from headway.inspect.trace import Trace
 from headway.inspect.tracing import read_openly
 from headway.language_model import LanguageModel
@@ -178,7 +179,7 @@ def test_a_mended_translation_shows_the_search_that_found_it(
     """The first search is told to be at fault; the second, wider one is what the trace shows."""
     calls: list[str] = []
     monkeypatch.setattr(
-        Translator,
+        Finder,
         "_fault",
         lambda self, sentence, found: (calls.append(""), "a loop" if len(calls) <= 2 else "")[1],
     )

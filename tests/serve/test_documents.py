@@ -1,10 +1,9 @@
 """HTML and files over HTTP. How they are translated headway.documents knows, and its own tests."""
 
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,7 +34,7 @@ class Counts(NamedTuple):
 
 
 @pytest.fixture
-def simple(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def simple(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The interface of headway.documents, over lines: one that ends with ! has markup inside."""
 
     def translated(text: str, translate: Callable[[Any], Any]) -> tuple[str, list[Any]]:
@@ -50,18 +49,17 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         path_out.write_text(made)
         return Counts(len(said), len(said), [w for one in said for w in one.warnings])
 
-    package, seam = ModuleType("headway.documents"), ModuleType("headway.documents.seam")
-    vars(package).update(
+    seam = SimpleNamespace(Said=Said, NO_LINKS="no links", can_align=lambda translator: False)
+    package = SimpleNamespace(
         KNOWN={".txt": ""}, translate_html=lambda text, translate: translated(text, translate)[0],
-        translate_file=translate_file, seam=seam,
+        translate_file=translate_file,
     )  # fmt: skip
-    vars(seam).update(Said=Said, NO_LINKS="no links", can_align=lambda translator: False)
-    monkeypatch.setitem(sys.modules, "headway.documents", package)
-    monkeypatch.setitem(sys.modules, "headway.documents.seam", seam)
+    monkeypatch.setattr(documents, "documents", package)
+    monkeypatch.setattr(documents, "seam", seam)
     return seam
 
 
-def test_html(served: Running, simple: ModuleType, sentences: list[str], translator_dir: Path) -> None:
+def test_html(served: Running, simple: SimpleNamespace, sentences: list[str], translator_dir: Path) -> None:
     body = {**BODY, "format": "html", "q": ["\n".join(sentences[:3]), sentences[3] + "!"]}
     expected = load_translator([translator_dir], "cpu")(sentences[:4])
     made = served.post("/translate", body).json()["translatedText"]
@@ -70,7 +68,7 @@ def test_html(served: Running, simple: ModuleType, sentences: list[str], transla
     assert same == {"translatedText": "as\nit is"}
 
 
-def test_a_file(served: Running, simple: ModuleType, sentences: list[str], translator_dir: Path) -> None:
+def test_a_file(served: Running, simple: SimpleNamespace, sentences: list[str], translator_dir: Path) -> None:
     text = "\n".join(f"{line}!" for line in sentences[:3]).encode()
     made = served.post("/translate_file", data=BODY, files={"file": ("../../a.TXT", text)}).json()
     assert (made["segments"], made["translated"], made["warnings"]) == (3, 3, ["no links"] * 3)
@@ -80,12 +78,12 @@ def test_a_file(served: Running, simple: ModuleType, sentences: list[str], trans
     assert fetched.text == "\n".join(load_translator([translator_dir], "cpu")(sentences[:3]))
     assert fetched.headers["content-disposition"] == 'attachment; filename="translated.txt"'
     assert len(list(served.service.files.folder.iterdir())) == 1  # what was sent is not kept
-    simple.can_align = lambda translator: True  # type: ignore[attr-defined]
+    simple.can_align = lambda translator: True
     again = served.post("/translate_file", data=BODY, files={"file": ("a.txt", text)}).json()
     assert again["warnings"] == []
 
 
-def test_files_that_are_refused(served: Running, simple: ModuleType) -> None:
+def test_files_that_are_refused(served: Running, simple: SimpleNamespace) -> None:
     def told(data: dict[str, str], **files: Any) -> tuple[int, str]:
         return served.error("/translate_file", data=data, files=files)
 
@@ -105,7 +103,7 @@ def test_files_that_are_refused(served: Running, simple: ModuleType) -> None:
 
 
 def test_a_document_waits_until_there_is_room(
-    translator_dir: Path, simple: ModuleType, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+    translator_dir: Path, simple: SimpleNamespace, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(translator_dir, limits={"waiting": 30}) as server:
         room = server.service.shelf.room
@@ -116,7 +114,7 @@ def test_a_document_waits_until_there_is_room(
 
 
 def test_nobody_waits_for_a_document_any_more(
-    translator_dir: Path, simple: ModuleType, monkeypatch: pytest.MonkeyPatch
+    translator_dir: Path, simple: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "AGAIN", 0.01)
     with running(translator_dir, limits={"waiting": 30, "seconds": 1.0}) as server:
@@ -128,8 +126,6 @@ def test_nobody_waits_for_a_document_any_more(
 
 
 def test_the_real_package(served: Running, sentences: list[str]) -> None:
-    if documents.package() is None:
-        pytest.skip("this version has none")
     made = served.post("/translate", {**BODY, "format": "html", "q": f"<p class=a>{sentences[0]}</p>"}).json()
     assert made["translatedText"].startswith("<p class=a>")
     upload = ("a.html", f"<b>{sentences[0]}</b>".encode())

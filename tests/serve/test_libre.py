@@ -155,14 +155,20 @@ def test_bodies_that_cannot_be_read(served: Running, content: bytes, kind: str, 
     assert error.startswith(told), error
 
 
-def test_what_this_version_cannot_do_is_said(served: Running) -> None:
-    from headway.serve.work import KNOWN
-
-    body = {"q": "The dog sleeps.", "source": "en", "target": "qtx"}
-    for name, value in {"glossary": {"dog": "x"}, "protect": ["dog"], "min_score": 0.5}.items():
-        if name not in KNOWN:
-            told = f"Invalid request: {name} is not supported by this server"
-            assert served.error("/translate", {**body, name: value}) == (400, told)
+def test_glossary_protected_texts_and_a_least_score(served: Running, sentences: list[str], expected: list[str]) -> None:
+    body = {"q": sentences[0], "source": "en", "target": "qtx"}
+    word = sentences[0].split()[1]
+    kept = served.post("/translate", {**body, "protect": [word], "warnings": True}).json()
+    assert word in kept["translatedText"] or kept["warnings"]
+    given = served.post("/translate", {**body, "glossary": {word: "blorp"}, "warnings": True}).json()
+    assert "blorp" in given["translatedText"] or given["warnings"]
+    form = {**body, "glossary": json.dumps({word: "blorp"}), "warnings": "true"}
+    assert served.post("/translate", data=form).json() == given
+    catastrophe = {**body, "q": "a" * 50 + "!", "protect": ["(a+)+$"]}
+    assert served.post("/translate", catastrophe).status_code == 200  # it is a text, not a pattern
+    status, error = served.error("/translate", {**body, "min_score": 0.5})
+    assert status == 400
+    assert error.startswith("Invalid request: model has not been calibrated")  # by its name, not by its path
 
 
 def test_detect(served: Running) -> None:

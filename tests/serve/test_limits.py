@@ -234,15 +234,6 @@ def test_files_are_found_by_names_that_nobody_can_guess(served: Running, tmp_pat
     assert served.get("/download_file/passwd").json() == {"error": "Invalid filename"}
 
 
-def test_documents_are_refused_while_there_is_nothing_for_them(served: Running) -> None:
-    from headway.serve import documents
-
-    if documents.package() is None:
-        assert served.error("/translate", {**BODY, "format": "html"}) == (400, "html format is not supported")
-        upload = served.post("/translate_file", data=BODY, files={"file": ("a.txt", b"x")})
-        assert (upload.status_code, upload.json()) == (403, {"error": "Files translation are disabled on this server."})
-
-
 def test_settings_travel_to_other_processes() -> None:
     settings = Settings(models=("a", "b"), cors=("*",), limits=Limits(texts=3))
     assert Settings.from_json(settings.to_json()) == settings

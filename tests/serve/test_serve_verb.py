@@ -93,6 +93,21 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
     )
 
 
+def test_installed_models_are_served(
+    translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    from headway import installed
+    from headway.cli.serve import directories
+
+    monkeypatch.setattr(installed, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setenv("HEADWAY_MODELS", str(tmp_path))
+    assert main(["serve"]) == 1
+    assert "no model is installed. Name a model directory with --model" in capsys.readouterr().err
+    (tmp_path / "mine").symlink_to(translator_dir)
+    assert directories(()) == directories(("mine",)) == directories(("en-qtx",)) == (str(tmp_path / "mine"),)
+    assert directories((str(translator_dir),)) == (str(translator_dir),)
+
+
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing of the server had been imported."""
     import headway.serve

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from headway.text.loops import copied, repeated
+from headway.text.loops import copied, repeated, stutters
 
 LOOPS = [
     "salad " * 40,
@@ -96,3 +96,20 @@ def test_long_text_takes_no_long_time(part: str) -> None:
     copied(text, text)
     repeated(text[:100_000])
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "found"),
+    [
+        ("He laughs.", "Er lacht, er lacht.", False),
+        ("He laughs.", "Er lacht, er lacht, er lacht.", True),
+        ("Ha ha ha!", "Ha, ha, ha!", False),  # the source does it
+        ("Ha ha ha!", "Ha ha ha ha!", True),
+        ("No.", "nein nein nein", True),
+        ("No.", "a b c d e f g h a b c d e f g h a b c d e f g h", True),  # eight words are the longest
+        ("No.", "a b c d e f g h i a b c d e f g h i a b c d e f g h i", False),
+        ("", "", False),
+    ],
+)
+def test_stutters(source: str, output: str, found: bool) -> None:
+    assert stutters(source, output) == found

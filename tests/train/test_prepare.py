@@ -9,7 +9,7 @@ from headway.data.texts import in_memory, running_in_memory
 from headway.errors import ConfigError
 from headway.layers import Layer, assignment, compose
 from headway.train.corpus import ParallelText
-from headway.train.prepare import layers_for, make_corpora, make_tokenizers, with_vocabulary
+from headway.train.prepare import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary
 from headway.train.running import WholeText
 from headway.train.texts import Files, Texts
 
@@ -154,3 +154,17 @@ def test_the_committed_multi30k_config_is_what_auto_picks() -> None:
     quick = Config.load(root / "configs" / "speedrun-en-de.toml")
     assert quick.model == committed.model  # the same model, sooner
     assert quick.train.steps < committed.train.steps
+
+
+def test_the_tokenizer_of_another_model(tmp_path: Path) -> None:
+    layers, _ = layers_for(PAIRS, Files(), "tiny", upper("tokenizer=bpe(384)", "vocabularies=separate"))
+    config, _ = compose(layers)
+    make_tokenizers(config, PAIRS).save(tmp_path / "tokenizer.json")
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        tokenizers, told = given_tokenizers(path, config)
+        assert (tokenizers.target.size, told.values) == (320, {"vocabularies": "separate"})
+    other, _ = compose([*layers, *upper("tokenizer=bytes")])
+    assert given_tokenizers(tmp_path, other)[1].values["tokenizer"] == "bpe"
+    tagged, _ = compose([*layers, *upper("target_languages=['de', 'fr']")])
+    with pytest.raises(ConfigError, match=r"tokenizer.json has no tag for de, fr: it was made for other languages"):
+        given_tokenizers(tmp_path, tagged)

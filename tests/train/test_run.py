@@ -208,7 +208,10 @@ def test_the_model_directory_is_complete_and_has_no_pickle(tmp_path: Path) -> No
 def test_the_card_says_what_it_is_and_how_good(tmp_path: Path) -> None:
     outcome = train(tmp_path, "train.decode_lines=4")
     card = (tmp_path / "README.md").read_text()
-    assert card.startswith("# A translator, en → qtx\n")
+    assert (
+        card.startswith("---\nlanguage:\n- en\n- qtx\nscores:\n  validation: ")
+        and "\n---\n\n# A translator, en → qtx\n" in card
+    )
     assert "8 steps, seed 1" in card
     assert f"{outcome.result.loss:.4f} nats a token" in card
     assert f"{outcome.result.bleu:.2f}, {outcome.result.chrf:.2f} (greedy)" in card

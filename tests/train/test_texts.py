@@ -164,3 +164,40 @@ def test_several_targets_need_names_for_all(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.de", ["a", "b"]), write(tmp_path, "b.txt", ["a", "b"])
     with pytest.raises(ConfigError, match=r"some targets are de, and the language of others is not known: give --to"):
         read_texts(Files(source=[one, one], target=[one, two]))
+
+
+def test_both_ways(tmp_path: Path) -> None:
+    pairs = write(tmp_path, "a.en-de.tsv", [f"one {n}\teins {n}" for n in range(60)])
+    files = Files(pairs=[pairs], both_ways=True, weights=[2.0])
+    texts = read_texts(files)
+    assert [(p.source_language, p.target_language, p.weight) for p in texts.pairs] == [
+        ("en", "de", 2.0),
+        ("de", "en", 2.0),
+    ]
+    there, back = (list(p.read()) for p in texts.pairs)
+    assert back == [(target, source) for source, target in there]
+    held, other = (list(p.read()) for p in texts.valid_pairs)
+    assert other == [(target, source) for source, target in held]  # nothing that is held out is learned the other way
+    assert len({p.identity for p in (*texts.pairs, *texts.valid_pairs)}) == 4
+    with pytest.raises(ConfigError, match=r"--both-ways is told which way by the languages, and one is not known"):
+        read_texts(Files(pairs=[write(tmp_path, "a.tsv", ["a\tb", "c\td"])], both_ways=True))
+
+
+def test_what_is_held_out_does_not_come_back_varied(tmp_path: Path) -> None:
+    pairs = write(tmp_path, "a.en-de.tsv", [f"One {n}.\tEins {n}." for n in range(60)])
+    texts = read_texts(Files(pairs=[pairs], vary=1.0))
+    plain, more = texts.pairs
+    held = {source for [p] in [texts.valid_pairs] for source, _ in p.read()}
+    assert more.counts.lines > 40
+    assert not held & {source for source, _ in plain.read()}
+    numbers = {source.split()[1].rstrip(".") for source in held}
+    learned = [source for source, _ in more.read()]
+    assert not [s for s in learned if s.lower().startswith("one ") and s.split()[1].rstrip(".") in numbers]
+    assert len(read_texts(Files(pairs=[pairs], vary=0.0)).pairs) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"both_ways": True}, {"vary": 0.5}])
+def test_pairs_are_needed_for_some_flags(tmp_path: Path, wrong: dict[str, object]) -> None:
+    text = write(tmp_path, "a.txt", ["a", "b"])
+    with pytest.raises(ConfigError, match=r"is for corpora of pairs, not for --text"):
+        read_texts(Files(text=[text], **wrong))  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """Kernels written in Triton, for what PyTorch's own do not do or not fast enough. Each has a form in plain PyTorch that
 it equals. None is imported unless there is a GPU."""
 
-import functools
 import importlib.util
 
 # Those that replace what PyTorch or its compiler would do as well, and were measured to be worth it: "between" (norms,
@@ -10,7 +9,5 @@ import importlib.util
 # benchmarks/train_gpu.py and benchmarks/decode_gpu.py take others with --kernels.
 USED = {"between", "settle", "begin"}
 
-
-@functools.cache
-def has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+# Known from the start: a compiler that has to ask would leave its graph for that.
+HAS_TRITON = importlib.util.find_spec("triton") is not None

@@ -1,0 +1,61 @@
+"""A glossary: how many of its terms are said, and what becomes of the rest of the sentence.
+
+    python benchmarks/glossary.py --model DIR --source test.en --target test.de --train-source train.en --train-target train.de
+
+Each line gets up to two terms, words of which a statistical aligner says that the reference translates one by the other.
+So BLEU and chrF should rise: the model is told words of the reference. They fall if what it says around them suffers.
+"""
+
+import argparse
+import random
+
+from headway.data.files import read_pairs
+from headway.metrics import score
+from headway.text.align import learn_aligner
+from headway.text.glossary import UNIT
+from headway.text.words import words
+from headway.translator import load_translator
+
+LEAST = 4  # letters of a term
+TERMS = 2  # a line
+
+
+def terms_of(pair: tuple[str, str], links: list[tuple[int, int]], chance: random.Random) -> dict[str, str]:
+    """Words that are linked with one word alone, on both sides."""
+    source, target = (words(side) for side in pair)
+    alone = [
+        (source[i], target[j])
+        for i, j in links
+        if sum(i in link[:1] for link in links) == 1 == sum(j in link[1:] for link in links)
+    ]
+    able = [(a, b) for a, b in alone if a.isalpha() and b.isalpha() and len(a) >= LEAST]
+    return dict(chance.sample(able, min(TERMS, len(able))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("model", "source", "target", "train-source", "train-target"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--lines", type=int, default=150)
+    given = parser.parse_args()
+    pairs = list(read_pairs(given.source, given.target))[: given.lines]
+    aligner = learn_aligner(read_pairs(given.train_source, given.train_target), at_most=20_000)
+    translator = load_translator([given.model], "cpu", "torch")
+    chance = random.Random(0)
+    told = [terms_of(pair, links.tolist(), chance) for pair, links in zip(pairs, aligner.align(pairs))]
+    plain = [one.text for one in translator.translate([source for source, _ in pairs])]
+    found = [translator.translate([source], glossary=terms)[0] for (source, _), terms in zip(pairs, told)]
+    print("| | terms said | BLEU | chrF | lines with a warning |")
+    print("|---|---|---|---|---|")
+    wanted = sum(map(len, told))
+    for name, texts in (("without a glossary", plain), ("with it", [one.text for one in found])):
+        said = sum(term in UNIT.findall(text) for text, terms in zip(texts, told) for term in terms.values())
+        scores = score(texts, [target for _, target in pairs])
+        warned = str(sum(bool(one.warnings) for one in found)) if texts is not plain else ""
+        print(
+            f"| {name} | {said} of {wanted} ({said / wanted:.1%}) | {scores.bleu:.1f} | {scores.chrf:.1f} | {warned} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

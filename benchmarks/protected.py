@@ -1,0 +1,158 @@
+"""Protected spans: how many survive a translation unchanged, and how many of them in the right place.
+
+    python benchmarks/protected.py --model DIR --source test.en --train-source train.en --train-target train.de
+
+Puts spans into sentences of the source, after a word, instead of one, around one or two, or around everything, and
+translates. A statistical aligner, which learned from the training text and knows nothing of the model, says which words
+of the translation belong to the words that stood beside a span: the span is in the right place if it stands beside
+them, or one word further; a pair of tags if what it encloses belongs to what it enclosed. Where the aligner knows
+nothing of either neighbour the place is not judged.
+"""
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headway.data.files import read_lines, read_pairs
+from headway.text.align import Aligner, learn_aligner
+from headway.text.protect import PLACEHOLDER, pairs_of, protector
+from headway.text.words import WORD
+from headway.translator import load_translator
+
+SINGLE = (
+    "{name}", "{0}", "%s", "%(count)d", "$(ARG1)", "${HOME}", "https://example.org/a?b=1", "mail@example.org", "`ls -l`",
+)  # fmt: skip
+TAGS = (("<b>", "</b>"), ('<a href="x.html">', "</a>"), ("<i>", "</i>"))
+LEAST = 3  # letters of a word that gets a span
+
+
+class Sides(NamedTuple):
+    """A text as words and the words between which its spans stand."""
+
+    words: list[str]
+    places: dict[int, int]  # of each span: how many words are before it
+
+
+def made(line: str, chance: random.Random) -> str:
+    """A sentence with a span, or a pair of them."""
+    words = list(WORD.finditer(line))
+    able = [n for n, word in enumerate(words) if len(word[0]) >= LEAST and word[0].isalpha()]
+    kind = chance.choice(("after", "instead", "around", "around", "end", "frame"))
+    if not able or kind in ("end", "frame"):
+        return f"<p>{line}</p>" if kind == "frame" else f"{line} {chance.choice(SINGLE)}"
+    first = chance.choice(able)
+    start, end = words[first].span()
+    if kind == "after":
+        return f"{line[:end]} {chance.choice(SINGLE)}{line[end:]}"
+    if kind == "instead":
+        return f"{line[:start]}{chance.choice(SINGLE)}{line[end:]}"
+    if first + 1 in able and chance.random() < 0.4:
+        end = words[first + 1].end()
+    opening, closing = chance.choice(TAGS)
+    return f"{line[:start]}{opening}{line[start:end]}{closing}{line[end:]}"
+
+
+def sides(text: str) -> Sides:
+    """From a text with placeholders."""
+    parts = PLACEHOLDER.split(text)  # text, number, text, number, text
+    places, before = {}, ""
+    for number, following in zip(parts[1::2], parts[2::2]):
+        before += parts[0] if not places else ""
+        places[int(number)] = len(spoken(before))
+        before += f" {following}"
+    return Sides(spoken(before), places)
+
+
+def spoken(text: str) -> list[str]:
+    """Words, without signs by themselves."""
+    return [word for word in text.split() if any(character.isalnum() for character in word)]
+
+
+def hidden_like(output: str, spans: Sequence[str]) -> str:
+    """An output with the placeholders of the source for its spans, which may have moved."""
+    left = list(spans)
+    text, found = protector().hide(output)
+    numbers = []
+    for span in found:
+        numbers.append(left.index(span))
+        left[numbers[-1]] = ""
+    return PLACEHOLDER.sub(lambda place: f"⟦{numbers[int(place[1])]}⟧", text)
+
+
+def judged(source: Sides, output: Sides, links: set[tuple[int, int]], number: int) -> str:
+    """Whether a span by itself stands right."""
+    p, a = source.places[number], output.places[number]
+    ends = ((p == 0, a == 0), (p == len(source.words), a == len(output.words)))
+    if any(there for there, _ in ends):
+        return "right" if any(there and here for there, here in ends) else "wrong"
+    if not any(i in (p - 1, p) for i, _ in links):
+        return "not judged"
+    beside = {(p - 1, a - 1), (p - 1, a - 2), (p, a), (p, a + 1)}
+    return "right" if beside & links else "wrong"
+
+
+def judged_pair(source: Sides, output: Sides, links: set[tuple[int, int]], pair: tuple[int, int]) -> str:
+    inside, now = (range(*(side.places[number] for number in pair)) for side in (source, output))
+    if len(inside) == len(source.words):
+        return "right" if len(now) == len(output.words) else "wrong"
+    said = {j for i, j in links if i in inside}
+    if not said:
+        return "not judged"
+    strange = {j for i, j in links if i not in inside}
+    return "right" if said & set(now) and not set(now) & (strange - said) else "wrong"
+
+
+def judge(line: str, output: str, aligner: Aligner) -> str:
+    text, spans = protector().hide(line)
+    if protector().missing(spans, output):
+        return "lost"
+    source, said = sides(text), sides(hidden_like(output, spans))
+    pair = (" ".join(source.words), " ".join(said.words))
+    links = {(int(i), int(j)) for i, j in aligner.align([pair])[0]}
+    pairs = pairs_of(spans)
+    tagged = {number for pair in pairs for number in pair}
+    found = [judged_pair(source, said, links, pair) for pair in pairs]
+    found += [judged(source, said, links, number) for number in range(len(spans)) if number not in tagged]
+    return next((name for name in ("wrong", "not judged") if name in found), "right")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--train-source", required=True)
+    parser.add_argument("--train-target", required=True)
+    parser.add_argument("--lines", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=10, help="lines in a wrong place to show")
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
+    lines = [made(line, chance) for line in plain]
+    found = load_translator([given.model], "cpu").translate(lines)
+    aligner = learn_aligner(read_pairs(given.train_source, given.train_target))
+    counts: Counter[tuple[str, bool]] = Counter()
+    for line, one in zip(lines, found):
+        place, told = judge(line, one.text, aligner), bool(one.warnings)
+        counts[place, told] += 1
+        if place in ("wrong", "lost") and given.show > 0:
+            given.show -= 1
+            print(f"{place}{', and said' * told}: {line}\n    {one.text}")
+    total, lost = sum(counts.values()), counts["lost", False] + counts["lost", True]
+    right = counts["right", False] + counts["right", True]
+    wrong = counts["wrong", False] + counts["wrong", True]
+    print("| sentences | survived | right place, of those judged | right or reported | reported | not judged |")
+    print("|---|---|---|---|---|---|")
+    told = sum(count for (_, said), count in counts.items() if said)
+    fine = right + counts["wrong", True] + counts["lost", True]
+    left = counts["not judged", False] + counts["not judged", True]
+    print(
+        f"| {total} | {1 - lost / total:.1%} | {right / max(right + wrong, 1):.1%} | {fine / max(total - left, 1):.1%} "
+        f"| {told / total:.1%} | {left} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""`headway distil`: a teacher's translations, for a student to learn from."""
+
+import math
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli import options
+from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete
+from headway.cli.root import Verb, option
+
+if TYPE_CHECKING:
+    from headway.decode.engine import Compute
+    from headway.translator import Translator
+
+MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
+
+
+@click.command(
+    "distil",
+    cls=Verb,
+    examples=[
+        (
+            "headway distil --model teacher --pairs train.en-de.tsv --out taught.en-de.tsv",
+            "pairs to train a student on",
+        ),
+        (
+            "headway distil --model teacher --pairs train.en-de.tsv --out taught.en-de.tsv --closest --min-chrf 20",
+            "of its translations the most like the true one; none far from it",
+        ),
+        ("headway distil --model teacher --text mono.en --out taught.en-de.tsv.xz", "text that nobody has translated"),
+        (
+            "headway distil --model teacher --text mono.en --out mono.de.xz --for 20m --resume",
+            "translations alone, line by line; twenty minutes more of it",
+        ),
+    ],
+)
+@option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    group="Model",
+    help="The teacher, a directory or a name; several make an ensemble.",
+)
+@options.target_language
+@options.device
+@option(
+    "--compute",
+    type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
+    default="auto",
+    group="Model",
+    help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as the weights are stored.",
+)
+@option(
+    "--pairs",
+    multiple=True,
+    metavar="FILE",
+    group="Text",
+    help="Sources with their true translations, .tsv or .jsonl; a name like x.en-de.tsv serves both directions.",
+)
+@option("--text", "texts", multiple=True, metavar="FILE", group="Text", help="Sources alone.")
+@options.columns
+@option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@option(
+    "--out",
+    "-o",
+    metavar="FILE",
+    group="Result",
+    help="Pairs to .tsv or .jsonl; by another name translations alone, blank where there is none; also .gz, .xz, .zst. "
+    "Default: standard output, as TSV.",
+)
+@option("--for", "seconds", type=options.Duration(), group="Result", help="Stop after this time: 90s, 20m, 1.5h.")
+@option("--resume", is_flag=True, group="Result", help="Go on where a stopped run left off.")
+@option("--overwrite", is_flag=True, group="Result", help="Start anew, whatever is there.")
+@option(
+    "--closest",
+    is_flag=True,
+    group="Choose",
+    help="Of all that the beam found, what is most like the true translation, by sentence BLEU.",
+)
+@option(
+    "--min-chrf",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    metavar="X",
+    group="Drop",
+    help="Translations with a lower chrF against the true one.",
+)
+@option(
+    "--min-score",
+    type=float,
+    metavar="X",
+    group="Drop",
+    help="Translations below this mean log-probability of a token, as in -1.5.",
+)
+@option(
+    "--length-ratio",
+    type=click.FloatRange(min=1),
+    default=3.0,
+    metavar="X",
+    group="Drop",
+    help="Pairs with one side so many times longer in tokens.",
+)
+@option(
+    "--longest",
+    type=click.IntRange(min=1),
+    metavar="N",
+    group="Drop",
+    help="Lines of more tokens. Default: the longest that the model has learned.",
+)
+@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: the model's.")
+@option(
+    "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
+)
+@options.shortlist
+@option(
+    "--batch-tokens",
+    type=click.IntRange(min=1),
+    group="Search",
+    help="Tokens translated at once. Default: by the device.",
+)
+def distil(
+    models: tuple[str, ...], to: str, device: str, compute: "Compute", pairs: tuple[str, ...], texts: tuple[str, ...],
+    columns: tuple[str, str] | None, no_split: bool, out: str | None, seconds: float | None, resume: bool,
+    overwrite: bool, closest: bool, min_chrf: float, min_score: float | None, length_ratio: float, longest: int | None,
+    batch_tokens: int | None, **search: Any,
+) -> None:  # fmt: skip
+    """Translate the sources of a corpus, for a smaller model to learn from.
+
+    What a large model writes is simpler and more regular than what people write: a small one learns more from it than
+    from the true translations, which are only needed to choose and to drop."""
+    refuse((*pairs, *texts), pairs, out, seconds, resume, overwrite, closest or bool(min_chrf))
+    from headway.data.files import check_readable
+
+    for path in (*pairs, *texts):
+        check_readable(path)  # a missing file is told before a model is loaded
+    if resume and is_complete(out):
+        return
+    from headway.augment import Standards
+    from headway.distil import Distillation, written_out
+    from headway.installed import choose
+    from headway.translator import load_translator
+
+    choice = choose(models, "", to)
+    translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target
+    translator.batch_tokens = batch_tokens or translator.batch_tokens
+    room = translator.outline.longest - len(translator.tag(to)) - 1
+    settings = translator.search(**search)
+    target = target_of(translator, to)
+    refuse_reversed_name(out, target)
+    way = Distillation(
+        translator=translator,
+        search=translator.search(**search, n_best=settings.beam_size) if closest else settings,
+        standards=Standards(
+            longest=min(longest or room, room),
+            least_score=-math.inf if min_score is None else min_score,
+            most_ratio=length_ratio,
+        ),
+        to=to,
+        split=not no_split,
+        least_chrf=min_chrf,
+        closest=closest,
+    )
+    how = Growing(resume, overwrite, given_options(MAY_DIFFER), math.inf if seconds is None else seconds)
+    lines = read(pairs, texts, columns, target)
+    grow(lines, way, out, how, max(1, translator.batch_tokens // TOKENS_A_LINE), written_out)
+
+
+def target_of(translator: "Translator", to: str) -> str:
+    """The language that is written, if it is known."""
+    known = translator.outline.target_languages
+    return to or (known[0] if len(known) == 1 else "")
+
+
+def read(
+    pairs: tuple[str, ...], texts: tuple[str, ...], columns: tuple[str, str] | None, target: str
+) -> Iterator[str]:  # fmt: skip
+    """Sources, each with its reference behind a tab where there is one."""
+    from headway.data.files import read_lines
+    from headway.data.parallel import ParallelFiles, languages_of, read_parallel
+
+    for path in pairs:
+        named = languages_of(path)
+        languages = named[::-1] if target and target == named[0] else named
+        for source, reference in read_parallel(ParallelFiles(path, "", *languages, columns=columns)):
+            yield f"{source}\t{reference}".replace("\t", " ", source.count("\t"))
+    yield from (line.replace("\t", " ") for line in chain.from_iterable(map(read_lines, texts)))
+
+
+def refuse(
+    given: tuple[str, ...], pairs: tuple[str, ...], out: str | None, seconds: float | None, resume: bool,
+    overwrite: bool, compares: bool,
+) -> None:  # fmt: skip
+    """Options that do not go together."""
+    context = click.get_current_context()
+    if not given:
+        raise click.UsageError("give --pairs or --text: what should be translated?", context)
+    if compares and not pairs:
+        raise click.UsageError("--closest and --min-chrf compare with true translations: give --pairs.", context)
+    if (resume or overwrite or seconds) and not out:
+        raise click.UsageError("--resume, --overwrite and --for are about a file: name it with --out.", context)
+    if resume and overwrite:
+        raise click.UsageError("--resume goes on and --overwrite starts anew: choose one.", context)
+    if "-" in given and sys.stdin is None:
+        raise click.UsageError("standard input is closed: give a file to --text.", context)
+    if out and Path(out).resolve() in [Path(path).resolve() for path in given]:
+        raise click.UsageError("--out is one of the files that are read: name another.", context)
+
+
+def refuse_reversed_name(out: str | None, target: str) -> None:
+    """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
+    from headway.data.parallel import languages_of
+    from headway.distil import has_both_sides
+
+    first, second = languages_of(out) if out and has_both_sides(out) else ("", "")
+    if target and first == target:
+        raise click.UsageError(
+            f"the name {Path(str(out)).name} says that {first} stands first, but it is what is written. Write "
+            f"{second}-{first} there.",
+            click.get_current_context(),
+        )

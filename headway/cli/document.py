@@ -1,0 +1,57 @@
+"""`headway translate --file`: a document in, a document out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.options import AUTO
+from headway.cli.terminal import log
+from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
+
+FOR_LINES = ("input_file", "prefix", "n_best", "align", "scores", "as_json")  # what makes sense line by line only
+
+
+def refuse(given: dict[str, Any], file: str, output: str | None) -> None:
+    """What a document cannot be asked for, before a model is loaded."""
+    from headway.documents import KNOWN, type_of
+
+    context = click.get_current_context()
+    names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    if given["text"]:
+        raise click.UsageError("text and --file were both given: choose one.", context)
+    for name in FOR_LINES:
+        if given[name]:
+            raise click.UsageError(f"{names[name]} is for lines of text, not for --file.", context)
+    if given["source_language"] == AUTO:
+        raise click.UsageError("--from auto is for lines of text, not for --file: name its language.", context)
+    kind = type_of(file)
+    if output and Path(file).resolve() == Path(output).resolve():
+        raise click.UsageError("--output is the file of --file: name another.", context)
+    if output and KNOWN.get(Path(output).suffix.lower()) != KNOWN[kind]:
+        raise click.UsageError(f"--output: {output} must end in {kind}, as {file} does.", context)
+
+
+def translate_document(
+    translator: "Translator", search: dict[str, Any], file: str, output: str | None, more: dict[str, Any]
+) -> None:
+    """more: what Translator.translate takes beside a search."""
+    from headway.documents import through, translate_file
+
+    out = output or beside(file, translator.target or next(iter(translator.outline.target_languages), ""))
+    counts = translate_file(file, out, through(translator, translator.search(**search), **more))
+    for warning in counts.warnings:
+        log(warning, "warning")
+    log(f"{out}: {counts.translated:,} of {counts.segments:,} segments translated")
+
+
+def beside(file: str, language: str) -> str:
+    """report.de.docx for report.docx. What is there already is left alone."""
+    path = Path(file)
+    out = path.with_name(f"{path.stem}.{language or 'translated'}{path.suffix}")
+    if out.exists():
+        raise HeadwayError(f"{out} is there already. Remove it, or name another file with --output.")
+    return str(out)

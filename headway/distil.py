@@ -1,0 +1,86 @@
+"""Distillation: a teacher translates the text that a smaller model, its student, then learns from."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from headway.augment import Pair, Reason, Standards, unfit, written
+from headway.data.parallel import OBJECTS, TABLES, unpacked
+from headway.decode.settings import Search
+from headway.translation import Guess, Translation, one_line
+from headway.translator import Translator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation:
+    """How lines become pairs. A line is a source or, with a tab between them, a source and its reference."""
+
+    translator: Translator
+    search: Search
+    standards: Standards
+    to: str = ""
+    split: bool = True
+    least_chrf: float = 0.0  # against the reference
+    closest: bool = False  # of all that was found, what is most like the reference, and not the likeliest
+
+    def pairs(self, lines: Sequence[str], first: int = 0) -> list[Pair | Reason]:
+        """For each line a pair, or why there is none. `first`: the number of the first line, for the draws."""
+        rows = [line.partition("\t") for line in lines]
+        texts, references = [row[0].strip() for row in rows], [row[2].strip() for row in rows]
+        ids = self.translator.tokenizers.source.encode_batch(texts)
+        reasons = [unfit(text, tokens, self.standards) for text, tokens in zip(texts, ids)]
+        asked = ["" if reason else text for text, reason in zip(texts, reasons)]
+        made = self.translator.translate(
+            asked, self.search, to=self.to, split=self.split, first=first, mend=False
+        )  # fmt: skip
+        return [
+            reason or self._pair(tokens, translation, reference)
+            for reason, tokens, translation, reference in zip(reasons, ids, made, references)
+        ]
+
+    def _pair(self, line: Sequence[int], made: Translation, reference: str) -> Pair | Reason:
+        faults = [(self.standards.fault(line, replace(made, guesses=[guess])), guess) for guess in made.guesses]
+        sound = [guess for fault, guess in faults if fault is None]
+        if not sound or (not self.closest and faults[0][0]):
+            return faults[0][0] or "empty"
+        chosen = most_like(reference, sound) if self.closest and reference else sound[0]
+        if self.least_chrf and reference and chrf(chosen.text, reference) < self.least_chrf:
+            return "unlike"
+        return Pair(made.source, one_line(chosen.text).strip())
+
+
+def most_like(reference: str, guesses: Sequence[Guess]) -> Guess:
+    """By BLEU of the sentence; of equal ones the likeliest."""
+    if len(guesses) == 1:
+        return guesses[0]
+    return max(guesses, key=lambda guess: _bleu().sentence_score(guess.text, [reference]).score)
+
+
+def chrf(output: str, reference: str) -> float:
+    return float(_chrf().sentence_score(output, [reference]).score)
+
+
+@functools.cache
+def _bleu() -> BLEU:
+    return BLEU(effective_order=True)  # a short sentence has no run of four words
+
+
+@functools.cache
+def _chrf() -> CHRF:
+    return CHRF()
+
+
+def has_both_sides(path: str) -> bool:
+    """Whether a file of this name holds pairs; else it holds translations alone."""
+    return Path(unpacked(path)).suffix.lower() in (*TABLES, *OBJECTS)
+
+
+def written_out(found: Sequence[Pair | Reason], path: str) -> str:
+    """Rows of pairs; or translations line by line beside their text, with a blank line where there is none."""
+    if not path or has_both_sides(path):
+        return written(found, path)
+    return "".join(f"{one.target}\n" if isinstance(one, Pair) else "\n" for one in found)

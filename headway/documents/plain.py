@@ -1,0 +1,30 @@
+"""Plain text: a line is a segment, as `headway translate` reads it."""
+
+import re
+
+from headway.documents.encodings import Encoded, decoded
+from headway.documents.pieces import Dialect, Items, Piece, gather, written
+from headway.documents.seam import Counts, Translate, Work
+
+LINE = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")
+
+
+def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
+    source = decoded(data, name)
+    work = Work()
+    parts = gather(pieces(source.text), work, PLAIN)
+    work.run(translate)
+    return Encoded(written(parts, work, PLAIN)[0], source.encoding).bytes(), work.counts()
+
+
+def pieces(text: str) -> list[Piece]:
+    """Lines, and the ends of lines between them."""
+    chunks = (match[0] for match in LINE.finditer(text))
+    return [Piece("break", chunk) if chunk[0] in "\r\n\f\ufeff" else Piece("text", chunk, chunk) for chunk in chunks]
+
+
+def write(items: Items) -> str:
+    return "".join(item if isinstance(item, str) else item.raw for item in items)
+
+
+PLAIN = Dialect(write)

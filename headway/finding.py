@@ -1,0 +1,135 @@
+"""The search for sentences: like lengths together, those with terms by themselves, and again where something went wrong."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headway.decode.engine import Engine
+from headway.decode.grouping import batches
+from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.settings import Search
+from headway.text import copied, repeated
+from headway.text.protect import Protector
+from headway.translation import Sentence
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
+
+LEAST_TOKENS = 64  # a smaller batch is not worth a thread
+WIDEST = 32  # beam for terms: each of their tokens wants room of its own
+
+
+def find(
+    translator: "Translator", sentences: list[Sentence], search: Search, record: Recorder | None, mend: bool,
+    keeper: Protector | None,
+) -> None:  # fmt: skip
+    """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
+    kept = [s for s in sentences if s.hidden]
+    for sentence in kept:
+        if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
+            sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
+    wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
+    finder, told = Finder(translator, wide, record, mend), {s.number: list(s.warnings) for s in kept}
+    finder([s for s in sentences if not s.found])
+    if kept and keeper:
+        from headway.keeping import Keeper
+
+        Keeper(translator, keeper, finder, told).keep([s for s in kept if not s.said])
+    for sentence in sentences:
+        sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
+        best = sentence.found[0]
+        if not best.finished:
+            sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
+        if sentence.terms:
+            from headway.text.glossary import unplaced
+
+            sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
+
+
+class Finder:
+    """How one request searches. Each sentence has its hypotheses afterwards."""
+
+    def __init__(self, translator: "Translator", search: Search, record: Recorder | None, mend: bool) -> None:
+        """mend: decode again, otherwise, where the output is a loop, a copy or nothing"""
+        self.translator, self.search, self.record, self.mend = translator, search, record, mend
+
+    def __call__(self, sentences: list[Sentence]) -> None:
+        self._search_all(sentences, self.search)
+        if self.mend and not self.search.sample:
+            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])])
+
+    def _search_all(self, sentences: list[Sentence], search: Search) -> None:
+        plain, demanding = [s for s in sentences if not s.terms], [s for s in sentences if s.terms]
+        self._search(plain, search)
+        if demanding:
+            from headway.decode.demands import Demands
+            from headway.text.glossary import spelled
+
+            target = self.translator.tokenizers.target
+            for sentence in demanding:
+                phrases = tuple(spelled(term, target) for term in sentence.terms)
+                sentence.demands = Demands(phrases, target.inner)
+            most = max(sum(map(len, s.demands.phrases)) for s in demanding if s.demands)
+            wide = max(search.beam_size, min(2 * (most + 1), WIDEST))
+            self._search(demanding, replace(search, beam_size=wide, shortlist=False), demands=True)
+
+    def _search(self, sentences: list[Sentence], search: Search, demands: bool = False) -> None:
+        """No output goes on where the positions of a model end."""
+        if not sentences:
+            return
+        translator, record = self.translator, self.record
+        prefixed = any(s.prefix for s in sentences)
+        engine = translator.engines.choose(len(sentences), search, prefixed, record, demands)
+        end = math.inf if translator.positions is None else translator.positions
+        long = [s for s in sentences if search.limit(len(s.ids)) > end]
+        rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
+        work = []
+        for part, how in ((long, replace(search, max_length=translator.positions) if long else search), (rest, search)):
+            share = math.ceil(sum(len(s.ids) for s in part) / engine.workers)  # so that nobody is without
+            budget = min(translator.batch_tokens // max(search.beam_size // 4, 1), max(share, LEAST_TOKENS))
+            work += [(batch, how) for batch in batches(part, lambda s: len(s.ids), budget)]
+        if record is None:
+            engine.each(lambda one: self._search_batch(engine, *one), work)
+        else:
+            for one in work:
+                self._search_batch(engine, *one)
+
+    def _search_batch(self, engine: Engine, batch: Sequence[Sentence], search: Search) -> None:
+        encode = self.translator.tokenizers.target.encode
+        prefixes = [encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
+        demands = [s.demands for s in batch if s.demands is not None] or None
+        numbers = [s.number for s in batch]
+        found = engine.search(
+            [s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=self.record, demands=demands
+        )
+        for sentence, hypotheses in zip(batch, found):
+            sentence.found = hypotheses
+
+    def _fault(self, sentence: Sentence, found: Hypothesis) -> str:
+        outline = self.translator.outline
+        if repeated(found.ids) and not repeated(sentence.ids):
+            return "the output went round in a loop"
+        target = self.translator.tokenizers.target.decode(found.ids)
+        if not target.strip() and any(character.isalnum() for character in sentence.read):
+            return "the output was empty"
+        if outline.placeholders and "⟦" in target and "⟦" not in sentence.read:
+            return "the output had a placeholder that the input has not"
+        same = set(outline.source_languages) & set(outline.target_languages)
+        if not same and copied(sentence.read, target):
+            return "the output was a copy of the input"
+        return ""
+
+    def _mend(self, suspects: list[Sentence]) -> None:
+        """A wider search that may not repeat itself; what it finds without a fault is taken."""
+        if not suspects:
+            return
+        search = self.search
+        before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
+        wide = max(8, search.beam_size)
+        self._search_all(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3))
+        for sentence, fault, first in before:
+            sound = [h for h in sentence.found if not self._fault(sentence, h)]
+            sentence.found = (sound or first)[: search.n_best]
+            mended = "another was found" if sound else "nothing better was found"
+            sentence.warnings.append(f"{fault}; {mended}")

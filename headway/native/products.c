@@ -1,0 +1,222 @@
+/* Products of 8-bit weights, and norms.
+
+   Weights lie in blocks of 64 outputs; in a block, for each 4 inputs, 4 weights of each output side by side. */
+
+#include "common.h"
+#include <pthread.h>
+
+#define BLOCK 64 /* outputs that are worked out together */
+#define ROWS 6   /* rows, likewise */
+
+static __thread struct {
+    void *at[SLOTS];
+    size_t size[SLOTS];
+} held;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void leave(void *unused) {
+    (void)unused;
+    for (int slot = 0; slot < SLOTS; slot++) free(held.at[slot]);
+}
+static void enter(void) { pthread_key_create(&key, leave); }
+
+void *room(enum slot slot, size_t bytes) {
+    if (bytes <= held.size[slot] && held.at[slot]) return held.at[slot];
+    pthread_once(&once, enter);
+    pthread_setspecific(key, &held); /* anything but NULL, so that `leave` is called */
+    free(held.at[slot]);
+    held.at[slot] = aligned_alloc(64, (bytes / 64 + 1) * 64);
+    held.size[slot] = held.at[slot] ? bytes : 0;
+    return held.at[slot];
+}
+
+/* Inputs are whole numbers up to this on either side of 0, or twice as many where none is below 0. Without VNNI, pairs of
+   products are added in 16 bits, into which two of 7 by 8 bits just fit. */
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+#define BESIDE 127
+#else
+#define BESIDE 63
+#endif
+#define ZERO (BESIDE + 1) /* is added to those, as the processor wants them positive */
+
+API int hw_beside(void) { return BESIDE; }
+
+/* offsets: what ZERO adds to each output, or nothing if no input is below 0. */
+API int hw_pack(const int8_t *weight, int64_t outputs, int64_t inputs, int64_t positive, int8_t *packed, int32_t *offsets) {
+    int64_t fours = (inputs + 3) / 4;
+    for (int64_t o = 0; o < outputs; o++) {
+        offsets[o] = 0;
+        for (int64_t i = 0; i < inputs; i++) {
+            packed[((o / BLOCK * fours + i / 4) * BLOCK + o % BLOCK) * 4 + i % 4] = weight[o * inputs + i];
+            offsets[o] += positive ? 0 : ZERO * weight[o * inputs + i];
+        }
+    }
+    return 0;
+}
+
+/* sums[r][o] = Σ x[r][i] · weight[o][i] for so many rows of x, which are `fours` · 4 wide, and one block of outputs.
+   Meanwhile `share` bytes of `next`, which is needed soon, are fetched: weights wait in the third-level cache. */
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+#define KERNEL(COUNT)                                                                                                  \
+    static void block_of_##COUNT(const uint8_t *x, int64_t fours, const int8_t *weight, int32_t *sums,                 \
+                                 const char *next, int64_t share) {                                                    \
+        __m512i acc[COUNT][4];                                                                                         \
+        for (int r = 0; r < COUNT; r++)                                                                                \
+            for (int j = 0; j < 4; j++) acc[r][j] = _mm512_setzero_si512();                                            \
+        for (int64_t f = 0; f < fours; f++, next += share) {                                                           \
+            __m512i w[4];                                                                                              \
+            __builtin_prefetch(next, 0, 2);                                                                            \
+            for (int j = 0; j < 4; j++) w[j] = _mm512_loadu_si512(weight + (f * 4 + j) * 64);                          \
+            for (int r = 0; r < COUNT; r++) {                                                                          \
+                int32_t four;                                                                                          \
+                memcpy(&four, x + (r * fours + f) * 4, 4);                                                             \
+                __m512i same = _mm512_set1_epi32(four);                                                                \
+                for (int j = 0; j < 4; j++) acc[r][j] = _mm512_dpbusd_epi32(acc[r][j], same, w[j]);                    \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int r = 0; r < COUNT; r++)                                                                                \
+            for (int j = 0; j < 4; j++) _mm512_storeu_si512(sums + r * BLOCK + j * 16, acc[r][j]);                     \
+    }
+#elif defined(__AVX2__)
+/* A block is taken in parts: there are 16 registers. */
+#define WIDE(COUNT) (COUNT > 2 ? 2 : COUNT > 1 ? 4 : 8)
+#define KERNEL(COUNT)                                                                                                  \
+    static void block_of_##COUNT(const uint8_t *x, int64_t fours, const int8_t *weight, int32_t *sums,                 \
+                                 const char *next, int64_t share) {                                                    \
+        const __m256i ones = _mm256_set1_epi16(1);                                                                     \
+        for (int part = 0; part < 8; part += WIDE(COUNT)) {                                                            \
+            __m256i acc[COUNT][WIDE(COUNT)];                                                                           \
+            for (int r = 0; r < COUNT; r++)                                                                            \
+                for (int j = 0; j < WIDE(COUNT); j++) acc[r][j] = _mm256_setzero_si256();                              \
+            for (int64_t f = 0; f < fours; f++) {                                                                      \
+                __builtin_prefetch(next + f * share, 0, 2);                                                            \
+                for (int r = 0; r < COUNT; r++) {                                                                      \
+                    int32_t four;                                                                                      \
+                    memcpy(&four, x + (r * fours + f) * 4, 4);                                                         \
+                    __m256i same = _mm256_set1_epi32(four);                                                            \
+                    for (int j = 0; j < WIDE(COUNT); j++) {                                                            \
+                        __m256i w = _mm256_loadu_si256((const __m256i *)(weight + f * 256 + (part + j) * 32));         \
+                        __m256i pairs = _mm256_maddubs_epi16(same, w);                                                 \
+                        acc[r][j] = _mm256_add_epi32(acc[r][j], _mm256_madd_epi16(pairs, ones));                       \
+                    }                                                                                                  \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (int r = 0; r < COUNT; r++)                                                                            \
+                for (int j = 0; j < WIDE(COUNT); j++)                                                                  \
+                    _mm256_storeu_si256((__m256i *)(sums + r * BLOCK + (part + j) * 8), acc[r][j]);                    \
+        }                                                                                                              \
+    }
+#else
+#define KERNEL(COUNT)                                                                                                  \
+    static void block_of_##COUNT(const uint8_t *x, int64_t fours, const int8_t *weight, int32_t *sums,                 \
+                                 const char *next, int64_t share) {                                                    \
+        memset(sums, 0, sizeof(int32_t) * BLOCK * COUNT);                                                              \
+        for (int r = 0; r < COUNT; r++)                                                                                \
+            for (int64_t f = 0; f < fours; f++)                                                                        \
+                for (int o = 0; o < BLOCK; o++)                                                                        \
+                    for (int i = 0; i < 4; i++)                                                                        \
+                        sums[r * BLOCK + o] += (int32_t)x[(r * fours + f) * 4 + i] * weight[(f * BLOCK + o) * 4 + i];  \
+    }
+#endif
+KERNEL(6)
+KERNEL(4)
+KERNEL(2)
+KERNEL(1)
+
+/* From sums to outputs, for the first `count` of a block that begins with output `first`. */
+INLINE void outputs_of(const int32_t *sums, const linear_t *l, int64_t first, int64_t count, float step, float *to) {
+    int64_t o = 0;
+    for (; o + LANES <= count; o += LANES) {
+        ints_t whole = *(const ints_t *)(sums + o) - *(const ints_t *)(l->offsets + first + o);
+        lanes_t value = __builtin_convertvector(whole, lanes_t) * (load(l->scale + first + o) * step);
+        if (l->bias) value += load(l->bias + first + o);
+        if (l->relu) value = (lanes_t)((ints_t)value & ~(value < 0));
+        store(to + o, value);
+    }
+    for (; o < count; o++) {
+        float value = (float)(sums[o] - l->offsets[first + o]) * (l->scale[first + o] * step);
+        if (l->bias) value += l->bias[first + o];
+        to[o] = l->relu && value < 0 ? 0 : value;
+    }
+}
+
+int round_rows(const linear_t *l, const float *x, int64_t rows, rounded_t *made) {
+    int64_t padded = (l->inputs + 3) / 4 * 4;
+    made->whole = room(ROUNDED, rows * (padded + sizeof(float)));
+    made->steps = (float *)(made->whole + rows * padded);
+    if (!made->whole) return 1;
+    float most = l->positive ? 2 * BESIDE + 1 : BESIDE;
+    for (int64_t r = 0; r < rows; r++) {
+        int8_t *to = made->whole + r * padded;
+        float largest = largest_of(x + r * l->inputs, l->inputs);
+        rounded(x + r * l->inputs, l->inputs, most / largest, l->positive ? 0 : ZERO, to);
+        memset(to + l->inputs, 0, padded - l->inputs);
+        made->steps[r] = largest / most;
+    }
+    return 0;
+}
+
+void multiply(const linear_t *l, const rounded_t *x, int64_t rows, int64_t begin, int64_t end, float *y, int64_t step) {
+    int64_t fours = (l->inputs + 3) / 4, padded = fours * 4, passes = (rows + ROWS - 1) / ROWS;
+    int64_t share = (4 * BLOCK + passes - 1) / passes; /* of the next block, while 4 inputs of some rows are taken */
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t count = end - first < BLOCK ? end - first : BLOCK;
+        const int8_t *w = l->weight + first * padded;
+        const char *next = (const char *)w + BLOCK * padded;
+        for (int64_t r = 0; r < rows; next += share * fours) {
+            int32_t acc[ROWS * BLOCK];
+            int64_t left = rows - r, now = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+            const uint8_t *from = (const uint8_t *)x->whole + r * padded;
+            if (now == 6) block_of_6(from, fours, w, acc, next, share);
+            else if (now == 4) block_of_4(from, fours, w, acc, next, share);
+            else if (now == 2) block_of_2(from, fours, w, acc, next, share);
+            else block_of_1(from, fours, w, acc, next, share);
+            for (int64_t i = 0; i < now; i++, r++)
+                outputs_of(acc + i * BLOCK, l, first, count, x->steps[r], y + r * step + first - begin);
+        }
+    }
+}
+
+int product(const linear_t *l, const float *x, int64_t rows, float *y) {
+    rounded_t made;
+    if (round_rows(l, x, rows, &made)) return 1;
+    multiply(l, &made, rows, 0, l->outputs, y, l->outputs);
+    return 0;
+}
+
+API int hw_linear(const float *x, int64_t rows, int64_t inputs, const int8_t *weight, const float *scale,
+                  const int32_t *offsets, const float *bias, float *y, int64_t outputs, int64_t positive, int64_t relu) {
+    linear_t layer = {weight, scale, offsets, bias, inputs, outputs, positive, relu};
+    return product(&layer, x, rows, y);
+}
+
+/* (x - mean) / √(variance + eps) · gain + bias. x may be out. */
+void norm_row(const norm_t *norm, const float *x, int64_t width, float eps, float *out) {
+    const float *gain = norm->gain, *bias = norm->bias;
+    float mean = 0, square = 0;
+    if (bias)
+        for (int64_t i = 0; i < width; i++) mean += x[i];
+    mean /= width;
+    for (int64_t i = 0; i < width; i++) square += (x[i] - mean) * (x[i] - mean);
+    float factor = 1.0f / sqrtf(square / width + eps);
+    if (bias)
+        for (int64_t i = 0; i < width; i++) out[i] = (x[i] - mean) * factor * gain[i] + bias[i];
+    else
+        for (int64_t i = 0; i < width; i++) out[i] = x[i] * factor * gain[i];
+}
+
+/* In place. */
+API int hw_log_softmax(float *x, int64_t rows, int64_t width) {
+    for (int64_t r = 0; r < rows; r++, x += width) {
+        int64_t i = 0;
+        float most = x[0], sum = 0, left[LANES];
+        for (; i < width; i++) most = x[i] > most ? x[i] : most;
+        for (i = 0; i + LANES <= width; i += LANES) sum += sum_of(power(load(x + i) - most));
+        for (int j = 0; j < LANES; j++) left[j] = i + j < width ? x[i + j] : -INFINITY;
+        if (i < width) sum += sum_of(power(load(left) - most));
+        most += logf(sum);
+        for (i = 0; i < width; i++) x[i] -= most;
+    }
+    return 0;
+}

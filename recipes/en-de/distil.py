@@ -1,0 +1,110 @@
+"""Step 3: the teacher translates its training text, in both directions.
+
+    python recipes/en-de/distil.py --work WORK --for 9m
+
+WORK/distilled/NAME.N.{de,en}.xz are its translations, line by line beside WORK/clean/NAME.N.en-de.tsv.xz, blank where
+there is none. Several processes work at a time, so that the GPU has something to do while others read, compare and pack.
+Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed."""
+
+import argparse
+import lzma
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from recipe import HERE, TARGETS, corpora, headway
+
+LEAST = 20.0  # seconds in which a process can do something worth its start
+
+
+class Job(NamedTuple):
+    pairs: Path
+    to: str
+    out: Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
+    parser.add_argument("--teacher", default="teacher", help="a folder in WORK")
+    parser.add_argument("--for", dest="seconds", type=seconds, required=True, help="90s, 20m …")
+    parser.add_argument("--at-once", type=int, default=12, help="processes; 0: none but this one")
+    parser.add_argument("--batch-tokens", type=int, default=24_576, help="of each, which share the GPU's memory")
+    parser.add_argument("--beam-size", type=int, default=4)
+    parser.add_argument("--min-chrf", type=float, default=15.0)
+    parser.add_argument(
+        "--closest", action="store_true", help="of the beam's translations the one most like the true one"
+    )
+    parser.add_argument("--compute", default="bfloat16")
+    given = parser.parse_args()
+    end = time.monotonic() + given.seconds
+    jobs = [
+        Job(given.work / "clean" / f"{part}.en-de.tsv.xz", to, given.work / "distilled" / f"{part}.{to}.xz")
+        for corpus in sorted(corpora(given.corpora), key=lambda corpus: corpus.pieces)  # the small ones surely
+        for part in corpus.parts[: corpus.taught]
+        for to in TARGETS
+    ]
+    left = [job for job in jobs if not job.out.exists()]
+    with ThreadPoolExecutor(max(given.at_once, 1)) as pool:
+        codes = list(pool.map(lambda job: distil(job, given, end), left))
+    done = [job for job in jobs if job.out.exists()]
+    size = sum(job.out.stat().st_size for job in done)
+    print(f"{len(done)} of {len(jobs)} pieces are complete, {size / 1e6:.1f} MB", file=sys.stderr)
+    sys.exit(max(codes, default=0))
+
+
+def distil(job: Job, given: argparse.Namespace, end: float) -> int:
+    """One piece in one direction, as far as the time allows; its log stands beside it."""
+    left = end - time.monotonic()
+    if left < LEAST and given.at_once:
+        return 0
+    job.out.parent.mkdir(parents=True, exist_ok=True)
+    words = ["distil", "--model", given.work / given.teacher, "--pairs", job.pairs, "--to", job.to, "--out", job.out]
+    words += ["--no-split", "--beam-size", given.beam_size, "--min-chrf", given.min_chrf, "--compute", given.compute]
+    words += [
+        "--batch-tokens",
+        given.batch_tokens,
+        "--resume",
+        "--for",
+        f"{max(left - LEAST / 2, 1):.0f}s",
+        *["--closest"] * given.closest,
+    ]
+    if not given.at_once:
+        headway(*words)
+        repack(job.out)
+        return 0
+    with job.out.with_suffix(".log").open("ab") as log:
+        command = [sys.executable, "-m", "headway", *map(str, words)]
+        code = subprocess.run(command, stdout=log, stderr=log, env=environment(), check=False).returncode
+    repack(job.out)
+    print(
+        f"{job.out.name}: {'failed, see its log' if code else 'done' if job.out.exists() else 'begun'}", file=sys.stderr
+    )
+    return code
+
+
+def repack(path: Path) -> None:
+    """In one go: group by group, as it was written, it is a third larger."""
+    if path.exists():
+        partial = path.with_name(f".{path.name}")
+        partial.write_bytes(lzma.compress(lzma.decompress(path.read_bytes()), preset=8))
+        partial.replace(path)
+
+
+def environment() -> dict[str, str]:
+    """One thread for each process: they would get into each other's way."""
+    path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+
+
+def seconds(text: str) -> float:
+    return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Step 5: one table of all models on all test texts, both directions.
+
+    python recipes/en-de/measure.py --data DIR --work WORK --out table.md \\
+        teacher=WORK/teacher student=WORK/student "student, int8=WORK/student-int8@cpu" control=WORK/control
+
+BLEU is sacreBLEU's, cased, 13a; chrF stands beside it; beam 4. A model is NAME=FOLDER or NAME=FOLDER@DEVICE; a model of one
+direction is only asked for that. What was measured is kept in WORK/scores.json and not measured again (--anew: it is).
+--first 1000 takes the first thousand lines of each text. Also counted, on 10,000 lines of newstest2008 to 2012:
+
+- loops: outputs that say one to eight words three times in a row or more, and more often than the source
+  (headway.text.loops.stutters);
+- numbers: sources with a number that the output does not say (headway.text.numbers.missing_numbers), of all that have one.
+  True translations say some otherwise: their rate stands in the last row."""
+
+import argparse
+import json
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recipe import TARGETS, rows
+
+if TYPE_CHECKING:
+    from headway.translator import Translator
+
+TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "multi30k")
+YEARS = ("newstest2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
+FAULTS = 10_000  # lines
+Pairs = list[tuple[str, str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER[@DEVICE]")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="a Markdown file; else standard output")
+    parser.add_argument("--tests", default=",".join(TESTS), help="of these, or NAME.en-de.tsv in WORK/held")
+    parser.add_argument("--first", type=int, help="lines of each text")
+    parser.add_argument("--faults", type=int, default=FAULTS, help="lines to count loops and numbers on; 0: none")
+    parser.add_argument("--compute", default="auto", help="bfloat16 for a GPU; a model with a device of its own: auto")
+    parser.add_argument("--scores", type=Path, action="append", default=[], help="what was measured elsewhere")
+    parser.add_argument("--anew", action="store_true", help="measure again what was measured")
+    given = parser.parse_args()
+    kept = Kept(given.work / "scores.json", given.anew)
+    for path in given.scores:
+        kept.found = json.loads(path.read_text(encoding="utf-8")) | kept.found
+    names = [measure(spec, given, kept) for spec in given.models]
+    parts = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
+    page = "\n\n".join(part for part in parts if part) + "\n"
+    if given.out:
+        given.out.write_text(page, encoding="utf-8")
+    print(page)
+
+
+class Kept:
+    """What was measured, by model, text, direction and number of lines."""
+
+    def __init__(self, path: Path, anew: bool) -> None:
+        self.path = path
+        self.found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not anew else {}
+
+    def add(self, key: str, value: dict[str, Any]) -> None:
+        self.found[key] = value
+        self.path.write_text(json.dumps(self.found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{key}: {value}", file=sys.stderr, flush=True)
+
+
+def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
+    """Everything that is not known of one model; its name."""
+    from headway.evaluation import evaluate
+    from headway.translator import load_translator
+
+    name, _, place = spec.partition("=")
+    folder, _, device = place.partition("@")
+    translator: Translator | None = None
+    for to in TARGETS:
+        for test in [*given.tests.split(","), *["faults"] * bool(given.faults)]:
+            key = key_of(name, test, to, given)
+            if key in kept.found:
+                continue
+            if translator is None:
+                translator = load_translator([folder], device or "auto", "torch", "auto" if device else given.compute)
+            if to not in translator.outline.target_languages:
+                continue
+            pairs = read(test, to, given)
+            source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            if test == "faults":
+                kept.add(key, count(translator, source, to))
+                continue
+            found = evaluate(
+                translator, source, target, search=translator.search(beam_size=4), to=tagged(translator, to)
+            )
+            scores = found.scores
+            kept.add(key, {"bleu": scores.bleu, "chrf": scores.chrf, "lines": len(pairs), "seconds": found.seconds,
+                           "signature": scores.bleu_signature})  # fmt: skip
+    return name
+
+
+def tagged(translator: "Translator", to: str) -> str:
+    return to if translator.outline.tags else ""
+
+
+def key_of(name: str, test: str, to: str, given: argparse.Namespace) -> str:
+    lines = given.faults if test == "faults" else given.first or "all"
+    return f"{name} | {test} | {to} | {lines}"
+
+
+def read(test: str, to: str, given: argparse.Namespace) -> Pairs:
+    """Source and target, in the direction that is asked for."""
+    if test == "multi30k":
+        sides = [(given.data.parent / test / f"test_2016_flickr.{side}") for side in ("en", "de")]
+        texts = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in sides]
+        table = list(zip(*texts, strict=True))
+    elif test == "faults":
+        share = -(-given.faults // len(YEARS))
+        table = [(a, b) for year in YEARS for a, b in islice(rows(given.data / f"{year}.tsv.xz"), share)][
+            : given.faults
+        ]
+    else:
+        held = given.work / "held" / f"{test}.en-de.tsv"
+        table = [(a, b) for a, b in rows(given.data / f"{test}.tsv.xz" if test in TESTS else held)]
+    table = table if test == "faults" else table[: given.first]
+    return table if to == "de" else [(b, a) for a, b in table]
+
+
+def count(translator: "Translator", source: list[str], to: str) -> dict[str, Any]:
+    began = time.monotonic()
+    search = translator.search(beam_size=4)
+    found = translator.translate(source, search, to=tagged(translator, to))
+    return {**rates(source, [one.text for one in found]), "seconds": time.monotonic() - began}
+
+
+def rates(source: list[str], output: list[str]) -> dict[str, Any]:
+    """Loops among all lines, and lines with a missing number among those with a number, with how many these are."""
+    from headway.text.loops import stutters
+    from headway.text.numbers import missing_numbers, numbers
+
+    having = [(a, b) for a, b in zip(source, output) if numbers(a)]
+    return {
+        "lines": len(source),
+        "loops": sum(stutters(a, b) for a, b in zip(source, output)),
+        "with_numbers": len(having),
+        "missing": sum(bool(missing_numbers(a, b)) for a, b in having),
+    }
+
+
+def table(names: list[str], given: argparse.Namespace, kept: Kept, to: str) -> str:
+    tests = given.tests.split(",")
+    lines = [f"| {TARGETS[to].replace('-', '→')} | {' | '.join(tests)} |", "|---" * (len(tests) + 1) + "|"]
+    for name in names:
+        cells = [kept.found.get(key_of(name, test, to, given)) for test in tests]
+        if any(cells):
+            told = [f"{cell['bleu']:.1f} / {cell['chrf']:.1f}" if cell else "" for cell in cells]
+            lines.append(f"| {name} | {' | '.join(told)} |")
+    signatures = {cell["signature"] for key, cell in kept.found.items() if "signature" in cell}
+    much = f"the first {given.first:,} lines of each text" if given.first else "all lines"
+    return "\n".join(lines) + f"\n\nBLEU / chrF, beam 4, {much}. {'; '.join(f'`{one}`' for one in sorted(signatures))}"
+
+
+def faults(names: list[str], given: argparse.Namespace, kept: Kept) -> str:
+    if not given.faults:
+        return ""
+    lines = ["| | loops, en→de | numbers lost | loops, de→en | numbers lost |", "|---|---|---|---|---|"]
+    for name in names:
+        cells = [kept.found.get(key_of(name, "faults", to, given)) for to in TARGETS]
+        lines.append(f"| {name} | {' | '.join(shares(cell) for cell in cells)} |")
+    true = [rates(*map(list, zip(*read("faults", to, given)))) for to in TARGETS]
+    lines.append(f"| the true translations | {' | '.join(shares(cell) for cell in true)} |")
+    return (
+        "\n".join(lines)
+        + f"\n\nOf {true[0]['lines']:,} lines, of which {true[0]['with_numbers']:,} and "
+        + (f"{true[1]['with_numbers']:,} have numbers.")
+    )
+
+
+def shares(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return " | "
+    return f"{cell['loops'] / cell['lines']:.2%} | {cell['missing'] / max(cell['with_numbers'], 1):.2%}"
+
+
+if __name__ == "__main__":
+    main()

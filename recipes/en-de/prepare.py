@@ -1,0 +1,128 @@
+"""Step 1, on any machine: clean text in pieces, what is held out of it, and two tokenizers.
+
+    python recipes/en-de/prepare.py --data DIR --work WORK
+
+DIR holds the corpora as *.tsv.xz and, in ../multi30k, the captions that are only measured on. Written are
+WORK/clean/NAME.N.en-de.tsv.xz, WORK/held/NAME.en-de.tsv and WORK/tokenizer-{8,16}k.json. Takes about ten minutes on two
+cores; what is there already is not made again."""
+
+import argparse
+import lzma
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice, repeat
+from pathlib import Path
+from random import Random
+
+from recipe import HERE, LANGUAGES, Corpus, corpora, headway, rows
+
+TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "newstest2012", "europarl.valid")
+CAPTIONS = "test_2016_flickr"
+SIZES = {"8k": 8000, "16k": 16_000}
+MARKED = 20_000  # lines of placeholders, which would be spelled in bytes otherwise
+SAMPLE = 400_000  # pairs of a corpus that a tokenizer learns from, at most
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
+    parser.add_argument("--lines", type=int, help="of each file at most, to try it out")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="of the tokenizers")
+    given = parser.parse_args()
+    for folder in ("clean", "held"):
+        (given.work / folder).mkdir(parents=True, exist_ok=True)
+    for corpus in corpora(given.corpora):
+        if all((given.work / "clean" / f"{part}.en-de.tsv.xz").exists() for part in corpus.parts):
+            print(f"{corpus.name} is there", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            clean(corpus, given, Path(folder))
+            divide(corpus, Path(folder) / "clean.en-de.tsv", given.work)
+    for name in ("newstest2012", "europarl.valid"):
+        table = rows(given.data / f"{name}.tsv.xz")
+        write(given.work / "held" / f"{name}.en-de.tsv", ["\t".join(row) + "\n" for row in islice(table, 1000)])
+    for name in given.sizes.split(","):
+        learn(given.work, corpora(given.corpora), name)
+
+
+def clean(corpus: Corpus, given: argparse.Namespace, folder: Path) -> None:
+    """Without what is no pair, and without what is measured on."""
+    words: list[object] = []
+    for name in corpus.files:
+        path = given.data / f"{name}.tsv.xz"
+        if given.lines:
+            path = write(folder / f"{name}.tsv", ["\t".join(row) + "\n" for row in islice(rows(path), given.lines)])
+        words += ["--pairs", path]
+    captions = given.data.parent / "multi30k"
+    words += [word for name in TESTS for word in ("--test-pairs", given.data / f"{name}.tsv.xz")]
+    words += ["--test-source", captions / f"{CAPTIONS}.en", "--test-target", captions / f"{CAPTIONS}.de"]
+    words += [word for name in corpus.keep for word in ("--keep", name)]
+    headway("check", *words, "--from", "en", "--to", "de", "--examples", 1, "--clean", folder / "clean.en-de.tsv")
+
+
+def divide(corpus: Corpus, path: Path, work: Path) -> None:
+    """What is held out, by chance, and the rest in pieces. Each takes a line by turns, and so is a fair sample."""
+    with path.open("rb") as file:
+        count = sum(1 for _ in file)
+    chosen = Random(1).sample(range(count), corpus.held_out + corpus.tested)
+    validating, testing = set(chosen[: corpus.held_out]), set(chosen[corpus.held_out :])
+    for name, numbers in ((corpus.name, validating), (f"{corpus.name}.test", testing)):
+        if numbers:
+            write(work / "held" / f"{name}.en-de.tsv", [line for n, line in numbered(path) if n in numbers])
+
+    out_of_it = validating | testing
+
+    def pack(number: int) -> None:
+        out = work / "clean" / f"{corpus.parts[number]}.en-de.tsv.xz"
+        partial = out.with_name(f".{out.name}.partial")
+        own = (line for n, line in numbered(path) if n % corpus.pieces == number and n not in out_of_it)
+        with lzma.open(partial, "wb", preset=8) as file:
+            while some := list(islice(own, 10_000)):
+                file.write("".join(some).encode("utf-8"))
+        partial.replace(out)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # packing does not hold Python's lock
+        list(pool.map(pack, range(corpus.pieces)))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from enumerate(file)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    """A few lines, all or nothing."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes("".join(lines).encode("utf-8"))
+    partial.replace(path)
+    return path
+
+
+def learn(work: Path, known: list[Corpus], name: str) -> None:
+    """A vocabulary for both languages with a tag for each, from a sample of everything, some of it as people type."""
+    from headway.data.parallel import ParallelFiles
+    from headway.data.texts import parallel
+    from headway.data.variety import varied
+    from headway.text import Tokenizer, Tokenizers
+    from headway.text.protect import placeholder
+
+    out = work / f"tokenizer-{name}.json"
+    if out.exists():
+        return
+    first = [parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES)) for c in known]
+    texts = [*first, *(varied(text, 0.05) for text in first)]
+    lines = (side for text in texts for pair in islice(text.read(), SAMPLE) for side in pair)
+    marks = repeat(" ".join(placeholder(number) for number in range(10)), MARKED)
+    size = int(SIZES.get(name) or name)
+    tokenizer = Tokenizer.train(chain(lines, marks), f"bpe({size})", tags=["de", "en"])
+    Tokenizers(tokenizer, tokenizer).save(out)
+    print(f"{out}: {tokenizer}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

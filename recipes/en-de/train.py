@@ -1,0 +1,139 @@
+"""Steps 2, 4 and 6: the teacher, the student, the control without a teacher, and fine-tuning.
+
+    python recipes/en-de/train.py teacher --work WORK --for 14m
+    python recipes/en-de/train.py student --work WORK --for 20m       # what distil.py left; --to de: one direction only
+    python recipes/en-de/train.py control --work WORK --for 20m       # the same config, on the text as it was
+    python recipes/en-de/train.py manual --work WORK --for 2m         # the student, adapted to the manual pages
+    python recipes/en-de/train.py manual-mixed --work WORK --for 2m   # the same, with some of the old text
+
+The model goes to WORK/NAME, the log to the screen and to WORK/NAME/history.jsonl, and the same command goes on from the
+last checkpoint. Everything behind -- is given to `headway train`: -- --set train.batch_tokens=32768"""
+
+import argparse
+import lzma
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from recipe import HERE, TARGETS, Corpus, corpora, headway, rows
+
+ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
+VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
+REPLAYED = 0.02  # of the old text, beside the manual pages: about as many tokens
+
+
+class Text(NamedTuple):
+    """One file and the direction in which it is learned from."""
+
+    path: Path
+    to: str
+    weight: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
+    parser.add_argument("--config", type=Path, help="default: by the role, from this folder")
+    parser.add_argument("--for", dest="time", required=True, help="90s, 20m …")
+    parser.add_argument("--to", choices=TARGETS, help="one direction, and not both")
+    parser.add_argument("--name", help="of the folder; default: the role, and its direction")
+    parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
+    parser.add_argument("--student", default="student", help="what is adapted to the manual pages")
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    given, more = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
+    known = corpora(given.corpora)
+    name = given.name or given.role + (f"-{given.to}" if given.to else "")
+    unpack(given.work, known)
+    texts = [text for text in texts_for(given.role, given.work, known) if given.to in (None, text.to)]
+    words = [word for text in texts for word in pairs(text)]
+    words += [word for text in validation(given) for word in ("--valid-pairs", text.path)]
+    if ROLES[given.role]:
+        size = given.tokenizer or ("16k" if given.role == "teacher" else "8k")
+        words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--vary", VARIED * (given.role != "teacher")]
+        words += ["--preset", "base", "--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
+    else:
+        words += ["--from-model", given.work / given.student]
+        words += ["--set", "train.schedule=inverse_sqrt(0.0002, warmup=100)", "--set", "train.validate_every=200"]
+    headway("train", *words, "--for", given.time, "--out", given.work / name, *more)
+
+
+def texts_for(role: str, work: Path, known: list[Corpus]) -> list[Text]:
+    """The text as it was, in both directions; or as the teacher says it, and the dictionary as it was."""
+    plain, taught = work / "text" / "clean", work / "text" / "taught"
+    if role in ("teacher", "control"):
+        return [Text(plain / f"{p}.en-de.tsv", to, c.weight) for c in known for p in c.parts for to in TARGETS]
+    found = []
+    for corpus in known:
+        for to, direction in TARGETS.items():
+            files = [taught / f"{part}.{direction}.tsv" for part in corpus.parts[: corpus.taught]]
+            files = [path for path in files if path.exists()] or [plain / f"{p}.en-de.tsv" for p in corpus.parts]
+            found += [Text(path, to, corpus.weight) for path in files]
+    if role == "manual":
+        found = []
+    if role.startswith("manual"):
+        found = [text._replace(weight=REPLAYED * text.weight) for text in found if "manpages" not in text.path.name]
+        found += [Text(plain / "manpages.1.en-de.tsv", to, 1) for to in TARGETS]
+    return found
+
+
+def pairs(text: Text) -> list[object]:
+    """As options: files named en-de are read backwards where --from and --to say so."""
+    source, target = ("en", "de") if text.to == "de" else ("de", "en")
+    return ["--pairs", text.path, "--from", source, "--to", target, "--weight", text.weight]
+
+
+def validation(given: argparse.Namespace) -> list[Text]:
+    """News, parliament and everyday speech, in the directions that are learned; files are named after theirs."""
+    names = ["manpages"] if given.role.startswith("manual") else ["newstest2012", "europarl.valid", "tatoeba"]
+    found = []
+    for to, direction in TARGETS.items():
+        if given.to in (None, to):
+            found += [Text(given.work / "text" / "held" / f"{name}.{direction}.tsv", to, 1) for name in names]
+    return found
+
+
+def unpack(work: Path, known: list[Corpus]) -> None:
+    """Plain text, which is read several times: what was cleaned, what is held out, and what the teacher said."""
+    jobs: list[tuple[Path, Path | None, str, Path]] = []
+    for corpus in known:
+        for part in corpus.parts:
+            clean = work / "clean" / f"{part}.en-de.tsv.xz"
+            jobs.append((clean, None, "", work / "text" / "clean" / f"{part}.en-de.tsv"))
+            for to, direction in TARGETS.items():
+                said = work / "distilled" / f"{part}.{to}.xz"
+                if said.exists():
+                    jobs.append((clean, said, to, work / "text" / "taught" / f"{part}.{direction}.tsv"))
+    for path in sorted((work / "held").glob("*.en-de.tsv")):
+        stem = path.name.removesuffix(".en-de.tsv")
+        jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]
+    with ThreadPoolExecutor() as pool:  # unpacking does not hold Python's lock
+        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if stale(job)]))
+
+
+def stale(job: tuple[Path, Path | None, str, Path]) -> bool:
+    """Whether it was not unpacked since it changed."""
+    clean, said, _, out = job
+    return not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in (clean, said) if path)
+
+
+def unpack_one(clean: Path, said: Path | None, to: str, out: Path) -> None:
+    """Source and target in their order; with what was said instead of the target, where it is not blank."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}")
+    if clean.suffix == ".xz" and not said:
+        partial.write_bytes(lzma.decompress(clean.read_bytes()))
+        partial.replace(out)
+        return
+    table = (row[::-1] if to == "en" else row for row in rows(clean))
+    if said:
+        table = ([row[0], line[0]] for row, line in zip(table, rows(said), strict=True) if line[0])
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines("\t".join(row) + "\n" for row in table)
+    partial.replace(out)
+
+
+if __name__ == "__main__":
+    main()

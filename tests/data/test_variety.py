@@ -1,0 +1,81 @@
+"""Pairs as people type them: each change keeps what can be said by both sides, and copies what must be copied."""
+
+import re
+from random import Random
+
+import pytest
+
+from headway.data import variety
+from headway.data.parallel import Pair
+from headway.data.texts import in_memory
+from headway.data.variety import varied
+
+SOURCE, TARGET = "Anna paid 120 euros to Peter.", "Anna zahlte Peter 120 Euro."
+
+
+@pytest.mark.parametrize(
+    ("way", "pair"),
+    [
+        (variety.lower, ("anna paid 120 euros to peter.", TARGET)),
+        (variety.capitals, ("ANNA PAID 120 EUROS TO PETER.", "ANNA ZAHLTE PETER 120 EURO.")),
+        (variety.title, ("Anna Paid 120 Euros To Peter", "Anna zahlte Peter 120 Euro")),
+        (variety.unended, ("Anna paid 120 euros to Peter", "Anna zahlte Peter 120 Euro")),
+        (variety.copy, (TARGET, TARGET)),
+    ],
+)
+def test_ways(way: object, pair: Pair) -> None:
+    assert way(SOURCE, TARGET, Random(0)) == pair  # type: ignore[operator]
+
+
+def test_what_would_change_nothing_is_not_said_twice() -> None:
+    assert variety.lower("all small", "alles klein", Random(0)) is None
+    assert variety.unended("No end", "Kein Ende.", Random(0)) is None
+
+
+def test_emoji_stand_on_both_sides() -> None:
+    for seed in range(50):
+        found = variety.emoji(SOURCE, TARGET, Random(seed))
+        assert found is not None
+        source, target = (side.replace(text, "").strip() for side, text in zip(found, (SOURCE, TARGET)))
+        assert source == target
+        assert source and not source.isascii()
+
+
+def test_a_name_or_a_number_of_both_sides_becomes_something_that_is_copied() -> None:
+    for seed in range(200):
+        found = variety.item(SOURCE, TARGET, Random(seed))
+        assert found is not None
+        things = []
+        for text, given in zip(found, (SOURCE, TARGET)):
+            [(word, thing)] = [
+                (word, found[1])
+                for word in ("Anna", "Peter", "120")
+                if (found := re.fullmatch(re.escape(given).replace(word, "(.+)"), text)) and word not in text
+            ]
+            things.append((word, thing))
+        assert things[0] == things[1]
+
+
+def test_without_a_shared_word_the_thing_stands_alone() -> None:
+    found = variety.item("It rains.", "Es regnet.", Random(1))
+    assert found is not None
+    assert found[0] == found[1] != "It rains."
+    twice = variety.item("Anna sees Anna.", "Anna sieht Anna.", Random(1))
+    assert twice is not None and twice[0] == twice[1]
+
+
+def test_the_same_share_of_a_corpus_in_the_same_ways_each_time() -> None:
+    corpus = in_memory([f"{SOURCE} {n}" for n in range(1000)], [f"{TARGET} {n}" for n in range(1000)], "en", "de", 3.0)
+    more = varied(corpus, 0.2)
+    pairs = list(more.read())
+    assert pairs == list(varied(corpus, 0.2).read())
+    assert 100 < len(pairs) < 300
+    assert more.counts.lines == len(pairs)
+    assert (more.source_language, more.target_language, more.weight) == ("en", "de", 3.0)
+    assert len({corpus.identity, more.identity, varied(corpus, 0.3).identity}) == 3
+    assert list(varied(corpus, 0.0).read()) == []
+
+
+def test_an_empty_side_never_comes_out() -> None:
+    corpus = in_memory(["..."] * 300, ["?!"] * 300)
+    assert all(source and target for source, target in varied(corpus, 1.0).read())

@@ -1,0 +1,108 @@
+"""A file in, a file out, and a model as the one who translates."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from documents.speakers import louder
+from headway.documents import Asked, Counts, files, seam, through, translate_file, translate_html, type_of
+from headway.errors import HeadwayError
+from headway.translator import Translator
+
+
+def test_types_are_known_by_their_ending() -> None:
+    assert [type_of(name) for name in ("a.TXT", "b/c.tar.docx", "ä.htm")] == [".txt", ".docx", ".htm"]
+    known = r"Known: \.txt, \.html, \.htm, \.srt, \.po, \.docx, \.odt\."
+    with pytest.raises(HeadwayError, match=rf"a\.pdf: \.pdf files are not known here\. {known}"):
+        type_of("a.pdf")
+    with pytest.raises(HeadwayError, match=rf"README: a file without an ending is not known here\. {known}"):
+        type_of("README")
+
+
+def test_the_name_that_its_owner_gave_a_file_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "upload-17").write_text("<p>one</p>")
+    assert translate_file(tmp_path / "upload-17", tmp_path / "out", louder, name="page.html") == Counts(1, 1, [])
+    assert (tmp_path / "out").read_text() == "<p>ONE</p>"
+    (tmp_path / "upload-17").write_bytes(b"\xff")
+    with pytest.raises(HeadwayError, match="^page.html: byte 0xff"):
+        translate_file(tmp_path / "upload-17", tmp_path / "out", louder, name="page.html")
+
+
+def test_what_is_written_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    out = tmp_path / "b.txt"
+    out.write_text("before")
+    out.chmod(0o640)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files.os, "replace", fail)
+        translate_file(tmp_path / "a.txt", out, louder)
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+    translate_file(tmp_path / "a.txt", out, louder)
+    assert out.read_text() == "ONE"
+    assert stat.S_IMODE(out.stat().st_mode) == 0o640
+    translate_file(tmp_path / "a.txt", "/dev/null", louder)
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    with pytest.raises(HeadwayError, match="there is no file"):
+        translate_file(tmp_path / "none.txt", tmp_path / "b.txt", louder)
+    with pytest.raises(HeadwayError, match="b.txt cannot be written: No such file"):
+        translate_file(tmp_path / "a.txt", tmp_path / "none" / "b.txt", louder)
+    monkeypatch.setattr(files, "MOST_BYTES", 2)
+    with pytest.raises(HeadwayError, match="a.txt has more than 0 MiB: that is no document"):
+        translate_file(tmp_path / "a.txt", tmp_path / "b.txt", louder)
+
+
+def test_documents_need_no_torch() -> None:
+    modules = ", ".join({"headway.documents", *files.KNOWN.values()})
+    subprocess.run([sys.executable, "-c", f"import sys, {modules}; assert 'torch' not in sys.modules"], check=True)
+
+
+# ---- with a model
+
+
+@pytest.fixture(scope="module")
+def translator(translator_dir: Path) -> Translator:
+    loaded = headway.load(translator_dir)
+    assert isinstance(loaded, Translator)
+    return loaded
+
+
+def test_a_model_translates_documents(translator: Translator, toy: Path) -> None:
+    source, target = ((toy / f"train.{side}").read_text().splitlines()[0] for side in ("en", "qtx"))
+    assert translate_html(f"<p>{source}</p>", through(translator)) == f"<p>{target}</p>"
+    first, rest = source.split(" ", 1)
+    new = translate_html(f"<p><b>{first}</b> {rest}</p>", through(translator))
+    assert new.replace("<b>", "").replace("</b>", "") == f"<p>{target}</p>"
+    assert "<b></b>" not in new
+
+
+def test_links_are_read_only_where_they_are_wanted(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = through(translator)([Asked("A dog."), Asked("A dog.", align=True)])
+    assert said[0].text == said[1].text
+    assert said[0].links is None and said[1].links
+    monkeypatch.setattr(seam, "can_align", lambda translator: False)
+    (blind,) = through(translator)([Asked("A dog.", align=True)])
+    assert blind.text == said[0].text and blind.links is None
+    assert blind.warnings[-1] == seam.NO_LINKS
+
+
+def test_models_without_words_to_link(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seam.can_align(translator)
+
+    def refuse(config: Any) -> str:
+        raise HeadwayError("no weights")
+
+    monkeypatch.setattr("headway.alignment.place_of", refuse)
+    assert not seam.can_align(translator)

@@ -1,0 +1,218 @@
+"""HTML: text changes, nothing else does, and tags find their words."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from documents.speakers import backwards, copying, fixed, louder, same, silent, without_links
+from headway.documents import Asked, Said, translate_file, translate_html
+from headway.errors import HeadwayError
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>A page &amp; more</title>
+<style>p > b { color: red }</style><script>if (a<b) document.write("<p>no</p>");</script></head>
+<body class='x "y"'>
+  <!-- a <b>comment</b> -->
+  <h1>The <em>red</em> house</h1>
+  <p>One line<br>and another.   </p>
+  <ul><li>first<li>second</ul>
+  <pre>  keep   <b>this</b></pre>
+  <p translate="no">Not <b>this</b>.</p><p class="a notranslate">Nor this.</p>
+  <textarea>no words</textarea>
+  <img alt="a picture" src=x.png> &copy; 2024 &mdash; 12 &lt; 13
+</body>
+</html>
+"""
+
+
+def asked_for(text: str) -> list[Asked]:
+    found: list[Asked] = []
+
+    def translate(asked: "list[Asked]") -> list[Said]:
+        found.extend(asked)
+        return same(asked)
+
+    translate_html(text, translate)  # type: ignore[arg-type]
+    return found
+
+
+def test_blocks_are_segments() -> None:
+    texts = [asked.text for asked in asked_for(PAGE)]
+    assert texts == ["A page & more", "The red house", "One line", "and another.", "first", "second"]
+
+
+def test_what_is_not_text_stays() -> None:
+    wanted = PAGE
+    for old, new in {
+        "A page &amp; more": "A PAGE &amp; MORE",
+        "The <em>red</em> house": "THE <em>RED</em> HOUSE",
+        "One line": "ONE LINE",
+        "and another.": "AND ANOTHER.",
+        "first": "FIRST",
+        "second": "SECOND",
+    }.items():
+        wanted = wanted.replace(old, new)
+    assert translate_html(PAGE, louder) == wanted
+    assert translate_html(PAGE, same) == PAGE
+    assert translate_html(PAGE, silent) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("The <b>red</b> house", "HOUSE <b>RED</b> THE"),
+        ("<b>The red house</b>", "<b>HOUSE RED THE</b>"),
+        ("A <i>very <b>red</b></i> house", "HOUSE <i><b>RED</b> VERY</i> A"),
+        ("<a href=x>One</a> <a href=y>two</a>", "<a href=y>TWO</a> <a href=x>ONE</a>"),
+        ("the <b>dog</b>.", "<b>DOG</b>. THE"),  # the sign was outside
+        ("the <b>dog.</b>", "<b>DOG.</b> THE"),  # and here inside
+        ('he said "<b>no</b>", twice', 'TWICE "<b>NO</b>", SAID HE'),
+        ("so <b>big a dog</b> is", "IS <b>DOG A BIG</b> SO"),
+        ("a <b> dog </b> runs", "RUNS <b>DOG</b> A"),
+        ("see <img src=a> here", "<img src=a> HERE SEE"),
+        ("a note<sup>1</sup>, here", "HERE NOTE<sup>1</sup>, A"),
+        ("drink H<sub>2</sub>O now", "NOW H<sub>2</sub>O DRINK"),
+        ("one <!-- c -->two", "<!-- c -->TWO ONE"),
+        ("one <a name=x></a>two", "<a name=x></a>TWO ONE"),
+        ("AT&amp;T is&nbsp;big &lt;here&gt;", "&lt;HERE&gt; IS&nbsp;BIG AT&amp;T"),
+        ("a soft&shy;ball game", "GAME SOFTBALL A"),
+        ("<svg><text>no</text></svg> yes it is", "<svg><text>no</text></svg> IS IT YES"),
+    ],
+)  # fmt: skip
+def test_tags_go_with_their_words(given: str, wanted: str) -> None:
+    assert translate_html(given, backwards) == wanted
+    assert translate_html(f"<p>{given}</p>\n", backwards) == f"<p>{wanted}</p>\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "answer", "wanted"),
+    [
+        ("go <b>away</b> now", fixed("jetzt geh weg", (0, 1), (1, 1), (1, 2), (2, 0)), "jetzt geh <b>weg</b>"),
+        ("he <b>takes part</b> now", fixed("er nimmt jetzt teil", (0, 0), (1, 1), (2, 3), (3, 2)),
+         "er <b>nimmt jetzt teil</b>"),  # one word between them is taken in
+        ("<b>take</b> it all away", fixed("a b take c d take", (0, 2), (0, 5), (1, 0), (2, 1), (3, 3), (3, 4)),
+         "a b <b>take</b> c d take"),  # two are not
+        ("<b>in</b> <i>the</i> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<i><b>im</b></i> Haus"),
+        ("<a>in</a> <a>the</a> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<a></a><a>im</a> Haus"),
+        ("the <b>big</b> dog", fixed("der Hund", (0, 0), (2, 1)), "der <b>Hund</b>"),  # nobody says it: the likeliest
+        ("a <b>b <i>c</i> d</b>", fixed("x", (0, 0)), "<b><i>x</i></b>"),
+        ("one <img> two", fixed("zwei"), "<img> zwei"),
+        ("<b>one</b> two", fixed("eins zwei", (7, 0), (0, 9), (0, 0)), "<b>eins</b> zwei"),  # links to nothing
+    ],
+)  # fmt: skip
+def test_links_that_are_not_one_to_one(given: str, answer: object, wanted: str) -> None:
+    assert translate_html(given, answer) == wanted  # type: ignore[arg-type]
+
+
+def test_without_links_tags_are_placed_by_their_share() -> None:
+    assert translate_html("one <b>two</b> three", without_links) == "ONE <b>TWO</b> THREE"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("Run <code>make -j</code> now", "NOW <code>make -j</code> RUN"),
+        ("Press <kbd>Ctrl</kbd>.", "<kbd>Ctrl</kbd>. PRESS"),
+        ("My <span translate='no'>Blue House</span> is", "IS <span translate='no'>Blue House</span> MY"),
+        ("A <b>new <code>x</code></b> is", "IS <b><code>x</code> NEW</b> A"),
+        ("A <span class=notranslate><span>x</span> y</span> z", "Z <span class=notranslate><span>x</span> y</span> A"),
+    ],
+)
+def test_what_must_stay_stays_in_its_place(given: str, wanted: str) -> None:
+    """Whether it was copied, or translated in spite of all."""
+    assert translate_html(given, copying) == wanted
+    assert translate_html(given, backwards) == wanted
+
+
+def test_a_copy_is_found_in_text_without_spaces_but_not_in_another_word() -> None:
+    assert translate_html("run <code>make</code> now", fixed("现在运行make吧")) == "现在运行<code>make</code>吧"
+    assert translate_html("run <code>make</code> now", fixed("remakes it")) == "<code>make</code> remakes it"
+
+
+def test_a_kept_piece_that_nobody_says_stands_by_itself() -> None:
+    assert translate_html("a <code>x</code> b", fixed("c", (0, 0), (2, 0))) == "c <code>x</code>"
+    assert translate_html("a <code>x</code> b", fixed("c d", (0, 0), (1, 0), (2, 1))) == "<code>x</code> c d"
+    assert asked_for("Run <code>it</code> now")[0].keep == ((4, 6),)
+
+
+def test_links_are_asked_for_where_there_are_tags() -> None:
+    given = asked_for("<p>plain</p><p><b>whole</b></p><p>a <b>part</b></p><p><img> edge</p>")
+    assert [asked.align for asked in given] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("<p>one <b>two<p>three</b> four", "<p>ONE <b>TWO<p>THREE</b> FOUR"),
+        ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
+        ("one</b> two", "ONE</b> TWO"),
+        ("a < b and c > d", "A &lt; B AND C &gt; D"),
+        ("one <b title='x>y'>two</b>", "ONE <b title='x>y'>TWO</b>"),
+        ("one <b title=it's>two</b>", "ONE <b title=it's>TWO</b>"),
+        ("one <b unfinished", "ONE <b unfinished"),
+        ("one <!-- unfinished", "ONE <!-- unfinished"),
+        ("one <script> unfinished", "ONE <script> unfinished"),
+        ("<p translate=no>one<p>two", "<p translate=no>one<p>TWO"),
+        ("one </> two <?x y?> three <!z> four", "ONE </> TWO <?x y?> THREE <!z> FOUR"),
+        ("<code>never closed <b>x</b>", "<code>never closed <b>x</b>"),
+        ("one &unknown; &#99; two", "ONE &amp;UNKNOWN; C TWO"),
+        ("&#" + "9" * 5000 + "; x", "&amp;#" + "9" * 5000 + "; X"),
+    ],
+)
+def test_broken_pages_come_back(given: str, wanted: str) -> None:
+    assert translate_html(given, louder) == wanted
+    assert translate_html(given, same) == given
+
+
+def test_deep_and_long_pages_take_no_longer_than_they_are() -> None:
+    start = time.monotonic()
+    deep = "<b>" * 3000 + "x" + "</b>" * 3000
+    assert translate_html(deep, louder) == deep.replace("x", "X")
+    wide = "one <i>two</i> " * 3000
+    assert translate_html(wide, same) == wide
+    assert translate_html(wide, backwards).count("<i>") == 3000
+    for hostile in ("<a '" * 20_000, "<!--" * 20_000, '<a b="' * 20_000, "</" * 20_000, "<script>" * 5000):
+        assert translate_html(hostile, same) == hostile
+    assert time.monotonic() - start < 60  # it is a second or two, unless something is quadratic
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ("<p>ü</p>".encode(), "<p>Ü</p>".encode()),
+        (b"\xef\xbb\xbf" + "<p>ü</p>".encode(), b"\xef\xbb\xbf" + "<p>Ü</p>".encode()),
+        ("\ufeff<p>ü</p>".encode("utf-16-le"), "\ufeff<p>Ü</p>".encode("utf-16-le")),
+        (b"<meta charset='iso-8859-1'><p>\xfc \x93x\x94</p>", b"<meta charset='iso-8859-1'><p>\xdc \x93X\x94</p>"),
+        (b'<?xml version="1.0" encoding="koi8-r"?><p>\xc1</p>', b'<?xml version="1.0" encoding="koi8-r"?><p>\xe1</p>'),
+        (b"<meta charset=utf-16><p>x</p>", b"<meta charset=utf-16><p>X</p>"),
+    ],
+)  # fmt: skip
+def test_encodings_are_kept(data: bytes, wanted: bytes, tmp_path: Path) -> None:
+    (tmp_path / "in.html").write_bytes(data)
+    counts = translate_file(tmp_path / "in.html", tmp_path / "out.html", louder)
+    assert (tmp_path / "out.html").read_bytes() == wanted
+    assert (counts.segments, counts.translated, counts.warnings) == (1, 1, [])
+
+
+def test_letters_that_an_encoding_lacks_are_written_as_numbers(tmp_path: Path) -> None:
+    (tmp_path / "in.html").write_bytes(b"<meta charset=latin1><p>x</p>")
+    translate_file(tmp_path / "in.html", tmp_path / "out.html", fixed("Ł"))
+    assert (tmp_path / "out.html").read_bytes() == b"<meta charset=latin1><p>&#321;</p>"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"<p>\xff</p>", "byte 0xff at offset 3 is not UTF-8"),
+        (b"<meta charset=rot13><p>x</p>", '"rot13", which is not known'),
+        (b"<meta charset=big5><p>\xa1\xfe</p>", "written in big5, in a way that cannot be kept"),
+        (b"<meta charset=iso-8859-99><p>x</p>", '"iso-8859-99", which is not known'),
+    ],
+)
+def test_encodings_that_cannot_be_read(data: bytes, told: str, tmp_path: Path) -> None:
+    (tmp_path / "in.html").write_bytes(data)
+    with pytest.raises(HeadwayError, match=told):
+        translate_file(tmp_path / "in.html", tmp_path / "out.html", same)
+    assert not (tmp_path / "out.html").exists()

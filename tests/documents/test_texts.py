@@ -1,0 +1,255 @@
+"""Plain text, subtitles and catalogues."""
+
+from pathlib import Path
+
+import pytest
+
+from documents.speakers import backwards, copying, fixed, louder, same, silent
+from headway.documents import Asked, Counts, Said, Translate, translate_file
+from headway.errors import HeadwayError
+
+
+def translated(given: str | bytes, ending: str, translate: Translate, folder: Path) -> tuple[str, Counts]:
+    path, out = folder / f"in.{ending}", folder / f"out.{ending}"
+    path.write_bytes(given.encode() if isinstance(given, str) else given)
+    counts = translate_file(path, out, translate)
+    return out.read_bytes().decode(), counts
+
+
+# ---- .txt
+
+
+def test_lines_keep_their_ends(tmp_path: Path) -> None:
+    given = "\ufeffOne dog.\r\n\r\n  two  \n12\n\x0cthree"
+    wanted = "\ufeffONE DOG.\r\n\r\n  TWO  \n12\n\x0cTHREE"
+    assert translated(given, "txt", louder, tmp_path) == (wanted, Counts(3, 3, []))
+    assert translated(given, "txt", same, tmp_path)[0] == given
+    assert translated("", "txt", louder, tmp_path) == ("", Counts(0, 0, []))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"])
+def test_byte_order_marks_are_kept(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\n".encode(encoding))
+    translate_file(path, tmp_path / "b.txt", louder)
+    assert (tmp_path / "b.txt").read_bytes() == "\ufeffONE\n".encode(encoding)
+
+
+def test_an_empty_translation_leaves_the_text(tmp_path: Path) -> None:
+    new, counts = translated("one\ntwo " + "x" * 60, "txt", silent, tmp_path)
+    assert new == "one\ntwo " + "x" * 60
+    assert (counts.segments, counts.translated) == (2, 0)
+    assert counts.warnings[0] == '"one": the translation is empty: it was left as it is'
+    assert counts.warnings[1].startswith(f'"two {"x" * 35}…": ')
+
+
+def test_warnings_are_passed_on_once(tmp_path: Path) -> None:
+    def translate(asked: list[Asked]) -> list[Said]:
+        return [Said("x", None, ["odd"]) for _ in asked]
+
+    assert translated("one\none\n", "txt", translate, tmp_path)[1].warnings == ['"one": odd']  # type: ignore[arg-type]
+
+
+def test_who_translates_must_answer_everything(tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError, match="2 segments were given to be translated, and 1 came back"):
+        translated("one\ntwo", "txt", lambda asked: [Said("x")], tmp_path)
+    assert not (tmp_path / "out.txt").exists()
+
+
+# ---- .srt
+
+FILM = """\ufeff1
+00:00:01,000 --> 00:00:02,500 X1:1
+The big dog that we saw
+in the garden
+
+2
+00:00:02,600 --> 00:00:04,000
+runs away.
+
+3
+00:00:09,000 --> 00:00:10,000
+- <i>Hello</i> there.
+- Bye.
+4
+00:00:11,000 --> 00:00:12,000
+{\\an8}One <i>old</i> song
+
+5
+00:00:13,000 --> 00:00:14,000
+
+6
+00:00:15,000 --> 00:00:16,000
+♪ 12 ♪
+"""
+
+
+def test_subtitles(tmp_path: Path) -> None:
+    wanted = FILM
+    for old, new in {
+        "The big dog that we saw\nin the garden": "THE BIG DOG THAT WE\nSAW IN THE GARDEN",
+        "runs away.": "RUNS AWAY.",
+        "- <i>Hello</i> there.\n- Bye.": "- <i>HELLO</i> THERE.\n- BYE.",
+        "One <i>old</i> song": "ONE <i>OLD</i> SONG",
+    }.items():
+        wanted = wanted.replace(old, new)
+    new, counts = translated(FILM, "srt", louder, tmp_path)
+    assert new == wanted
+    assert (counts.segments, counts.translated) == (4, 4)
+    windows = FILM.replace("\n", "\r\n")
+    assert translated(windows, "srt", louder, tmp_path)[0] == wanted.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("translate", [same, silent])
+@pytest.mark.parametrize("given", [FILM, FILM.replace("\n", "\r\n"), FILM.rstrip(), "", "no cues\n\nat all", "1\n2\n"])
+def test_subtitles_that_do_not_change(given: str, translate: Translate, tmp_path: Path) -> None:
+    assert translated(given, "srt", translate, tmp_path)[0] == given
+
+
+TWO = "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n2\n00:00:02,100 --> 00:00:03,000\n{}\n"
+
+
+def test_a_sentence_over_two_cues_is_translated_as_one(tmp_path: Path) -> None:
+    """And cut where the fewest words change sides."""
+    asked: list[str] = []
+
+    def translate(given: list[Asked]) -> list[Said]:
+        asked.extend(one.text for one in given)
+        return [Said("Der Hund den wir sahen läuft weg.", [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5), (5, 6)])]
+
+    new, counts = translated(TWO.format("The dog we saw", "runs away."), "srt", translate, tmp_path)  # type: ignore[arg-type]
+    assert asked == ["The dog we saw runs away."]
+    assert new == TWO.format("Der Hund den wir sahen", "läuft weg.")
+    assert counts == Counts(1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The dog.", "runs away"),
+        ("The dog", "Runs away"),
+        ("The <i>dog</i>", "runs"),
+        ("- The dog", "runs"),
+        ("The dog", ""),
+    ],
+)
+def test_sentences_that_end_with_their_cue(first: str, second: str, tmp_path: Path) -> None:
+    new, _ = translated(TWO.format(first, second), "srt", louder, tmp_path)
+    assert new == TWO.format(first.upper(), second.upper()).replace("I>", "i>")
+    late = TWO.replace("02,100", "22,100")
+    assert translated(late.format("the dog", "runs away"), "srt", backwards, tmp_path)[0] == late.format(
+        "DOG THE", "AWAY RUNS"
+    )
+
+
+def test_without_spaces_a_sentence_is_cut_between_letters(tmp_path: Path) -> None:
+    new, _ = translated(TWO.format("a dog", "runs"), "srt", fixed("那只狗跑了吗啊呀"), tmp_path)
+    assert new == TWO.format("那只狗跑", "了吗啊呀")
+
+
+def test_an_empty_answer_for_two_cues(tmp_path: Path) -> None:
+    given = TWO.format("a dog", "runs")
+    new, counts = translated(given, "srt", silent, tmp_path)
+    assert (new, counts.segments, counts.translated) == (given, 1, 0)
+
+
+# ---- .po
+
+CATALOGUE = r"""# A comment
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=3; plural=(n != 1);\n"
+
+#: file.c:12
+#, python-format
+msgctxt "menu"
+msgid "Hello %(name)s, \"you\" <b>win</b>\n"
+"again\ttoday"
+msgstr ""
+
+#, fuzzy
+#| msgid "older"
+msgid "old"
+msgstr "alt"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] "%d Dateien"
+msgstr[2] ""
+
+msgid "50% of {0} in <file> ${HOME}"
+msgstr ""
+
+msgid "%s: %s"
+msgstr ""
+
+#~ msgid "gone"
+#~ msgstr ""
+"""
+
+
+def test_catalogues(tmp_path: Path) -> None:
+    wanted = CATALOGUE
+    for old, new in {
+        'again\\ttoday"\nmsgstr ""\n': 'again\\ttoday"\nmsgstr ""\n"HELLO %(name)s, \\"YOU\\" <b>WIN</b>\\n"\n"AGAIN\\tTODAY"\n',
+        'msgstr[0] ""': 'msgstr[0] "%d FILE"',
+        'msgstr[2] ""': 'msgstr[2] "%d FILES"',
+        '${HOME}"\nmsgstr ""': '${HOME}"\nmsgstr "50% OF {0} IN <file> ${HOME}"',
+    }.items():
+        assert old in wanted
+        wanted = wanted.replace(old, new)
+    assert translated(CATALOGUE, "po", louder, tmp_path) == (wanted, Counts(6, 6, []))
+    windows = CATALOGUE.replace("\n", "\r\n")
+    assert translated(windows, "po", louder, tmp_path)[0] == wanted.replace("\n", "\r\n")
+    again, counts = translated(wanted, "po", louder, tmp_path)
+    assert (again, counts) == (wanted, Counts(0, 0, []))
+
+
+def test_placeholders_move_and_stay_whole(tmp_path: Path) -> None:
+    new, _ = translated('msgid "open %1$s in %d windows"\nmsgstr ""\n', "po", copying, tmp_path)
+    assert new == 'msgid "open %1$s in %d windows"\nmsgstr "WINDOWS %d IN %1$s OPEN"\n'
+
+
+def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:
+    given = 'msgid "open %s"\nmsgstr ""\n'
+    new, counts = translated(given, "po", fixed("%s %s %d"), tmp_path)
+    assert new == given
+    assert counts == Counts(1, 0, ['"open %s": the placeholders of its translation are others: it was left as it is'])
+    assert translated(given, "po", silent, tmp_path)[0] == given
+
+
+def test_languages_with_one_form_get_the_plural(tmp_path: Path) -> None:
+    head = 'msgid ""\nmsgstr "Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
+    new, _ = translated(head + 'msgid "a file"\nmsgid_plural "files"\nmsgstr[0] ""\n', "po", louder, tmp_path)
+    assert new.endswith('msgstr[0] "FILES"\n')
+
+
+def test_escapes_in_catalogues(tmp_path: Path) -> None:
+    given = 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr ""\nmsgid "b"\nmsgstr ""'
+    new, _ = translated(given, "po", same, tmp_path)
+    assert new == 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr "aA A q \\\\ <never"\nmsgid "b"\nmsgstr "b"'
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('msgid "one\nmsgstr ""', 'line 1 is not part of a .po file: "msgid "one"'),
+        ('"alone"', "line 1 is not part of a .po file"),
+        ('msgid "a"\nmsgstr "b"\n<html>', 'line 3 is not part of a .po file: "<html>"'),
+        (b'msgid ""\nmsgstr "charset=ISO-8859-1\\n"\n\nmsgid "x"\nmsgstr ""\n', 'the letter "Ł", which cannot be written'),
+        (b'msgid ""\nmsgstr "charset=hex\\n"\n', '"hex", which is not known'),
+        (b"\xff\xfe\x00", "is not UTF-16-LE"),
+    ],
+)  # fmt: skip
+def test_catalogues_that_cannot_be_read(given: str | bytes, told: str, tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError) as error:
+        translated(given, "po", fixed("Ł"), tmp_path)
+    assert told in str(error.value)
+    assert not (tmp_path / "out.po").exists()
+
+
+def test_a_template_names_no_encoding(tmp_path: Path) -> None:
+    given = 'msgid ""\nmsgstr "charset=CHARSET\\n"\n\nmsgid "x"\nmsgstr ""\n'
+    assert translated(given, "po", louder, tmp_path)[0] == given[:-3] + '"X"\n'

@@ -1,0 +1,69 @@
+"""Tiny models with random weights, installed in folders of the tests."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway.installed
+from headway.config import from_table
+from headway.model_dir import save_model
+from headway.nn.transformer import Transformer
+from headway.text import Tokenizer, Tokenizers
+
+
+def obedient() -> list[str]:
+    """In front of a command: root is stopped by permissions like anybody else, where that can be arranged."""
+    words = ["setpriv", "--bounding-set=-dac_override"]
+    can = os.getuid() == 0 and shutil.which(words[0]) and not subprocess.run([*words, "true"], check=False).returncode
+    return words if can else []
+
+
+OBEDIENT = obedient()
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    files = [folder, *folder.rglob("*")]
+    for file in files:
+        file.chmod(0o555 if file.is_dir() else 0o444)
+    try:
+        yield
+    finally:
+        for file in files:
+            file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def make_model(folder: Path, sources: Sequence[str], targets: Sequence[str], card: str = "# A card\n") -> Path:
+    """It writes six tokens of nonsense, with another score for each target language."""
+    torch.manual_seed(1)
+    tokenizer = Tokenizer.train([], "bytes", tags=targets if len(targets) > 1 else ())
+    side = {"layers": 1, "mixer": "attention(2)", "feedforward": "relu(32)"}
+    table = {
+        "model": {"d_model": 16, "vocabulary": tokenizer.size, "encoder": side, "decoder": side},
+        "source_languages": list(sources),
+        "target_languages": list(targets),
+        "search": {"max_length": 6, "beam_size": 1},
+    }
+    config = from_table(table)
+    model = Transformer(config.model)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.5)
+    save_model(folder, config, model.state_dict(), Tokenizers(tokenizer, tokenizer), card)
+    return folder
+
+
+class Shelf:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bundled, self.own = folder / "bundled", folder / "own"
+        monkeypatch.setattr(headway.installed, "BUNDLED", self.bundled)
+        monkeypatch.setenv("HEADWAY_MODELS", str(self.own))
+
+    def add(self, name: str, sources: str, targets: str, bundled: bool = False, card: str = "# A card\n") -> Path:
+        return make_model((self.bundled if bundled else self.own) / name, sources.split(), targets.split(), card)

@@ -1,0 +1,147 @@
+"""Models by name, and by what they translate."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installing_models import Shelf, make_model
+
+import headway
+from headway.errors import ConfigError, HeadwayError
+from headway.installed import Choice, choose, directory, installed, own_folder
+from headway.languages import alike, shown
+from headway.translator import Translator
+
+TRAIN = "Name a model directory with --model, or train one: headway train --source train.{0} --target train.{1} --out {0}-{1}; then: headway models add {0}-{1}"
+
+
+def test_where_the_models_of_a_user_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_MODELS", "/mine")
+    assert own_folder() == Path("/mine")
+    monkeypatch.delenv("HEADWAY_MODELS")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert own_folder() == Path("/data/headway/models")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert own_folder() == Path("/home/me/.local/share/headway/models")
+
+
+def test_what_is_installed(shelf: Shelf) -> None:
+    assert installed() == {}
+    both = shelf.add("en-de", "en de", "de en", bundled=True)
+    shelf.add("en-fr", "en", "fr", bundled=True)
+    mine = shelf.add("en-fr", "en", "fr")
+    (shelf.own / "empty").mkdir()
+    (shelf.own / "README.md").write_text("no model")
+    (shelf.own / "broken").mkdir()
+    (shelf.own / "broken" / "config.json").write_text("{")
+    found = installed()
+    assert {name: (one.folder, one.bundled) for name, one in found.items()} == {
+        "en-fr": (mine, False),
+        "en-de": (both, True),
+    }
+    assert found["en-de"].directions == [("en", "de"), ("de", "en")]
+
+
+def test_by_name_and_by_direction(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = str(shelf.add("small", "en de", "de en", bundled=True))
+    assert choose(["small"]) == Choice((both,))
+    assert choose(["small"], target="de") == Choice((both,), "", "de")
+    assert choose(["en-de"]) == Choice((both,), "en", "de")
+    assert choose(["de-en"]) == Choice((both,), "de", "en")
+    assert directory("de-en") == both
+    assert choose([]) == Choice((both,), "en", "de")
+    assert choose([], "de", "en") == choose([], "de") == choose([], target="en") == Choice((both,), "de", "en")
+    assert choose([], "de_DE", "EN") == Choice((both,), "de", "en")
+    assert choose(["small"], "DE", "EN") == Choice((both,), "de", "en")
+    # A directory of the user that has this name comes first if it is a model, and only then.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small").mkdir()
+    assert choose(["small"]) == Choice((both,))
+    make_model(tmp_path / "small", ["en"], ["fr"])
+    assert choose(["small"]) == Choice(("small",))
+    assert choose(["small"], "en") == Choice(("small",), "en")
+
+
+def test_which_of_several(shelf: Shelf) -> None:
+    """The user's own, then the one of that name, then the one with the fewest directions."""
+    shelf.add("all", "en de fr", "de en fr", bundled=True)
+    two = shelf.add("two", "en de", "de en", bundled=True)
+    assert choose([], "en", "de").paths == (str(two),)
+    named = shelf.add("en-de", "en de", "de en", bundled=True)
+    assert choose([], "en", "de").paths == (str(named),)
+    mine = shelf.add("mine", "en", "de")
+    assert choose([], "en", "de").paths == (str(mine),)
+    assert choose(["en-de"]) == Choice((str(named),), "en", "de")
+    assert choose(["mine", "two"]).paths == (str(mine), str(two))
+
+
+def test_countries(shelf: Shelf) -> None:
+    brazil, portugal = (str(shelf.add(f"en-{name}", "en", name)) for name in ("pt-BR", "pt-PT"))
+    assert choose([], "en", "pt-br") == Choice((brazil,), "en", "pt-BR")
+    assert choose(["en-pt-PT"]) == Choice((portugal,), "en", "pt-PT")
+    with pytest.raises(ConfigError, match=r"installed models translate en → pt-BR, en → pt-PT: say which with --to\."):
+        choose([], "en", "pt")
+    shelf.add("en-pt", "en", "pt")
+    assert choose([], "en", "pt").target == "pt"
+
+
+def test_nothing_serves(shelf: Shelf) -> None:
+    with pytest.raises(HeadwayError) as caught:
+        choose([])
+    told = TRAIN.format("en", "de")
+    assert str(caught.value) == f"no installed model translates from en to de. No model is installed. {told}"
+    shelf.add("en-de", "en de", "de en", bundled=True)
+    shelf.add("mine", "en", "fr")
+    with pytest.raises(HeadwayError) as caught:
+        choose([], "fi", "de")
+    assert str(caught.value) == (
+        "no installed model translates from fi to de. Installed: mine (en → fr), en-de (en ↔ de). "
+        + TRAIN.format("fi", "de")
+    )
+    with pytest.raises(HeadwayError, match="from any language to sv. Installed"):
+        choose([], target="sv")
+    with pytest.raises(
+        HeadwayError, match=r'there is no model "en-fi", neither a directory nor an installed one\. Inst'
+    ):
+        choose(["en-fi"])
+    with pytest.raises(HeadwayError, match=r'mine does not translate from "de"\. It knows: en\.'):
+        choose(["mine"], "de")
+    with pytest.raises(ConfigError, match=r"installed models translate en → fr, en → de: say which with --to\."):
+        choose([], "en")
+    with pytest.raises(ConfigError, match=r"say which with --from\."):
+        shelf.add("fr-de", "fr", "de")
+        choose([], target="de")
+
+
+def test_load(shelf: Shelf) -> None:
+    """The direction of the name is that of the translator, unless a call says otherwise."""
+    shelf.add("en-de", "en de", "de en", bundled=True)
+    there, back = headway.load("en-de"), headway.load("de-en")
+    assert isinstance(there, Translator) and isinstance(back, Translator)
+
+    def asked(translator: Any, **given: str) -> float:
+        return float(translator.translate(["Guten Tag."], **given)[0].score)
+
+    assert asked(there) == asked(headway.load()) == asked(back, to="de")
+    assert asked(back) == asked(there, to="en", source="de")
+    assert asked(there) != asked(back)
+    assert (back.source, back.target) == ("de", "en")
+
+
+def test_choosing_imports_neither_torch_nor_numpy(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.add("mine", "en", "de")
+    program = (
+        "import sys; from headway.installed import choose; print(choose([], 'en', 'de').paths[0]); "
+        "print([name for name in ('torch', 'numpy', 'tokenizers', 'py3langid') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [str(shelf.own / "mine"), "[]"]
+
+
+def test_languages_compared_and_shown() -> None:
+    assert alike("de", "de-AT") and alike("nb", "no") and alike("zh_Hans", "zh-hans") and not alike("de", "en")
+    assert not alike("pt-PT", "pt-BR")
+    assert shown([("en", "de"), ("de", "en"), ("en", "fr")]) == "en ↔ de, en → fr"

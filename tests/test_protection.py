@@ -1,0 +1,154 @@
+"""Protected spans and glossaries through a translator: nothing lost, and what is not sure is said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.cli.root import main
+from headway.errors import ConfigError, HeadwayError
+from headway.text.protect import protector
+from headway.translator import Translator, load_translator
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module", params=["torch", "ctranslate2"])
+def translator(request: Any, translator_dir: Path) -> Translator:
+    found = headway.load(translator_dir, device="cpu", engine=request.param)
+    assert isinstance(found, Translator)
+    return found
+
+
+@pytest.fixture(scope="module")
+def lines(toy: Path) -> list[str]:
+    return (toy / "train.en").read_text().splitlines()
+
+
+def with_span(line: str, number: int) -> str:
+    words = line.split()
+    place = number % len(words)
+    words[place] = (f"<b>{words[place]}</b>", f"{words[place]} %(n)d", f"{{x}} {words[place]}")[number % 3]
+    return " ".join(words)
+
+
+def test_no_span_is_lost_and_what_was_put_back_is_said(translator: Translator, lines: list[str]) -> None:
+    given = [with_span(line, number) for number, line in enumerate(lines[:30])]
+    found = translator.translate(given)
+    for line, one in zip(given, found):
+        assert not protector().missing(protector().hide(line)[1], one.text), one
+    assert any("put back by alignment, so check the place of:" in told for one in found for told in one.warnings)
+
+
+def test_what_stands_at_the_edges_is_certain(translator: Translator, lines: list[str]) -> None:
+    plain = translator.translate(lines[:5])
+    found = translator.translate([f"<p>{line}</p>" for line in lines[:5]])
+    assert [one.text for one in found] == [f"<p>{one.text}</p>" for one in plain]
+    assert [one.warnings for one in found] == [[]] * 5
+
+
+def test_a_line_of_spans_is_not_translated(translator: Translator) -> None:
+    given = ["https://example.org/a.b", " {x}: %s ", "<br/>"]
+    found = translator.translate(given)
+    assert [one.text for one in found] == given
+    assert [(one.guesses[0].tokens, one.warnings) for one in found] == [([], [])] * 3
+
+
+def test_protection_can_be_changed(translator: Translator, lines: list[str]) -> None:
+    given = f"{lines[0]} Foo-7."
+    assert "Foo-7" in translator.translate([given], protect=[r"Foo-\d"])[0].text
+    raw = translator.translate(["{x} " + lines[0]], protect=None)[0]
+    assert not raw.text.startswith("{x}")
+    assert raw.warnings == []
+
+
+def test_n_best_and_alignments(translator: Translator, lines: list[str]) -> None:
+    line = with_span(lines[1], 3)  # a pair of tags
+    [one] = translator.translate([line], translator.search(n_best=3), align=True)
+    assert len(one.guesses) == 3
+    for guess in one.guesses:
+        assert guess.text.count("<b>") == guess.text.count("</b>") == 1
+        assert guess.alignment
+        assert max(i for i, _ in guess.alignment) < len(line.split())
+        assert max(j for _, j in guess.alignment) < len(guess.text.split())
+
+
+def test_without_attention_to_read_the_place_is_a_guess(
+    translator: Translator, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise HeadwayError("no weights")
+
+    monkeypatch.setattr("headway.alignment.align_ids", refuse)
+    [one] = translator.translate([with_span(lines[2], 1)])
+    assert "%(n)d" in one.text
+    assert "check the place of: %(n)d" in one.warnings[-1]
+
+
+# ---- glossaries
+
+
+def test_terms_are_said(translator: Translator, lines: list[str], toy: Path) -> None:
+    """Known words in other places; a model of 100 pairs may say more besides, or go round in a loop."""
+    said = (toy / "train.qtx").read_text().splitlines()
+    glossary = {
+        line.split()[1].strip(",."): " ".join(text.split()[1:3]).strip(".") for line, text in zip(lines, said[9:15])
+    }
+    found = translator.translate(lines[:6], glossary=glossary)
+    for line, one in zip(lines, found):
+        asked = [target for source, target in glossary.items() if source in line.split()]
+        assert all(target in one.text for target in asked)
+        assert not any("could not be placed" in told for told in one.warnings)
+    plain = translator.translate(lines[:6])
+    assert [one.text for one in translator.translate(lines[:6], glossary={"nowhere": "x"})] == [p.text for p in plain]
+
+
+def test_a_term_without_room_is_reported(translator: Translator, lines: list[str]) -> None:
+    word = lines[0].split()[1]
+    [one] = translator.translate([lines[0]], translator.search(max_length=2), glossary={word: "zork plem krull"})
+    assert f'the term "{word}" could not be placed as "zork plem krull"' in one.warnings
+
+
+def test_terms_beside_spans_and_links(translator: Translator, lines: list[str]) -> None:
+    word = lines[0].split()[1]
+    [one] = translator.translate([f"<p>{lines[0]}</p>"], glossary={word: "Zork Plem"}, align=True)
+    assert one.text.startswith("<p>")
+    assert "Zork Plem" in one.text
+    assert one.guesses[0].alignment
+
+
+def test_a_glossary_is_not_for_draws(translator: Translator) -> None:
+    with pytest.raises(ConfigError, match="a glossary needs a search, and this draws at random"):
+        translator.translate(["x"], translator.search(sample=True), glossary={"a": "b"})
+
+
+# ---- the command line
+
+
+def test_the_command_line(capsys: Capture, translator_dir: Path, lines: list[str], tmp_path: Path) -> None:
+    word = lines[0].split()[1]
+    (tmp_path / "terms.tsv").write_text(f"{word}\tZork\n")
+    flags = ["--glossary", str(tmp_path / "terms.tsv"), "--protect", r"Foo-\d", "--json"]
+    assert main(["translate", "--model", str(translator_dir), *flags, f"{lines[0]} Foo-7", with_span(lines[1], 1)]) == 0
+    out, err = capsys.readouterr()
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert "Zork" in first["text"]
+    assert "Foo-7" in first["text"]
+    assert "confidence" not in first
+    assert second["warnings"]
+    assert "warning: line 2: put back by alignment" in err
+    assert main(["translate", "--model", str(translator_dir), "--protect", "x", "--no-protect", "a"]) == 2
+    assert "--protect and --no-protect were both given: choose one." in capsys.readouterr().err
+    assert main(["translate", "--model", str(translator_dir), "--min-score", "0.5", "a"]) == 1
+    assert "has not been calibrated, so that its translations have no score" in capsys.readouterr().err
+
+
+def test_several_models_have_no_score(translator_dir: Path, other_translator_dir: Path) -> None:
+    both = load_translator([translator_dir, other_translator_dir], "cpu")
+    assert both.translate(["A dog."])[0].confidence is None
+    with pytest.raises(HeadwayError, match="several models that vote have no score between 0 and 1"):
+        both.translate(["A dog."], min_score=0.5)
+    with pytest.raises(ConfigError, match="a score lies between 0 and 1, and this is 2"):
+        both.translate(["A dog."], min_score=2)

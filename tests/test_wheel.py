@@ -1,0 +1,47 @@
+"""A wheel with a model in it, installed where the user may not write: `pytest -m slow tests/test_wheel.py`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from installing_models import OBEDIENT, make_model, read_only
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command: object, **options: object) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_wheel_brings_its_models_along(tmp_path: Path) -> None:
+    source, site = tmp_path / "source", tmp_path / "site"
+    left_out = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", "tests")
+    shutil.copytree(ROOT, source, ignore=left_out)
+    make_model(source / "headway" / "models" / "en-de", ["en", "de"], ["de", "en"])
+    pip = [sys.executable, "-m", "pip", "--quiet"]
+    run(*pip, "wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path)
+    run(*pip, "install", "--no-deps", "--target", site, *tmp_path.glob("*.whl"))
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(site)}
+    headway = [
+        *OBEDIENT,
+        sys.executable,
+        "-c",
+        "import sys; from headway.cli import main; sys.exit(main(sys.argv[1:]))",
+    ]
+    settings = {"cwd": home, "env": environment}
+    with read_only(site):
+        assert run(*headway, "models", **settings).splitlines()[1].startswith("en-de\ten ↔ de\t")
+        use(headway, settings)
+
+
+def use(headway: list[str], settings: dict[str, object]) -> None:
+    for words in ([], ["--from", "de", "--to", "en"], ["--from", "auto"], ["--engine", "torch", "--compute", "int8"]):
+        assert run(*headway, "translate", *words, "The weather is nice today.", **settings).endswith("\n")

@@ -1,0 +1,62 @@
+"""Terms: read from a table, found in a sentence, the longest first, and what goes wrong is said."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import HeadwayError
+from headway.text import Tokenizer
+from headway.text.glossary import Glossary, Term, spelled, unplaced
+
+TERMS = {"dog": "Köter", "hot dog": "Würstchen", "dog house": "Hütte", "US": "USA", "New York": "Neu York"}
+
+
+def found(text: str) -> list[str]:
+    return [term.target for term in Glossary(TERMS).find(text).terms]
+
+
+def test_words_are_found_whole_and_as_they_are_written() -> None:
+    assert found("A dog and a dog.") == ["Köter", "Köter"]
+    assert found("Dog, dogs, hotdog, DOG") == ["Köter"]  # a capital as at the start of a sentence
+    assert found("The US helps us in new york.") == ["USA"]
+    assert Glossary(TERMS).find("A Dog in  New York.").text == "A Köter in  Neu York."
+
+
+def test_the_longest_first() -> None:
+    assert found("A hot dog") == ["Würstchen"]
+    terms, text, told = Glossary(TERMS).find("A hot dog house.")
+    assert [term.target for term in terms] == ["Hütte"]
+    assert text == "A hot Hütte."
+    assert told == ['the terms "dog house" and "hot dog" overlap: the first was taken']
+
+
+def test_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("dog\tHund\n\nold man \t alter Mann\ndog\tHund\n")
+    assert Glossary.load(path).terms == {"dog": "Hund", "old man": "alter Mann"}
+    path.write_text("dog\tHund\ndog\tKöter\n")
+    with pytest.raises(HeadwayError, match=r'terms.tsv, line 2: "dog" is "Köter" here and "Hund" on line 1. Keep one.'):
+        Glossary.load(path)
+    path.write_text("dog Hund\n")
+    with pytest.raises(
+        HeadwayError, match=r"terms.tsv, line 1: a term and its translation stand in one line with a tab"
+    ):
+        Glossary.load(path)
+    with pytest.raises(HeadwayError, match=r"a glossary has the term 'dog' for ' ': neither may be empty"):
+        Glossary({"dog": " "})
+
+
+def test_how_a_term_is_spelled() -> None:
+    tokenizer = Tokenizer.train([], "bytes")
+    assert tokenizer.decode(spelled(Term("a", "xy"), tokenizer)) == "xy"
+    assert len(spelled(Term("a", "xy"), tokenizer)) == len(spelled(Term("a", "xy", True), tokenizer)) + 1
+    assert [term.glued for term in Glossary(TERMS).find('A "dog" dog').terms] == [True, False]
+
+
+def test_what_an_output_lacks() -> None:
+    terms = [Term("dog", "Köter"), Term("dog", "Köter", True), Term("US", "USA")]
+    assert unplaced(terms, "Köter, USA, Köter") == []
+    assert unplaced(terms, "Köter und Köters") == [
+        'the term "dog" could not be placed as "Köter"',
+        'the term "US" could not be placed as "USA"',
+    ]

@@ -1,0 +1,32 @@
+"""Which numbers a translation lost."""
+
+import pytest
+
+from headway.text.numbers import missing_numbers, numbers
+
+
+def test_digits_are_what_counts() -> None:
+    assert numbers("1,000.5 at 10:30 in 1999, No. 7") == ["10005", "1030", "1999", "7"]
+    assert numbers("1.000,5 um 10.30 Uhr 1999, Nr. 7") == ["10005", "1030", "1999", "7"]
+    assert numbers("10 000 or 10 000") == ["10000", "10000"]
+    assert numbers("in 1999 7 people") == ["1999", "7"]
+    assert numbers("no number, A4 and 2x") == ["4", "2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "missing"),
+    [
+        ("It costs 1,250.50 euros.", "Es kostet 1.250,50 Euro.", []),
+        ("It costs 1,250.50 euros.", "Es kostet Geld.", ["125050"]),
+        ("5 and 5", "5 und fünf", []),
+        ("5 and 5", "nur 5", ["5"]),
+        ("She has 1 dog and 12 cats.", "Sie hat einen Hund und zwölf Katzen.", []),
+        ("13 cats", "dreizehn Katzen", ["13"]),  # only so far are words known
+        ("drei Hunde", "no dogs", []),  # no digits, no number
+        ("in 2010", "im Jahr 2011", ["2010"]),
+        ("version 007", "Version 7", ["007"]),
+        ("0 Fehler", "zero errors", []),
+    ],
+)
+def test_missing(source: str, output: str, missing: list[str]) -> None:
+    assert missing_numbers(source, output) == missing
