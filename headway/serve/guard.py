@@ -42,15 +42,18 @@ class Guard:
             self._log(passing)
 
     async def _refuse(self, passing: "Passing", error: Exception) -> None:
-        refused = self._as_refused(error)
-        if passing.status is None:
-            try:
-                await answer(refused, passing.scope["path"])(passing.scope, passing.receive, passing.send)
-            except (TimeoutError, OSError):
-                passing.status = CLIENT_GONE
-        else:  # it is too late to say anything: the connection is cut, so that nobody takes half for the whole
+        if (
+            passing.status is not None
+        ):  # too late to say anything: the connection is cut, or half would pass for the whole
+            if not isinstance(error, TimeoutError):
+                self._as_refused(error)
             passing.status = CLIENT_GONE if isinstance(error, TimeoutError) else 500
             raise Cut from None
+        refused = self._as_refused(error)
+        try:
+            await answer(refused, passing.scope["path"])(passing.scope, passing.receive, passing.send)
+        except (TimeoutError, OSError):
+            passing.status = CLIENT_GONE
 
     def _as_refused(self, error: Exception) -> Refused:
         if isinstance(error, Refused):

@@ -144,10 +144,11 @@ def test_patience_lets_others_catch_up() -> None:
     assert len(slow.batches) == 1
 
 
-def test_who_comes_back_after_a_batch_goes_with_those_who_waited() -> None:
-    slow, made, first = occupied(patience=0.1)
+def test_who_comes_back_after_a_batch_goes_with_those_who_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.serve.batching.PAUSE", 10.0)  # in earnest a tenth: here the machine may be busy
+    slow, made, first = occupied()
     waiting = made.submit(["waited"], "")
-    time.sleep(1.0)
+    time.sleep(0.5)
     slow.gate.set()
     first.result(10)
     back = made.submit(["back"], "")

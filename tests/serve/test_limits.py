@@ -288,3 +288,18 @@ def test_in_time_tells_what_went_wrong_with_the_connection() -> None:
 
     with pytest.raises(OSError, match="the line is dead"):
         asyncio.run(act())
+
+
+def test_an_answer_that_breaks_off_is_cut_and_logged(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.serve.pipe import Streamed
+
+    def broken(self: Any, pipe: Any) -> None:
+        raise RuntimeError("a secret text")
+
+    monkeypatch.setattr(Streamed, "_compute", broken)
+    with running(translator_dir, limits={"seconds": 1.0}) as server:
+        with pytest.raises(httpx.HTTPError):
+            server.post("/api/translate", BODY)
+        until(lambda: any(fields.get("status") == 500 for _, _, fields in server.log))
+        assert any(message.startswith("RuntimeError at ") for _, message, _ in server.log)
+        assert server.service.streams == 0
