@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headway.language_model import LanguageModel
     from headway.translator import Translator
 
+TIDY = 20.0  # seconds
 Watch = Callable[[int, int, float], None]
 
 
@@ -45,6 +47,7 @@ class Shelf:
                     f"{settings.memory // 2**20} MB. Allow more, or leave it out."
                 )
         self._order: list[Model] = []  # those that are loaded, the most recently used last
+        self._tidied = time.monotonic()
         self._counts, self._loading = threading.Lock(), threading.Lock()
 
     # ---- languages
@@ -134,6 +137,14 @@ class Shelf:
             _return_memory()
             self.tell(f"put away {idle.name}")
 
+    def _after_batch(self, texts: int, tokens: int, seconds: float) -> None:
+        """What searches leave behind is many pieces of many sizes: without this a server seems to grow for hours."""
+        self.watch(texts, tokens, seconds)
+        if time.monotonic() - self._tidied > TIDY:
+            self._tidied = time.monotonic()
+            gc.collect()
+            _return_memory()
+
     def _load(self, model: Model) -> "Translator | LanguageModel":
         from headway.translator import Translator, load
 
@@ -158,7 +169,7 @@ class Shelf:
                 budget=loaded.batch_tokens,
                 patience=s.patience,
                 threads=threads,
-                watch=self.watch,
+                watch=self._after_batch,
             )
         self.tell(f"loaded {model.name}")
         return loaded

@@ -13,7 +13,7 @@ from headway.serve.languages import name_of, resolve
 from headway.serve.models import Shelf
 from headway.serve.refused import Refused
 from headway.serve.settings import Settings
-from serve.conftest import Running, running
+from serve.conftest import Running, running, until
 
 
 @pytest.fixture
@@ -141,3 +141,17 @@ def test_an_error_of_a_translator_names_no_paths(named: Callable[..., Path], mon
         monkeypatch.setattr(Translator, "translate", refuse)
         told = server.error("/translate", {"q": "The dog sleeps.", "source": "en", "target": "de"})
         assert told == (400, "Invalid request: a has not been calibrated.")
+
+
+def test_memory_is_given_back_now_and_then(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.serve import models
+
+    given = list[int]()
+    monkeypatch.setattr(models, "_return_memory", lambda: given.append(1))
+    body = {"q": "The dog sleeps.", "source": "en", "target": "qtx"}
+    monkeypatch.setattr(models, "TIDY", 1000.0)
+    served.post("/translate", body)
+    assert not given
+    monkeypatch.setattr(models, "TIDY", 0.0)
+    served.post("/translate", body)
+    until(lambda: given)
