@@ -14,7 +14,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,17 @@ def library() -> ctypes.CDLL | None:
     if os.environ.get("HEADWAY_NATIVE") == "0" or not hasattr(os, "getuid"):
         return None
     compilers = [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))]
-    folders = (cache_folder, lambda: Path(tempfile.gettempdir()) / f"headway-{os.getuid()}")
+    folders: list[Callable[[], Path]] = [cache_folder, _temporary_folder]
     for compiler, folder in itertools.product(filter(None, compilers), folders):
         try:
             return ctypes.CDLL(str(built(compiler, folder())))
         except (OSError, RuntimeError, subprocess.SubprocessError):  # another folder may do, or another compiler
             continue
     return None
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"
 
 
 def built(compiler: str, folder: Path) -> Path:
