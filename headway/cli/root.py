@@ -38,6 +38,7 @@ VERBS = {
     "calibrate": ("headway.cli.calibrate:calibrate", "Learn how likely a model's translations are good."),
     "align": ("headway.cli.align:align", "Say which word says which in given pairs."),
     "generate": ("headway.cli.generate:generate", "Continue a text with a language model."),
+    "serve": ("headway.cli.serve:serve", "Serve models over HTTP: LibreTranslate's API, OpenAI's for language models."),
     "augment": ("headway.cli.augment:augment", "Make pairs from text in one language, by back-translation."),
     "distil": ("headway.cli.distil:distil", "Translate the sources of a corpus, for a smaller model to learn from."),
     "average": ("headway.cli.average:average", "Average the last checkpoints of a run."),

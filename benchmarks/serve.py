@@ -1,0 +1,258 @@
+"""The server under load, against the same program in bulk and against itself asked one request at a time.
+
+    python benchmarks/serve.py --model DIR --source test.en [--results FILE]
+    python benchmarks/serve.py --model DIR --source test.en --lines 200 --soak 0     # quickly
+
+All in one run, one after another, on the same sentences, a sentence a request:
+
+bulk        `headway translate` of the whole file, less the time that it takes for a few lines (so without starting up)
+64 clients  (--clients) each sends its next request when the last is answered, over a connection of its own
+1 client    the same requests one at a time: how LibreTranslate works, where a request is translated by itself
+half load   requests come at random, half as many a second as the 64 clients got answered: the time each waited
+disturbed   64 clients again, while others close connections without waiting, or open streams and do not read them
+soak        --soak requests more (20,000): the server's memory at a tenth of them and at the end
+
+Speeds are words of output a second, those that bulk translation writes, counted once for everyone. The server and the
+clients share the cores, which a real server need not; the clients are a few lines around sockets. Numbers of different
+rows were taken minutes apart: on a machine that others use, repeat and compare the ratios."""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from report import Table, append, versions
+
+ROOT = Path(__file__).parent.parent
+FEW = 32  # lines, to know what starting takes
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, port: int, languages: tuple[str, str]) -> None:
+        self.port, self.languages = port, languages
+        self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def translate(self, text: str) -> str:
+        reader, writer = self.streams = self.streams or await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request("/translate", text, self.languages))
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):  # it was idle for too long
+            self.streams = None
+            return await self.translate(text)
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        assert length
+        body = json.loads(await reader.readexactly(int(length[1])))
+        if b" 200 " not in head[:20]:
+            raise RuntimeError(body)
+        return str(body["translatedText"])
+
+    def close(self) -> None:
+        if self.streams:
+            self.streams[1].close()
+
+
+def request(path: str, text: str, languages: tuple[str, str]) -> bytes:
+    body = json.dumps({"q": text, "source": languages[0], "target": languages[1]}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def closed_loop(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:
+    """Every client asks, waits, and asks again, until all lines are translated."""
+    found, waiting = [""] * len(lines), iter(range(len(lines)))
+
+    async def work() -> None:
+        client = Client(port, languages)
+        for n in waiting:
+            found[n] = await client.translate(lines[n])
+        client.close()
+
+    await asyncio.gather(*(work() for _ in range(clients)))
+    return found
+
+
+async def open_loop(port: int, lines: Sequence[str], rate: float, languages: tuple[str, str]) -> list[float]:
+    """Requests at random times, so many a second; how long each waited."""
+    idle, waits = list[Client](), list[float]()
+
+    async def ask(line: str) -> None:
+        began = time.perf_counter()
+        client = idle.pop() if idle else Client(port, languages)
+        await client.translate(line)
+        waits.append(time.perf_counter() - began)
+        idle.append(client)
+
+    async with asyncio.TaskGroup() as group:
+        for line in lines:
+            group.create_task(ask(line))
+            await asyncio.sleep(random.expovariate(rate))
+    for client in idle:
+        client.close()
+    return waits
+
+
+async def disturbed(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:
+    """So many clients, among others that behave badly."""
+
+    async def vanishing() -> None:
+        while True:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request("/translate", random.choice(lines), languages))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            writer.close()
+            await asyncio.sleep(0.1)
+
+    async def sleeping() -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("/api/translate", " ".join(lines[:50]), languages))
+        await asyncio.sleep(3600)
+
+    bad = [asyncio.ensure_future(work()) for work in [vanishing] * 8 + [sleeping] * 4]
+    try:
+        return await closed_loop(port, lines, clients, languages)
+    finally:
+        for task in bad:
+            task.cancel()
+        await asyncio.gather(*bad, return_exceptions=True)
+
+
+@contextmanager
+def server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
+    """Its port and its process."""
+    command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine(given)]
+    with tempfile.NamedTemporaryFile("w") as log:
+        process = subprocess.Popen(command, stderr=log, env=environment(given))
+        try:
+            while not (found := re.search(r"http://127.0.0.1:(\d+)", told := Path(log.name).read_text())):
+                if process.poll() is not None:
+                    raise SystemExit(told)
+                time.sleep(0.1)
+            yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def engine(given: argparse.Namespace) -> list[str]:
+    return ["--engine", given.engine, "--compute", given.compute, "--threads", str(given.threads), "--device", "cpu"]
+
+
+def environment(given: argparse.Namespace) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(given.threads)}
+
+
+def bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, list[str]]:
+    """Seconds without starting, and what was written."""
+
+    def run(part: Sequence[str]) -> tuple[float, list[str]]:
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder) / "in", Path(folder) / "out"
+            source.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+            command = [sys.executable, "-m", "headway", "-q", "translate", "--model", str(given.model), *engine(given)]
+            began = time.perf_counter()
+            subprocess.run([*command, "-i", str(source), "--output", str(target)], check=True, env=environment(given))
+            return time.perf_counter() - began, target.read_text(encoding="utf-8").splitlines()
+
+    start, _ = run(lines[:FEW])
+    whole, written = run(lines)
+    return (whole - start) * len(lines) / (len(lines) - FEW), written
+
+
+def resident(pid: int) -> float:
+    """MB"""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+def timed(work: Callable[[], Awaitable[list[str]]]) -> tuple[float, list[str]]:
+    began = time.perf_counter()
+    found = asyncio.run(work())  # type: ignore[arg-type]
+    return time.perf_counter() - began, found
+
+
+def measure(given: argparse.Namespace) -> Table:
+    text = given.source.read_text(encoding="utf-8").splitlines()
+    lines = [text[n % len(text)] for n in range(given.lines)]
+    languages = languages_of(given.model)
+    table = Table("the server", ["words/s", "of bulk", "same", "p50 ms", "p99 ms", "MB"])
+    seconds, expected = bulk(given, lines)
+    words = sum(len(line.split()) for line in expected)
+    fastest = words / seconds
+    table.add("bulk", [f"{fastest:.0f}", "1.00", "", "", "", ""])
+
+    def row(name: str, took: float, found: Sequence[str], pid: int, count: int | None = None) -> float:
+        share = (count or len(lines)) / len(lines)
+        speed = words * share / took
+        same = sum(one == other for one, other in zip(found, expected)) / len(found)
+        table.add(name, [f"{speed:.0f}", f"{speed / fastest:.2f}", f"{same:.0%}", "", "", f"{resident(pid):.0f}"])
+        return speed
+
+    with server(given) as (port, pid):
+        asyncio.run(closed_loop(port, lines[:FEW], 8, languages))  # it loads its model
+        took, found = timed(lambda: closed_loop(port, lines, given.clients, languages))
+        many = row(f"{given.clients} clients", took, found, pid)
+        rate = len(lines) / took / 2
+        part = lines[: max(len(lines) // 8, FEW)]
+        alone, found = timed(lambda: closed_loop(port, part, 1, languages))
+        one = row("1 client", alone, found, pid, len(part))
+        waits = sorted(asyncio.run(open_loop(port, lines, rate, languages)))
+        p50, p99 = (1000 * statistics.quantiles(waits, n=100)[n] for n in (49, 98))
+        table.add("half load", [f"{many / 2:.0f}", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident(pid):.0f}"])
+        took, found = timed(lambda: disturbed(port, lines, given.clients, languages))
+        row("disturbed", took, found, pid)
+        if given.soak:
+            tenth = given.soak // 10
+            soak(port, lines, tenth, languages)
+            table.add(f"after {tenth} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
+            soak(port, lines, given.soak - tenth, languages)
+            table.add(f"after {given.soak} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
+    print(f"\n{given.clients} clients against one at a time: {many / one:.2f} times as fast", file=sys.stderr)
+    return table
+
+
+def soak(port: int, lines: Sequence[str], requests: int, languages: tuple[str, str]) -> None:
+    short = [line[:40] for line in lines]
+    asyncio.run(closed_loop(port, [short[n % len(short)] for n in range(requests)], 64, languages))
+
+
+def languages_of(model: Path) -> tuple[str, str]:
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return config["source_languages"][0], config["target_languages"][0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--source", type=Path, required=True, help="sentences, a line each")
+    parser.add_argument("--lines", type=int, default=2000, help="requests")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--soak", type=int, default=20_000, help="requests over which memory must not grow")
+    parser.add_argument("--engine", default="torch")
+    parser.add_argument("--compute", default="auto")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--results", type=Path, help="append the table to this page")
+    given = parser.parse_args()
+    random.seed(1)
+    with suppress(KeyboardInterrupt):
+        table = measure(given)
+        print(table.told())
+        if given.results:
+            append(given.results, "Serving", versions(), [table])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Languages as clients name them, and which one a text is in."""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from headway.languages import primary
+from headway.text.detector import Detector
+from headway.text.language import detect
+
+# What clients call languages, and what they are in their model's words, whichever of the two it uses.
+ALIASES = [
+    {"zh", "zh-hans", "zh-cn", "zh-sg", "cmn"},
+    {"zh-hant", "zh-tw", "zh-hk", "zt"},
+    {"pt-br", "pb"},
+    {"no", "nb"},
+    {"he", "iw"},
+    {"id", "in"},
+    {"tl", "fil"},
+]
+NAMES = {
+    "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "as": "Assamese", "az": "Azerbaijani", "be": "Belarusian",
+    "bg": "Bulgarian", "bn": "Bengali", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh",
+    "da": "Danish", "de": "German", "dz": "Dzongkha", "el": "Greek", "en": "English", "eo": "Esperanto",
+    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fo": "Faroese",
+    "fr": "French", "fy": "Western Frisian", "ga": "Irish", "gd": "Scottish Gaelic", "gl": "Galician", "gu": "Gujarati",
+    "ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "ht": "Haitian Creole", "hu": "Hungarian",
+    "hy": "Armenian", "ia": "Interlingua", "id": "Indonesian", "ig": "Igbo", "is": "Icelandic", "it": "Italian",
+    "ja": "Japanese", "jv": "Javanese", "ka": "Georgian", "kab": "Kabyle", "kk": "Kazakh", "km": "Khmer",
+    "kn": "Kannada", "ko": "Korean", "ku": "Kurdish", "ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish",
+    "ln": "Lingala", "lo": "Lao", "lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Maori",
+    "mk": "Macedonian", "ml": "Malayalam", "mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese",
+    "my": "Burmese", "nb": "Norwegian Bokmål", "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk",
+    "no": "Norwegian", "oc": "Occitan", "or": "Odia", "pa": "Punjabi", "pl": "Polish", "ps": "Pashto",
+    "pt": "Portuguese", "pt-br": "Portuguese (Brazil)", "qu": "Quechua", "ro": "Romanian", "ru": "Russian",
+    "rw": "Kinyarwanda", "se": "Northern Sami", "sd": "Sindhi", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian",
+    "so": "Somali", "sq": "Albanian", "sr": "Serbian", "su": "Sundanese", "sv": "Swedish", "sw": "Swahili",
+    "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai", "tk": "Turkmen", "tl": "Tagalog", "tr": "Turkish",
+    "tt": "Tatar", "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "vo": "Volapük",
+    "wa": "Walloon", "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zh-hans": "Chinese (simplified)",
+    "zh-hant": "Chinese (traditional)", "zu": "Zulu",
+}  # fmt: skip
+
+
+class Detected(NamedTuple):
+    language: str
+    confidence: int  # from 0 to 100: an integer, as some clients can read nothing else
+
+
+def name_of(code: str) -> str:
+    return NAMES.get(code.lower().replace("_", "-")) or NAMES.get(primary(code)) or code
+
+
+def resolve(given: str, known: Iterable[str]) -> str | None:
+    """The code of a model that a client means: pt-BR, pt_br and, where there is no other, pt. None: it has no such."""
+    codes = list(known)
+    wanted = given.lower().replace("_", "-")
+    spelt = {code.lower().replace("_", "-"): code for code in reversed(codes)}
+    if wanted in spelt:
+        return spelt[wanted]
+    for group in ALIASES:
+        if wanted in group:
+            return next((code for spelling, code in spelt.items() if spelling in group), None)
+    return next((code for code in codes if primary(code) == primary(given)), None)
+
+
+def detected(text: str, known: Collection[str]) -> list[Detected]:
+    """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is of all
+    languages that there are: a text in another one gets a small one. Not cheap, the first time above all."""
+    shares = dict(detect(text))
+    found = [Detected(code, round(100 * shares.get(primary(code), 0.0))) for code in known]
+    best = Detector(known).name(text)  # which knows more of short texts than shares tell
+    found.sort(key=lambda one: (one.language != best, -one.confidence))
+    first = Detected(found[0].language, max(one.confidence for one in found)) if found[0].language == best else found[0]
+    return [first, *(one for one in found[1:] if one.confidence)]

@@ -1,0 +1,38 @@
+"""Saying no: a status and a text, in the shape that the clients of each API expect."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+class Refused(Exception):
+    """A request that is not served, and why: told to the client, whose fault it need not be."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers, self.more = status, text, dict(headers or {}), more
+
+
+class Gone(Exception):
+    """The client has closed the connection: nobody waits for an answer."""
+
+
+def missing(name: str) -> Refused:
+    return Refused(400, f"Invalid request: missing {name} parameter")
+
+
+def too_much(size: int, limit: int) -> Refused:
+    return Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(413, f"Invalid request: request exceeds {limit} bytes")
+
+
+def slow_down(seconds: float) -> Refused:
+    wait = min(max(math.ceil(seconds), 1), 60)
+    return Refused(429, f"Slowdown: too much is waiting. Try again in {wait} s.", {"Retry-After": str(wait)})
+
+
+def too_long(seconds: float) -> Refused:
+    return Refused(504, f"this took longer than {seconds:g} s. Send less at a time.")

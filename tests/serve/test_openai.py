@@ -1,0 +1,135 @@
+"""OpenAI's API, with its own client."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from headway.serve.openai import Stops
+from serve.conftest import Running
+
+
+@pytest.fixture(scope="module")
+def client(served: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+
+
+def test_models(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["my-lm"]
+    assert client.models.retrieve("my-lm").owned_by == "headway"
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        client.models.retrieve("gpt-5")
+
+
+def test_a_completion(client: openai.OpenAI, served: Running) -> None:
+    made = client.completions.create(model="my-lm", prompt="The dog", temperature=0, max_tokens=12)
+    (choice,) = made.choices
+    model = served.service.shelf.models[1].loaded
+    assert "The dog" + choice.text == model("The dog", beam_size=1, length=12)
+    assert choice.finish_reason in ("stop", "length")
+    assert made.usage is not None
+    assert 1 <= made.usage.completion_tokens <= 12
+    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens
+
+
+def test_a_stream_is_the_completion_in_pieces(client: openai.OpenAI) -> None:
+    wanted: dict[str, Any] = {"model": "my-lm", "prompt": "The", "max_tokens": 20, "seed": 3, "temperature": 0.8}
+    whole = client.completions.create(**wanted).choices[0]
+    events = list(client.completions.create(**wanted, stream=True))
+    assert "".join(event.choices[0].text for event in events) == whole.text
+    assert events[-1].choices[0].finish_reason == whole.finish_reason
+    assert len(events) > 3
+    assert len({event.id for event in events}) == 1
+
+
+def test_several_prompts_and_several_of_each(client: openai.OpenAI) -> None:
+    made = client.completions.create(model="my-lm", prompt=["The", "A"], n=2, max_tokens=5, seed=1, echo=True)
+    assert [choice.index for choice in made.choices] == [0, 1, 2, 3]
+    assert [choice.text[:1] for choice in made.choices] == ["T", "T", "A", "A"]
+    assert made.choices[0].text != made.choices[1].text
+    streamed = client.completions.create(
+        model="my-lm", prompt=["The", "A"], n=2, max_tokens=5, seed=1, echo=True, stream=True
+    )
+    texts = ["", "", "", ""]
+    for event in streamed:
+        texts[event.choices[0].index] += event.choices[0].text
+    assert texts == [choice.text for choice in made.choices]
+
+
+def test_what_the_docs_say(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/serving.md").read_text(encoding="utf-8")
+    snippet = page.split("<!-- not run: needs a server -->\n```python\n")[1].split("```")[0]
+    exec(snippet.replace("http://127.0.0.1:5000", served.url), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_stop_texts(client: openai.OpenAI) -> None:
+    plain = client.completions.create(model="my-lm", prompt="The dog", temperature=0, max_tokens=30).choices[0].text
+    stop = plain[4:7]
+    cut = client.completions.create(model="my-lm", prompt="The dog", temperature=0, max_tokens=30, stop=[stop, "§"])
+    assert cut.choices[0].text == plain[: plain.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_what_may_begin_a_stop_text_is_held_back() -> None:
+    stops = Stops(["abc"])
+    assert [stops.push(text) for text in ("xa", "b", "d", "ab", "c", "e")] == ["", "x", "a", "bd", "", ""]
+    assert stops.found
+    whole = Stops(["abc"])
+    assert whole.push("xab") + whole.rest() == "xab"
+    assert not whole.found
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model": "gpt-5"}, "does not exist"),
+        ({"max_tokens": 0}, "max_tokens parameter must be at least 1"),
+        ({"max_tokens": 10**9}, "max_tokens parameter must be at most 4096"),
+        ({"temperature": 9}, "temperature parameter must be at most 2"),
+        ({"n": 17}, "n parameter must be at most 16"),
+        ({"best_of": 3}, "best_of is not supported"),
+        ({"logprobs": 3}, "logprobs is not supported"),
+        ({"suffix": "x"}, "suffix is not supported"),
+        ({"logit_bias": {"5": 1}}, "logit_bias is not supported"),
+        ({"presence_penalty": 1}, "presence_penalty parameter must be 0"),
+        ({"stop": ["a"] * 5}, "at most 4 stop texts"),
+        ({"prompt": [1, 2]}, "prompt parameter is not a text"),
+        ({"prompt": ["x"] * 600, "n": 2}, "1200 completions were asked for"),
+    ],
+)
+def test_mistakes(client: openai.OpenAI, change: dict[str, Any], told: str) -> None:
+    wanted = {"model": "my-lm", "prompt": "The", **change}
+    with pytest.raises(openai.APIStatusError, match=told) as error:
+        client.completions.create(**wanted)
+    assert error.value.status_code in (400, 404)
+    assert error.value.type == "invalid_request_error"
+
+
+def test_a_prompt_that_is_too_long_for_the_model(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.errors import HeadwayError
+    from headway.language_model import LanguageModel
+
+    def too_long(self: Any, prefix: Any, **changes: Any) -> None:
+        raise HeadwayError(f"the prompt is too long for {served.service.shelf.models[1].path}")
+
+    served.post("/v1/completions", {"model": "my-lm", "prompt": "x"})
+    monkeypatch.setattr(LanguageModel, "search", too_long)
+    made = served.post("/v1/completions", {"model": "my-lm", "prompt": "x"})
+    assert made.status_code == 400
+    assert made.json()["error"]["message"] == "the prompt is too long for my-lm"  # and not where it lies
+    lines = served.post("/v1/completions", {"model": "my-lm", "prompt": "x", "stream": True}).text.split("\n\n")
+    assert json.loads(lines[0].removeprefix("data: "))["error"]["message"] == "the prompt is too long for my-lm"
+
+
+def test_who_goes_stops_the_writing(client: openai.OpenAI, served: Running) -> None:
+    events = client.completions.create(model="my-lm", prompt="The", max_tokens=4096, stream=True)
+    next(iter(events))
+    began = time.monotonic()
+    events.close()
+    while served.service.streams:
+        assert time.monotonic() - began < 5
+        time.sleep(0.01)

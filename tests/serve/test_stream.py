@@ -1,0 +1,222 @@
+"""The stream: every step of a search, the numbers of the trace, and an end when nobody listens."""
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from headway.finding import Finder
+from headway.serve.pipe import Pipe, Stopped
+from headway.translator import Translator, load, load_translator
+from serve.conftest import Running, running, until
+
+Event = dict[str, Any]
+
+
+def events_of(server: Running, body: dict[str, Any]) -> list[Event]:
+    response = server.post("/api/translate", {"source": "en", "target": "qtx", **body})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def unpacked(tensor: dict[str, Any]) -> np.ndarray:
+    plain = np.frombuffer(base64.b64decode(tensor["data"]), "<u2" if tensor["dtype"] == "uint16" else "<f4")
+    return plain.reshape(tensor["shape"]) / (65535 if tensor["dtype"] == "uint16" else 1)
+
+
+def rows_of(events: list[Event], name: str) -> np.ndarray:
+    """The rows of all events, later ones in place of earlier ones; the keys that a row has not seen are 0."""
+    rows: list[np.ndarray] = []
+    for event in events:
+        if event["event"] in ("step", "found"):
+            new = unpacked(event["tensors"][name])
+            rows[event["first"] :] = [new[:, n] for n in range(new.shape[1])]
+    width = max(row.shape[-1] for row in rows)
+    return np.stack([np.pad(row, ((0, 0), (0, width - row.shape[-1]))) for row in rows], 1)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_its_numbers_are_those_of_the_trace(
+    served: Running, translator_dir: Path, sentences: list[str], beam: int
+) -> None:
+    events = events_of(served, {"q": sentences[0], "beam_size": beam, "top": 5})
+    translator = load(translator_dir, "cpu")
+    assert isinstance(translator, Translator)
+    trace = translator.trace(sentences[0], beam_size=beam)
+    assert [event["event"] for event in events[:2]] == ["start", "sentence"]
+    assert events[1]["pieces"] == trace.source.pieces
+    steps = [event for event in events if event["event"] == "step"]
+    assert [step["step"] for step in steps] == [choice.step for choice in trace.beam]
+    assert [step["beam"]["ids"] for step in steps] == [choice.ids for choice in trace.beam]
+    assert events[-1] == {"event": "end", "text": trace.output, "warnings": []}
+    found = events[-2]
+    assert found["ids"] == trace.target.ids[1:]
+    np.testing.assert_allclose(
+        unpacked(events[1]["tensors"]["encoder.0.self.weights"]), trace.tensors["encoder.0.self.weights"], atol=2e-5
+    )
+    for name in ("decoder.0.cross.weights", "decoder.0.self.weights"):
+        np.testing.assert_allclose(rows_of(events, name), trace.tensors[name], atol=2e-5)
+    last = trace.tensors["output.logps"][-1].exp().topk(5)
+    assert found["top"]["ids"] == last.indices.tolist()
+    np.testing.assert_allclose(found["top"]["probabilities"], last.values, atol=1e-4)
+
+
+def test_queries_keys_and_values_on_demand(served: Running, translator_dir: Path, sentences: list[str]) -> None:
+    events = events_of(served, {"q": sentences[0], "beam_size": 1, "qkv": True})
+    translator = load(translator_dir, "cpu")
+    assert isinstance(translator, Translator)
+    trace = translator.trace(sentences[0], beam_size=1)
+    np.testing.assert_allclose(rows_of(events, "decoder.0.self.q"), trace.tensors["decoder.0.self.q"], atol=1e-4)
+    keys = unpacked(events[-2]["tensors"]["decoder.0.cross.k"])
+    np.testing.assert_allclose(keys, trace.tensors["decoder.0.cross.k"], atol=1e-4)
+    plain = events_of(served, {"q": sentences[0], "attention": False})
+    assert all(not event.get("tensors") for event in plain)
+
+
+def test_several_sentences_and_a_prefix(served: Running, translator_dir: Path, sentences: list[str]) -> None:
+    text = f" {sentences[0]} {sentences[1]}\n"
+    events = events_of(served, {"q": text})
+    translator = load_translator([translator_dir], "cpu")
+    assert events[-1]["text"] == translator(text)
+    assert [event["sentence"] for event in events if event["event"] == "sentence"] == [0, 1]
+    whole = translator(sentences[0])
+    forced = whole.split()[0]
+    made = events_of(served, {"q": sentences[0], "prefix": forced, "source": "auto"})
+    assert made[-1]["text"].startswith(forced)
+
+
+def test_a_second_search_is_announced(served: Running, monkeypatch: pytest.MonkeyPatch, sentences: list[str]) -> None:
+    monkeypatch.setattr(Finder, "_fault", lambda self, sentence, found: "the output was strange")
+    events = events_of(served, {"q": sentences[0]})
+    assert {"event": "again", "search": 2} in events
+    assert events[-1]["warnings"] == ["the output was strange; nothing better was found"]
+
+
+@pytest.mark.parametrize("mask", ["causal & local(3)", "causal"])
+def test_a_model_that_forgets_is_read_anew(
+    train_toy: Callable[..., Path], toy: Path, mask: str, sentences: list[str]
+) -> None:
+    """What lies in a ring is not in the order of positions."""
+    few = ["train.steps=20", "train.validate_every=20", f"model.decoder.mask={mask}", "model.decoder.layers=2"]
+    folder = train_toy(*(word for setting in few for word in ("--set", setting)))
+    translator = load(folder, "cpu")
+    assert isinstance(translator, Translator)
+    trace = translator.trace(sentences[0], beam_size=2)
+    with running(folder) as server:
+        events = events_of(server, {"q": sentences[0], "beam_size": 2})
+    for name in ("decoder.0.self.weights", "decoder.1.cross.weights"):
+        np.testing.assert_allclose(rows_of(events, name), trace.tensors[name], atol=2e-5)
+
+
+def test_mistakes(served: Running) -> None:
+    body = {"q": "x", "source": "en", "target": "qtx"}
+    assert served.error("/api/translate", {**body, "q": ""}) == (400, "Invalid request: missing q parameter")
+    assert served.error("/api/translate", {**body, "top": 101})[0] == 400
+    same = "qtx is not available as a target language from qtx"
+    assert served.error("/api/translate", {**body, "source": "qtx"}) == (400, same)
+
+
+def test_what_goes_wrong_on_the_way_is_an_event(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, *arguments: Any, **more: Any) -> None:
+        raise RuntimeError("secret text")
+
+    monkeypatch.setattr(Translator, "translate", broken)
+    events = events_of(served, {"q": "The dog sleeps."})
+    assert events[-1] == {"event": "error", "error": "something went wrong on the server"}
+    assert not any("secret" in message for _, message, _ in served.log)
+    until(lambda: not served.service.streams)
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
+    """Every step of a stream takes so long; when they happened."""
+    from headway.serve.openly import Follower
+
+    times: list[float] = []
+    whole = Follower.__call__
+
+    def slow(self: Any, choice: Any) -> None:
+        time.sleep(seconds)
+        times.append(time.monotonic())
+        whole(self, choice)
+
+    monkeypatch.setattr(Follower, "__call__", slow)
+    return times
+
+
+LONG = {"q": "The dog sees a red house. " * 20, "source": "en", "target": "qtx"}
+
+
+def test_a_closed_connection_stops_the_decoding(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = slowed(monkeypatch, 0.1)
+    with httpx.stream("POST", f"{served.url}/api/translate", json=LONG, timeout=30) as response:
+        lines = response.iter_lines()
+        next(lines)
+        until(lambda: len(times) > 2)
+    closed = time.monotonic()
+    time.sleep(1.2)
+    assert times[-1] < closed + 1
+    until(lambda: not served.service.streams, 2)
+    assert served.service.shelf.models[0].users == 0
+
+
+def test_who_does_not_read_is_not_waited_for(translator_dir: Path) -> None:
+    with running(translator_dir, limits={"sending": 1.0, "characters": 10**6}) as server:
+        body = json.dumps({**LONG, "q": LONG["q"] * 200, "qkv": True}).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            head = f"POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            until(lambda: server.service.streams == 1)
+            until(lambda: server.service.streams == 0, 60)
+        assert server.get("/health").status_code == 200
+
+
+def test_who_reads_on_too_late_sees_that_it_is_not_the_whole(
+    translator_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.serve.pipe.AHEAD", 1)
+    with running(translator_dir, limits={"sending": 20.0}) as server:
+        plain = Pipe.emit
+
+        def impatient(self: Pipe, event: Any) -> None:
+            self.patience = 0.0
+            if event and event["event"] == "step":
+                raise Stopped
+            plain(self, event)
+
+        monkeypatch.setattr(Pipe, "emit", impatient)
+        with pytest.raises(httpx.HTTPError, match="incomplete"):
+            server.post("/api/translate", LONG)
+
+
+def test_only_so_many_at_a_time(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed(monkeypatch, 0.05)
+    with (
+        running(translator_dir, limits={"streams": 1}) as server,
+        httpx.stream("POST", f"{server.url}/api/translate", json=LONG, timeout=30) as response,
+    ):
+        lines = response.iter_lines()
+        next(lines)
+        refused = server.post("/api/translate", LONG)
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"]
+        plain = server.post("/translate", {**LONG, "q": "The dog sleeps."})
+        assert plain.status_code == 200
+
+
+def test_a_stream_ends_when_its_time_is_up(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed(monkeypatch, 0.1)
+    with running(translator_dir, limits={"seconds": 1.0}) as server:
+        began = time.monotonic()
+        with pytest.raises(httpx.HTTPError):
+            server.post("/api/translate", LONG)
+        assert time.monotonic() - began < 10
+        until(lambda: not server.service.streams, 5)
