@@ -49,6 +49,12 @@ def test_patterns_of_ones_own_come_first() -> None:
     assert protector((r"a {x}",)).hide("a {x}") == ("⟦0⟧", ["a {x}"])  # no two overlap
 
 
+def test_patterns_do_not_get_in_each_others_way() -> None:
+    assert protector(("x-1", "(?i)acme")).hide("ACME X-1 x-1") == ("⟦0⟧ X-1 ⟦1⟧", ["ACME", "x-1"])
+    assert protector((r"(?P<a>k)=", r"(?P<a>[pq])(?P=a)", r"(\d)\1")).hide("k= qq pq 77 78")[1] == ["k=", "qq", "77"]
+    assert protector(("ab", "abc", "bcde")).hide("abcde")[1] == ["abc"]
+
+
 def test_patterns_that_cannot_be_used() -> None:
     with pytest.raises(HeadwayError, match=r"'\(' is not a regular expression: missing \)"):
         protector(("(",))
@@ -147,6 +153,16 @@ WORD_BY_WORD = [(n, n) for n in range(9)]
         ("{x}: it is gone", "es ist weg", [], "{x}: es ist weg"),
         ("a b {x} c d", "q r s t", [], "q r {x} s t"),
         ("a b {x} c d", "q r s t", [(2, 1)], "q {x} r s t"),
+        ("The dog:me@a.de runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund me@a.de rennt."),
+        ("The dog:me@a.de runs.", "Der Hund: rennt.", WORD_BY_WORD, "Der Hund:me@a.de rennt."),
+        ("Ice, snow/https://x.org/a", "Eis, Schnee", WORD_BY_WORD, "Eis, Schnee https://x.org/a"),
+        ("Ice, snow/https://x.org/a", "Eis, Schnee/", WORD_BY_WORD, "Eis, Schnee/https://x.org/a"),
+        ("The {x}-dog runs.", "Der Hund rennt.", WORD_BY_WORD, "Der {x} Hund rennt."),
+        ("The {x}-dog runs.", "Der -Hund rennt.", WORD_BY_WORD, "Der {x}-Hund rennt."),
+        ("The dog{x} runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund{x} rennt."),
+        ("The dog {x}{y} runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund {x}{y} rennt."),
+        ('The <b>"dog"</b> runs.', "Der „Hund“ rennt.", WORD_BY_WORD, "Der „<b>Hund</b>“ rennt."),
+        ("The <b><i>dog</i></b> runs.", "Der Hund rennt.", WORD_BY_WORD, "Der <b><i>Hund</i></b> rennt."),
     ],
 )  # fmt: skip
 def test_spans_go_where_their_neighbours_have_gone(
