@@ -1,5 +1,7 @@
 """What must stay as it is: found, hidden behind placeholders, missed where it is gone, and put back."""
 
+import time
+
 import pytest
 
 from headway.errors import HeadwayError
@@ -38,6 +40,13 @@ def test_what_is_not(text: str) -> None:
 
 def test_nothing_is_found_without_a_hint() -> None:
     assert all(HINT.search(span) and usual().fullmatch(span) for span in SPANS)
+
+
+@pytest.mark.parametrize("part", ["%" + "0" * 8000, "<!--" * 8000, "mailto:" + "@" * 8000, "mailto:" * 8000])
+def test_no_line_takes_long(part: str) -> None:
+    started = time.process_time()
+    protector().hide(f"{part} x")
+    assert time.process_time() - started < 1  # it was 3 seconds and more
 
 
 def test_patterns_of_ones_own_come_first() -> None:
