@@ -76,14 +76,20 @@ def align_ids(
 def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> None:
     """Links of every hypothesis, for the words as they are told: with protected spans and given terms."""
     reader, writer = translator.tokenizers.source, translator.tokenizers.target
-    found = []
+    asked = []
     for s in sentences:
+        if s.hidden and s.hidden.blank:  # it stays as it is, and may be longer than a model reads
+            s.links = [[(word, word) for word in range(len(s.text.split()))] for _ in s.found]
+        else:
+            asked.append(s)
+    found = []
+    for s in asked:
         as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
         for n, h in enumerate(s.found):
             said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
             found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
     links = iter(align_ids(translator, [ids for ids, _ in found], [ids for _, ids in found]))
-    for sentence in sentences:
+    for sentence in asked:
         sentence.links = [next(links) for _ in sentence.found]
 
 

@@ -61,6 +61,17 @@ class Calibration:
     usual: float  # log(output / source), in tokens
     about: dict[str, Any]  # what it was learned from, and how good it is: for people
 
+    def _is_sound(self) -> bool:
+        """Whether it can be reckoned with: a number for each feature, and none of them a strange one."""
+        tables = (self.means, self.scales, self.weights)
+        numbers = [*self.means, *self.scales, *self.weights, self.bias, self.usual]
+        return (
+            all(isinstance(table, list) and len(table) == len(FEATURES) for table in tables)
+            and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+            and min(self.scales) > 0
+            and isinstance(self.about, dict)
+        )
+
     def score(self, values: Sequence[float]) -> float:
         total = self.bias + sum(
             weight * (value - mean) / scale
@@ -89,10 +100,12 @@ class Calibration:
             version, names = table.pop("format_version"), table.pop("features")
             if version == FORMAT_VERSION and names == list(FEATURES):
                 made = cls(**table)
-                made.score([0.0] * len(FEATURES))
-                return made
-            told = f"has format_version {version} or other features than this Headway knows"
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError):
+                if made._is_sound():
+                    return made
+                told = "is damaged"
+            else:
+                told = f"has format_version {version} or other features than this Headway knows"
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             told = "is damaged"
         raise HeadwayError(f"{path} {told}. Make it anew: headway calibrate --model {folder} …")
 

@@ -35,7 +35,7 @@ class Distillation:
         reasons = [unfit(text, tokens, self.standards) for text, tokens in zip(texts, ids)]
         asked = ["" if reason else text for text, reason in zip(texts, reasons)]
         made = self.translator.translate(
-            asked, self.search, to=self.to, split=self.split, first=first, mend=False
+            asked, self.search, to=self.to, split=self.split, first=first, mend=False, protect=None
         )  # fmt: skip
         return [
             reason or self._pair(tokens, translation, reference)

@@ -2,6 +2,7 @@
 without torch."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ BUNDLED = Path(__file__).parent / "models"
 DEFAULT = ("en", "de")  # what is translated when nobody says anything else
 
 Direction = tuple[str, str]
+TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")  # de, pt-BR, zh-Hant-TW
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ def locate(given: str | Path) -> Choice:
     if os.sep in name or (Path(name) / "config.json").exists():
         return Choice((name,))
     models = installed()
-    pairs = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
-    for pair in pairs:
+    splits = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
+    for pair in (split for split in splits if all(map(TAG.fullmatch, split))):
         here = [models[name]] if name in models else list(models.values())
         if served := serving(here, *pair):
             model, direction = served[0]
@@ -125,7 +127,7 @@ def picked(source: str, target: str) -> Choice:
         raise HeadwayError(none_for(models, source, target))
     directions = list(dict.fromkeys(direction for _, direction in served))
     if len(directions) > 1:
-        missing = "--to" if source else "--from"
+        missing = "--from" if len({other for _, other in directions}) == 1 else "--to"
         raise ConfigError(f"installed models translate {shown(directions)}: say which with {missing}.")
     model, direction = served[0]
     return Choice((str(model.folder),), *direction)

@@ -45,16 +45,20 @@ def _routes_of(given: Sequence[str], target: str) -> tuple[dict[str, Choice], st
 
 class Router:
     def __init__(
-        self, routes: dict[str, Choice], target: str, load: Callable[[Choice], "Translator"], align: bool = False
-    ) -> None:
-        """load: is asked once for each model, when the first of its lines comes; align: links are wanted."""
-        self.routes, self.target, self._load, self._align = routes, target, load, align
+        self, routes: dict[str, Choice], target: str, load: Callable[[Choice], "Translator"], align: bool = False,
+        strict: bool = True,
+    ) -> None:  # fmt: skip
+        """load: is asked once for each model, when the first of its lines comes; align: links are wanted; strict: no
+        language may be left out, as some may that nobody asked for."""
+        self.target, self._load, self._align = target, load, align
         self.detector = Detector([*routes, target])
-        unheard = [source for source in routes if source not in self.detector.languages]
-        if unheard:
-            raise HeadwayError(
-                f'the language "{unheard[0]}" cannot be told from others by its text. Name it: --from {unheard[0]}'
-            )
+        self.routes = {source: choice for source, choice in routes.items() if source in self.detector.languages}
+        unheard = [source for source in routes if source not in self.routes]
+        self.warnings = [
+            f'the language "{one}" cannot be told from others by its text. Name it: --from {one}' for one in unheard
+        ]
+        if unheard and (strict or not self.routes):
+            raise HeadwayError(self.warnings[0])
         self._loaded: dict[tuple[str, ...], Translator] = {}
         self._loading = threading.Lock()
 

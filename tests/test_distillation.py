@@ -31,6 +31,13 @@ def test_the_target_is_the_teachers_whatever_the_reference(teacher: Translator, 
     ]
 
 
+def test_a_span_is_a_part_of_the_text(teacher: Translator, toy: Path) -> None:
+    line = "{x} " + (toy / "train.en").read_text().splitlines()[0]
+    [plain] = teacher.translate([line], teacher.search(beam_size=2), mend=False, protect=None)
+    assert not plain.warnings
+    assert way(teacher).pairs([line]) == [Pair(line, plain.text)]
+
+
 def guess(text: str, tokens: list[int] | None = None) -> Guess:
     return Guess(text, 0.0, -1.0, tokens or [8, 9, 10], [-0.1] * 3)
 

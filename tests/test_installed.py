@@ -86,6 +86,22 @@ def test_countries(shelf: Shelf) -> None:
         choose([], "en", "pt")
     shelf.add("en-pt", "en", "pt")
     assert choose([], "en", "pt").target == "pt"
+    for name in ("pt-BR", "pt-PT"):
+        shelf.add(f"{name}-en", name, "en")
+    for source, target in (("pt", "en"), ("pt", "")):
+        with pytest.raises(ConfigError, match=r"translate pt-BR → en, pt-PT → en: say which with --from\."):
+            choose([], source, target)
+
+
+def test_a_name_is_not_half_a_direction(shelf: Shelf) -> None:
+    """A language has two or three letters, and maybe a script and a region."""
+    shelf.add("en-de", "en", "de", bundled=True)
+    for name in ("en-de-large", "en-", "-de", "en-de-", "-"):
+        with pytest.raises(HeadwayError, match=f'there is no model "{name}", neither a directory nor an installed one'):
+            choose([name])
+    assert choose(["en-de-AT"]).target == "de"
+    large = str(shelf.add("en-de-large", "en", "de"))
+    assert choose(["en-de-large"]) == Choice((large,))
 
 
 def test_nothing_serves(shelf: Shelf) -> None:

@@ -56,6 +56,13 @@ def test_a_line_of_spans_is_not_translated(translator: Translator) -> None:
     assert [(one.guesses[0].tokens, one.warnings) for one in found] == [([], [])] * 3
 
 
+def test_a_span_that_is_too_long_to_be_read(translator: Translator, lines: list[str]) -> None:
+    address = "https://example.org/" + "a1b2" * 115
+    found = translator.translate([f"{lines[0]} See {address}, {lines[1]}", address, "{x}" * 400], align=True)
+    assert found[0].text.count(address) == 1
+    assert [one.text for one in found[1:]] == [address, "{x}" * 400]
+
+
 def test_protection_can_be_changed(translator: Translator, lines: list[str]) -> None:
     given = f"{lines[0]} Foo-7."
     assert "Foo-7" in translator.translate([given], protect=[r"Foo-\d"])[0].text

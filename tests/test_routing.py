@@ -83,3 +83,13 @@ def test_models_that_cannot_be_chosen_for_a_line(shelf: Shelf) -> None:
         HeadwayError, match='the language "qtx" cannot be told from others by its text. Name it: --from'
     ):
         Router(*routes([toy]), loader([]))
+
+
+def test_an_installed_model_that_nobody_asked_for_is_left_out(shelf: Shelf) -> None:
+    shelf.add("gsw-de", "gsw", "de")
+    with pytest.raises(HeadwayError, match='the language "gsw" cannot be told from others by its text'):
+        Router(*routes([]), loader([]), strict=False)
+    shelf.add("en-de", "en", "de")
+    router = Router(*routes([]), loader([]), strict=False)
+    assert router.warnings == ['the language "gsw" cannot be told from others by its text. Name it: --from gsw']
+    assert [routed.result.text for routed in router.translate([EN], act)] == [f"en-de:en:{EN}"]

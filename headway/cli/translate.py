@@ -171,7 +171,10 @@ def translate(
 def by_language(models: tuple[str, ...], to: str, load: "Callable[[Choice], Translator]", align: bool) -> "Router":
     from headway.routing import Router, routes
 
-    return Router(*routes(models, to), load, align)
+    router = Router(*routes(models, to), load, align, strict=bool(models))
+    for warning in router.warnings:
+        log(warning, "warning")
+    return router
 
 
 class Direct:

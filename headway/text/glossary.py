@@ -9,7 +9,8 @@ from typing import NamedTuple
 from headway.errors import HeadwayError
 from headway.text.tokenizer import Tokenizer
 
-UNIT = re.compile(r"\w+|[^\w\s]")
+UNIT = re.compile(r"⟦\d+⟧|\w+|[^\w\s]")  # what stands for a protected span is a unit, which no term has
+BRACKET = re.compile("[⟦⟧]")
 
 
 class Term(NamedTuple):
@@ -40,6 +41,11 @@ class Glossary:
             units = UNIT.findall(source)
             if not units or not target.strip():
                 raise HeadwayError(f"a glossary has the term {source!r} for {target!r}: neither may be empty.")
+            if BRACKET.search(source + target):
+                raise HeadwayError(
+                    f"a glossary has the term {source!r} for {target!r}: the signs ⟦ and ⟧ stand for what is protected. "
+                    "Leave them out."
+                )
             self._by_first[units[0].casefold()].append((units, Term(source, target.strip())))
 
     @classmethod

@@ -7,14 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.text.protect import PLACEHOLDER, Hidden, pairs_of
+from headway.text.protect import CLOSING_TAG, OPENING_TAG, PLACEHOLDER, Hidden, pairs_of
 from headway.text.words import WORD
 
 # A placeholder, with the signs that would be left around nothing, or at the beginning.
 CHUNK = re.compile(r"[(\[\"'„“«‹]+(?:⟦\d+⟧)[)\]\"'”“»›]+|^⟦\d+⟧[.,;:!?…]+(?=\s)|⟦\d+⟧")
 CORE = re.compile(r"\w(?:.*\w)?")
 INVENTED = re.compile(r"⟦\d*⟧?|⟧")
-STOPS = ".,;:!?…)"
+STOPS, OPENERS = ".,;:!?…)", "([{„‚¿¡"
+AT_END, AT_START = re.compile(r"(?:⟦\d+⟧)+$"), re.compile(r"(?:⟦\d+⟧)+")
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 
@@ -27,6 +28,14 @@ class Anchor(NamedTuple):
     glued: tuple[bool, bool]  # whether something touches it, before and behind
     stopped: bool  # whether a stop or a comma does, behind
     number: int
+    neighbours: tuple[str, str]  # the characters there, other spans left out
+    tag: str  # "opens", "closes" or ""
+
+    def sticks(self, side: int) -> bool:
+        """Whether a word may touch it: where one did. A tag is as close to a word as it was to the signs around it."""
+        if self.tag == ("closes", "opens")[side]:
+            return self.glued[side]
+        return self.neighbours[side].isalnum()
 
 
 class Spot(NamedTuple):
@@ -53,8 +62,21 @@ def bare(hidden: Hidden) -> tuple[str, list[Anchor]]:
         assert number is not None
         stopped = bool(behind) and behind in STOPS
         glued = (bool(before.strip()), bool(behind.strip()) and not stopped)
-        anchors.append(Anchor(len(kept), chunk[0], glued, stopped, int(number[1])))
+        around = AT_END.sub("", text[: chunk.start()])[-1:], text[_past_spans(text, chunk.end()) :][:1]
+        tag = _tag(hidden.spans[int(number[1])])
+        anchors.append(Anchor(len(kept), chunk[0], glued, stopped, int(number[1]), around, tag))
     return kept + text[end:], anchors
+
+
+def _past_spans(text: str, place: int) -> int:
+    spans = AT_START.match(text, place)
+    return spans.end() if spans else place
+
+
+def _tag(span: str) -> str:
+    if re.fullmatch(OPENING_TAG, span):
+        return "opens"
+    return "closes" if re.fullmatch(CLOSING_TAG, span) else ""
 
 
 def put_back(hidden: Hidden, output: str, links: Links) -> tuple[str, list[str]]:
@@ -67,20 +89,24 @@ def put_back(hidden: Hidden, output: str, links: Links) -> tuple[str, list[str]]
     for opening, closing in pairs_of(hidden.spans):
         if opening in spots and closing in spots:
             spots[opening], spots[closing] = page.around(spots[opening], spots[closing])
-    text = output
-    for spot in sorted(spots.values(), key=lambda spot: (spot.offset, spot.anchor.number), reverse=True):
-        text = _inserted(text, spot, any(o.offset == spot.offset and o.anchor.number > n for n, o in spots.items()))
+    text, order = output, sorted(spots.values(), key=lambda spot: (spot.offset, spot.anchor.number))
+    offsets = [-1, *(spot.offset for spot in order), -1]
+    for number, spot in reversed(list(enumerate(order, start=1))):
+        text = _inserted(text, spot, offsets[number - 1] == spot.offset, offsets[number + 1] == spot.offset)
     placed = PLACEHOLDER.sub(lambda found: hidden.spans[int(found[1])], text)
     return placed, [hidden.spans[number] for number, spot in spots.items() if not spot.sure]
 
 
-def _inserted(text: str, spot: Spot, followed: bool) -> str:
-    """With a space where one stood, and where it would else run into a word. followed: by another span."""
-    left, right = text[: spot.offset], text[spot.offset :]
-    before = "" if not left or left[-1].isspace() or spot.anchor.glued[0] else " "
-    touches = right[:1].isalnum() or (followed and right[:1] not in STOPS and not right[:1].isspace())
-    behind = " " if touches and not spot.anchor.glued[1] else ""
-    return left + before + spot.anchor.spelled + behind + right
+def _inserted(text: str, spot: Spot, led: bool, followed: bool) -> str:
+    """With a space where one stood, and where it would else run into a word. led, followed: by another span there."""
+    left, right, anchor = text[: spot.offset], text[spot.offset :], spot.anchor
+    word = left[-1:].isalnum() and not led
+    close = not left or left[-1].isspace() or left[-1] in OPENERS or (anchor.sticks(0) if word else anchor.glued[0])
+    if followed:
+        touches = right[:1] not in STOPS and not right[:1].isspace() and not anchor.glued[1]
+    else:
+        touches = right[:1].isalnum() and not anchor.sticks(1)
+    return left + ("" if close else " ") + anchor.spelled + (" " if touches else "") + right
 
 
 class Page:
@@ -102,14 +128,25 @@ class Page:
             return Spot(0, anchor, True)
         if behind == len(self.source):
             inside = anchor.stopped or not anchor.glued[0]
-            return Spot(len(self.output.rstrip(STOPS) if inside else self.output), anchor, True)
+            end = len(self.output.rstrip(STOPS) if inside else self.output)
+            return Spot(self._past_sign(end, anchor), anchor, True)
         after = [self.words[max(self.said[word])][1] for word in (behind - 1,) if word in self.said]
         before = [self.words[min(self.said[word])][0] for word in (behind,) if word in self.said]
-        opens = anchor.glued[1] and not anchor.glued[0]
+        first, last = anchor.neighbours
+        opens = bool(last.strip()) and last not in STOPS and not first.strip()
         for found in (before, after) if opens else (after, before):
             if found:
-                return Spot(found[0], anchor, False)
+                return Spot(self._past_sign(found[0], anchor), anchor, False)
         return Spot(self._by_share(anchor.offset), anchor, False)
+
+    def _past_sign(self, offset: int, anchor: Anchor) -> int:
+        """On the other side of a sign that touched it, if the output has that sign there."""
+        first, last = anchor.neighbours
+        if first.strip() and not first.isalnum() and self.output[offset : offset + 1] == first:
+            return offset + 1
+        if anchor.glued[1] and last.strip() and not last.isalnum() and offset and self.output[offset - 1] == last:
+            return offset - 1
+        return offset
 
     def around(self, opening: Spot, closing: Spot) -> tuple[Spot, Spot]:
         """For two tags. Where nothing is known of what stood between them, a word is taken that is as far in."""

@@ -2,24 +2,25 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from headway.errors import HeadwayError
 
-# What is protected unless somebody says otherwise. The first that matches at a place wins.
+# What is protected unless somebody says otherwise. The first that matches at a place wins. Each takes time in proportion
+# to a line, whatever is in it: hence some bounds, and *+, which gives nothing back.
 KINDS = {
     "placeholder": r"⟦\d*⟧",
     "code": r"`[^`\n]+`",
-    "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:\S+@\S+\w",
+    "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
     "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
-    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->",
+    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.{0,1000}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
     "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
     "percent": (
-        r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
+        r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
         r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
     ),
 }
@@ -48,17 +49,17 @@ def spaced(text: str) -> str:
 
 
 class Protector:
-    """Finds spans: those of a pattern that was asked for, then the usual ones."""
+    """Finds spans: those of patterns that were asked for, then the usual ones."""
 
-    def __init__(self, own: re.Pattern[str] | None = None) -> None:
+    def __init__(self, own: Sequence[re.Pattern[str]] = ()) -> None:
         self.own = own
 
     def spans(self, text: str) -> list[re.Match[str]]:
         """In order; none overlaps another."""
         known = list(usual().finditer(text)) if HINT.search(text) else []
-        if self.own is None:
+        if not self.own:
             return known
-        asked = [found for found in self.own.finditer(text) if found[0].strip()]
+        asked = apart(found for own in self.own for found in own.finditer(text) if found[0].strip())
         free = [u for u in known if all(u.end() <= a.start() or a.end() <= u.start() for a in asked)]
         return sorted([*asked, *free], key=lambda found: found.start())
 
@@ -82,19 +83,32 @@ class Protector:
         return wrong or unpaired(spans, said)
 
 
+def apart(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """In order, without those that overlap another: the earliest stays, then the longest.
+
+    Patterns are not joined into one, where flags, names and numbers of groups would get in each other's way."""
+    taken: list[re.Match[str]] = []
+    for found in sorted(matches, key=lambda found: (found.start(), -found.end())):
+        if not taken or found.start() >= taken[-1].end():
+            taken.append(found)
+    return taken
+
+
 @lru_cache(maxsize=16)
 def protector(patterns: tuple[str, ...] = ()) -> Protector:
     """With patterns of one's own, before the usual ones."""
+    own = []
     for pattern in patterns:
         try:
             found = re.compile(pattern)
         except re.error as error:
             raise HeadwayError(f"{pattern!r} is not a regular expression: {error}.") from None
+        own.append(found)
         if found.match(""):
             raise HeadwayError(
                 f"{pattern!r} matches nothing at all, which cannot be protected. Make it match something."
             )
-    return Protector(re.compile("|".join(f"(?:{pattern})" for pattern in patterns)) if patterns else None)
+    return Protector(own)
 
 
 def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from headway.errors import HeadwayError
 from headway.text.sentences import Segment, segments
@@ -14,6 +14,8 @@ PLACES = (
     re.compile(r"[,،](?=\s)|[、，]"),
     re.compile(r"(?=\s)"),
 )
+# What stands for a protected span, with the signs at it: cut, it would stand for nothing.
+SPAN = re.compile(r"[^\w\s⟦⟧]{0,3}⟦\d{1,9}⟧[^\w\s⟦⟧]{0,3}")
 JOINER = "\u200d"
 VIRAMA = 9  # the combining class of the signs that tie two Indic consonants together
 
@@ -22,26 +24,34 @@ def split_long(text: str, limit: int, length: Callable[[str], int]) -> list[Segm
     """Pieces of a text, none longer than `limit` as `length` measures it. Joined they are the text again.
 
     Cut after clauses, else after commas, else between words, else between characters: never before a combining mark
-    or within an emoji, unless that one is too long itself. A single character that is too long stays.
+    or within an emoji, unless that one is too long itself. A single character that is too long stays, and so does the
+    placeholder of a span.
     """
     if limit < 1:
         raise HeadwayError(f"a piece of text cannot be at most {limit} long. Give 1 or more.")
-    total = length(text.strip())
-    if total <= limit:
+    if length(text.strip()) <= limit:
         return segments([text])
+    chunks, start = [], 0
+    for span in SPAN.finditer(text):
+        if length(span[0]) > limit:
+            chunks += [*_chunks(text[start : span.start()], limit, length), span[0]]
+            start = span.end()
+    return segments([*chunks, *_chunks(text[start:], limit, length)])
 
+
+def _chunks(text: str, limit: int, length: Callable[[str], int]) -> Iterator[str]:
     def fits(start: int, end: int) -> bool:
         return length(text[start:end].strip()) <= limit
 
-    chunks, start = [], 0
+    total, start = length(text.strip()), 0
+    inside = {place for span in SPAN.finditer(text) for place in range(span.start() + 1, span.end())}
     while start < len(text):
         left = len(text) - start
         pieces = math.ceil(total * left / len(text) / limit)  # were it all equally dense
         aim = start + left // max(pieces, 1)
-        end = _cut(text, start, aim, _reach(start, aim, len(text), fits), fits)
-        chunks.append(text[start:end])
+        end = _cut(text, start, aim, _reach(start, aim, len(text), fits), fits, inside)
+        yield text[start:end]
         start = end
-    return segments(chunks)
 
 
 def _reach(start: int, aim: int, end: int, fits: Callable[[int, int], bool]) -> int:
@@ -58,16 +68,23 @@ def _reach(start: int, aim: int, end: int, fits: Callable[[int, int], bool]) -> 
     return low
 
 
-def _cut(text: str, start: int, aim: int, reach: int, fits: Callable[[int, int], bool]) -> int:
-    """The best place to end a piece, between half the way to `aim` and `reach`."""
+def _cut(
+    text: str, start: int, aim: int, reach: int, fits: Callable[[int, int], bool], inside: Container[int]
+) -> int:  # fmt: skip
+    """The best place to end a piece, between half the way to `aim` and `reach`; none that is `inside` a span."""
     if reach == len(text):
         return reach
     for place in PLACES:
         ends = [found.end() for found in place.finditer(text, (start + aim) // 2 + 1, reach + 1)]
         for end in sorted(ends, key=lambda end: abs(end - aim)):
-            if end <= reach and fits(start, end):
+            if end <= reach and end not in inside and fits(start, end):
                 return end
-    return next((end for end in _between_characters(text, start, reach) if fits(start, end)), reach)
+    for end in _between_characters(text, start, reach):
+        if end not in inside and fits(start, end):
+            return end
+    while reach in inside:  # half a placeholder may be longer than what it stands for
+        reach += 1
+    return reach
 
 
 def _between_characters(text: str, start: int, reach: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """headway calibrate: a score between 0 and 1 that keeps its word, kept with the model, and what --min-score does with it."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,23 @@ def test_files_that_are_not_one(model: Path, tmp_path: Path) -> None:
         (tmp_path / CALIBRATION).write_text(json.dumps({**table, **change}))
         with pytest.raises(HeadwayError, match=f"{CALIBRATION} {told}.*Make it anew: headway calibrate"):
             Calibration.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"means": [0.0] * 5}, {"weights": [1.0] * 7}, {"scales": [1.0] * 5 + [0.0]}, {"bias": math.nan}, {"usual": None},
+        {"weights": [None] * 6}, {"means": "123456"}, {"bias": 10**400}, {"about": None}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_damaged_ones(change: dict[str, object], tmp_path: Path) -> None:
+    sound = Calibration([0.0] * 6, [1.0] * 6, [1.0] * 6, 0.5, 0.0, {})
+    sound.save(tmp_path)
+    assert Calibration.load(tmp_path) == sound
+    table = json.loads((tmp_path / CALIBRATION).read_text())
+    (tmp_path / CALIBRATION).write_text(json.dumps({**table, **change}))
+    with pytest.raises(HeadwayError, match=f"{CALIBRATION} is damaged. Make it anew: headway calibrate"):
+        Calibration.load(tmp_path)
 
 
 def test_a_packed_model_keeps_it_and_another_training_does_not(

@@ -46,6 +46,15 @@ def test_a_table(tmp_path: Path) -> None:
         Glossary({"dog": " "})
 
 
+def test_what_stands_for_a_span_is_no_term() -> None:
+    terms, text, _ = Glossary({"0": "null", "dog": "Hund"}).find("⟦0⟧0 ⟦0⟧dog 0")
+    assert [term.source for term in terms] == ["0", "dog", "0"]
+    assert text == "⟦0⟧null ⟦0⟧Hund null"
+    for entry in ({"⟦0⟧": "x"}, {"dog": "⟦ Hund"}):
+        with pytest.raises(HeadwayError, match="the signs ⟦ and ⟧ stand for what is protected. Leave them out"):
+            Glossary(entry)
+
+
 def test_how_a_term_is_spelled() -> None:
     tokenizer = Tokenizer.train([], "bytes")
     assert tokenizer.decode(spelled(Term("a", "xy"), tokenizer)) == "xy"

@@ -1,5 +1,7 @@
 """What must stay as it is: found, hidden behind placeholders, missed where it is gone, and put back."""
 
+import time
+
 import pytest
 
 from headway.errors import HeadwayError
@@ -40,6 +42,13 @@ def test_nothing_is_found_without_a_hint() -> None:
     assert all(HINT.search(span) and usual().fullmatch(span) for span in SPANS)
 
 
+@pytest.mark.parametrize("part", ["%" + "0" * 8000, "<!--" * 8000, "mailto:" + "@" * 8000, "mailto:" * 8000])
+def test_no_line_takes_long(part: str) -> None:
+    started = time.process_time()
+    protector().hide(f"{part} x")
+    assert time.process_time() - started < 1  # it was 3 seconds and more
+
+
 def test_patterns_of_ones_own_come_first() -> None:
     found = protector((r"ACME \w+", r"\d+ kg"))
     assert found.hide("ACME {x} and ACME Pro weigh 5 kg, {y}.") == (
@@ -47,6 +56,12 @@ def test_patterns_of_ones_own_come_first() -> None:
         ["{x}", "ACME Pro", "5 kg", "{y}"],
     )
     assert protector((r"a {x}",)).hide("a {x}") == ("⟦0⟧", ["a {x}"])  # no two overlap
+
+
+def test_patterns_do_not_get_in_each_others_way() -> None:
+    assert protector(("x-1", "(?i)acme")).hide("ACME X-1 x-1") == ("⟦0⟧ X-1 ⟦1⟧", ["ACME", "x-1"])
+    assert protector((r"(?P<a>k)=", r"(?P<a>[pq])(?P=a)", r"(\d)\1")).hide("k= qq pq 77 78")[1] == ["k=", "qq", "77"]
+    assert protector(("ab", "abc", "bcde")).hide("abcde")[1] == ["abc"]
 
 
 def test_patterns_that_cannot_be_used() -> None:
@@ -147,6 +162,16 @@ WORD_BY_WORD = [(n, n) for n in range(9)]
         ("{x}: it is gone", "es ist weg", [], "{x}: es ist weg"),
         ("a b {x} c d", "q r s t", [], "q r {x} s t"),
         ("a b {x} c d", "q r s t", [(2, 1)], "q {x} r s t"),
+        ("The dog:me@a.de runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund me@a.de rennt."),
+        ("The dog:me@a.de runs.", "Der Hund: rennt.", WORD_BY_WORD, "Der Hund:me@a.de rennt."),
+        ("Ice, snow/https://x.org/a", "Eis, Schnee", WORD_BY_WORD, "Eis, Schnee https://x.org/a"),
+        ("Ice, snow/https://x.org/a", "Eis, Schnee/", WORD_BY_WORD, "Eis, Schnee/https://x.org/a"),
+        ("The {x}-dog runs.", "Der Hund rennt.", WORD_BY_WORD, "Der {x} Hund rennt."),
+        ("The {x}-dog runs.", "Der -Hund rennt.", WORD_BY_WORD, "Der {x}-Hund rennt."),
+        ("The dog{x} runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund{x} rennt."),
+        ("The dog {x}{y} runs.", "Der Hund rennt.", WORD_BY_WORD, "Der Hund {x}{y} rennt."),
+        ('The <b>"dog"</b> runs.', "Der „Hund“ rennt.", WORD_BY_WORD, "Der „<b>Hund</b>“ rennt."),
+        ("The <b><i>dog</i></b> runs.", "Der Hund rennt.", WORD_BY_WORD, "Der <b><i>Hund</i></b> rennt."),
     ],
 )  # fmt: skip
 def test_spans_go_where_their_neighbours_have_gone(

@@ -43,6 +43,16 @@ def test_pieces_are_about_equally_long() -> None:
     assert [words(piece.text) for piece in pieces] == [55, 55]
 
 
+def test_placeholders_stay_whole() -> None:
+    def length(text: str) -> int:
+        return len(text.replace("⟦0⟧", "x" * 99).replace("⟦12⟧", "yyy"))
+
+    text = "See the page (⟦0⟧), please"
+    assert [piece.text for piece in split_long(text, 20, length)] == ["See the page", "(⟦0⟧),", "please"]
+    pieces = split_long("⟦12⟧" * 9 + "⟦0⟧⟦0⟧", 10, length)
+    assert [piece.text for piece in pieces] == ["⟦12⟧" * 3] * 3 + ["⟦0⟧", "⟦0⟧"]
+
+
 def test_an_early_comma_leaves_no_tiny_piece() -> None:
     pieces = split_long("Yes, " + " ".join(["word"] * 30), 20, words)
     assert min(words(piece.text) for piece in pieces) > 5
