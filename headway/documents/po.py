@@ -1,7 +1,7 @@
 """Gettext's catalogues: what has no translation yet gets one, and nothing else changes.
 
-Placeholders are kept pieces, so each is in the translation once; were one lost or doubled all the same, the message
-stays empty, because programs that meet a wrong one may break down."""
+Placeholders are kept pieces, so each is in the translation once; were one lost or doubled all the same, or put before
+another although only their order says what they stand for, the message stays empty: programs may break down over it."""
 
 import re
 from collections import Counter
@@ -25,6 +25,7 @@ PLACEHOLDER = re.compile(
     r"%(?:\([^()\s]+\)|\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|j|z|t|L|q)?[diouxXeEfFgGaAcsprn@%]"
     r"|%<\w+>[a-zA-Z]?|\$?\{[^{}\s]*\}|\$\([^()\s]+\)|%\w+%"
 )
+BY_ORDER = re.compile(r"%(?![(<]|\d+\$)[^%]+|\{(?:[:!].*)?\}")  # of these, such as say neither a name nor a number
 BLOCKS = frozenset(
     [
         "p",
@@ -181,15 +182,19 @@ def filled(one: Filling, work: Work) -> str:
     """The translation of a message; nothing if there is none that can be used."""
     new, _ = written(one.parts, work, PLAIN)
     numbers = range(one.first, one.last)
-    if placeholders(new) != placeholders(one.source):
+    found, wanted = (PLACEHOLDER.findall(text) for text in (new, one.source))
+    fault = "are others" if Counter(found) != Counter(wanted) else ""
+    if not fault and by_order(found) != by_order(wanted):
+        fault = "stand in another order"
+    if fault:
         for number in numbers:
-            work.refuse(number, "the placeholders of its translation are others")
+            work.refuse(number, f"the placeholders of its translation {fault}")
         return ""
     return new if numbers and all(work.said[number].text.strip() for number in numbers) else ""
 
 
-def placeholders(text: str) -> Counter[str]:
-    return Counter(PLACEHOLDER.findall(text))
+def by_order(found: list[str]) -> list[str]:
+    return [one for one in found if BY_ORDER.fullmatch(one)]
 
 
 def unescaped(said: str) -> str:

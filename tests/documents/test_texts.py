@@ -220,6 +220,25 @@ def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:
     assert translated(given, "po", silent, tmp_path)[0] == given
 
 
+@pytest.mark.parametrize(
+    ("source", "stays"),
+    [
+        ("copy %s %d", True),
+        ("copy {} {:d}", True),
+        ("copy %s %s", False),
+        ("copy %1$s %2$d", False),
+        ("copy %(a)s %d", False),
+        ("copy %% %d %NAME%", False),
+    ],
+)
+def test_placeholders_without_names_keep_their_order(source: str, stays: bool, tmp_path: Path) -> None:
+    given = f'msgid "{source}"\nmsgstr ""\n'
+    new, counts = translated(given, "po", copying, tmp_path)
+    assert (new == given) is stays
+    told = f'"{source}": the placeholders of its translation stand in another order: it was left as it is'
+    assert counts == (Counts(1, 0, [told]) if stays else Counts(1, 1, []))
+
+
 def test_languages_with_one_form_get_the_plural(tmp_path: Path) -> None:
     head = 'msgid ""\nmsgstr "Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
     new, _ = translated(head + 'msgid "a file"\nmsgid_plural "files"\nmsgstr[0] ""\n', "po", louder, tmp_path)
