@@ -147,6 +147,14 @@ def test_without_spaces_a_sentence_is_cut_between_letters(tmp_path: Path) -> Non
     assert new == TWO.format("那只狗跑", "了吗啊呀")
 
 
+@pytest.mark.parametrize(
+    ("said", "first", "second"), [("Ja", "Ja", "…"), ("Да.", "Да.", "…"), ("12", "12", "…"), ("好", "好", "…")]
+)
+def test_a_word_is_not_cut(said: str, first: str, second: str, tmp_path: Path) -> None:
+    new, _ = translated(TWO.format("a dog", "runs on and on"), "srt", fixed(said), tmp_path)
+    assert new == TWO.format(first, second)
+
+
 def test_an_empty_answer_for_two_cues(tmp_path: Path) -> None:
     given = TWO.format("a dog", "runs")
     new, counts = translated(given, "srt", silent, tmp_path)
