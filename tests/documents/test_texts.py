@@ -1,5 +1,6 @@
 """Plain text, subtitles and catalogues."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,27 @@ def test_escapes_in_catalogues(tmp_path: Path) -> None:
     given = 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr ""\nmsgid "b"\nmsgstr ""'
     new, _ = translated(given, "po", same, tmp_path)
     assert new == 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr "aA A q \\\\ <never"\nmsgid "b"\nmsgstr "b"'
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "ISO-8859-2", "Shift_JIS"])
+def test_numbers_in_catalogues_are_bytes_of_the_file(charset: str, tmp_path: Path) -> None:
+    letter = {"UTF-8": "ł", "ISO-8859-2": "ł", "Shift_JIS": "表"}[charset]
+    octal, other = ("".join(form.format(byte) for byte in letter.encode(charset)) for form in ("\\{:03o}", "\\x{:02x}"))
+    given = f'msgid ""\nmsgstr "charset={charset}\\n"\n\nmsgid "a {octal} {other} b"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_bytes(given.encode(charset))
+    translate_file(tmp_path / "a.po", tmp_path / "b.po", same)
+    assert (tmp_path / "b.po").read_bytes().decode(charset).endswith(f'msgstr "a {letter} {letter} b"\n')
+
+
+def test_bytes_that_are_no_letter_are_latin(tmp_path: Path) -> None:
+    new, _ = translated('msgid "caf\\351"\nmsgstr ""\n', "po", same, tmp_path)
+    assert new == 'msgid "caf\\351"\nmsgstr "café"\n'
+
+
+def test_what_looks_like_a_long_placeholder_is_read_at_once(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    translated(f'msgid "a %{"0" * 50_000}"\nmsgstr ""\n', "po", same, tmp_path)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(
