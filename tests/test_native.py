@@ -175,6 +175,18 @@ def test_memory_of_a_thread_goes_with_it() -> None:
     assert [in_a_thread() for _ in range(8)][-1] < first + 4 * x.shape[0] * 2048  # of a byte each
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux what kind of memory it is")
+def test_large_memory_is_not_shared_with_children() -> None:
+    memory = native.zeros((native.LARGE,), torch.uint8)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        ends, rights = line.split()[:2]
+        first, last = (int(end, 16) for end in ends.split("-"))
+        if first <= memory.data_ptr() < last:
+            assert rights == "rw-p"
+            return
+    pytest.fail("it is not in the memory of this process")
+
+
 # ---- how they are had
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import json
 import lzma
 import sys
 from collections.abc import Callable
@@ -230,3 +231,20 @@ def test_rates(steps: dict[str, ModuleType]) -> None:
     source = ["It costs 5 euros.", "In 1999 he was here.", "No number.", "A dog."]
     output = ["Es kostet fünf Euro.", "Er war hier.", "Keine Zahl.", "Hund Hund Hund."]
     assert steps["measure"].rates(source, output) == {"lines": 4, "loops": 1, "with_numbers": 2, "missing": 1}
+
+
+def test_measuring_anew_keeps_what_is_not_asked_for(steps: dict[str, ModuleType], tmp_path: Path) -> None:
+    path = tmp_path / "scores.json"
+    path.write_text('{"a": {"bleu": 1}, "b": {"bleu": 2}, "c": {"bleu": 3}}')
+    assert steps["measure"].Kept(path, anew=False).knows("a")
+    kept = steps["measure"].Kept(path, anew=True)
+    kept.take({"b": {"bleu": 4}})
+    assert [kept.knows(key) for key in "abc"] == [False, True, False]
+    kept.add("a", {"bleu": 5})
+    assert kept.knows("a")
+    assert json.loads(path.read_text()) == {"a": {"bleu": 5}, "b": {"bleu": 4}, "c": {"bleu": 3}}
+
+
+def test_a_killed_process_is_a_failure(steps: dict[str, ModuleType]) -> None:
+    status = steps["distil"].status
+    assert [status([]), status([0, 0]), status([0, 2, 1]), status([0, -9])] == [0, 0, 2, 137]

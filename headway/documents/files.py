@@ -56,7 +56,8 @@ def read(path: Path, name: str) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Under another name first, so that nobody meets half a document."""
+    """Under another name first, so that nobody meets half a document. A link stays one: what it leads to is written."""
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if path.exists() and not path.is_file():  # a pipe, or /dev/stdout
         path.write_bytes(data)
         return

@@ -1,12 +1,14 @@
 """Tags at their places: in the text of a segment, and in its translation."""
 
-from bisect import bisect_left, bisect_right
+import re
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headway.text.words import WORD
 
+LETTER = r"[^\W\u2e80-\U0010ffff]"  # of a script that has spaces
 Range = tuple[int, int]
 
 
@@ -67,6 +69,36 @@ class Words:
     def before(self, position: int) -> int:
         """How many begin before a position."""
         return bisect_left(self.starts, position)
+
+
+class Copies:
+    """Where a translation says something letter by letter. A place is given away once, and searched for once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.free: dict[str, list[Range]] = {}  # by what is said there, in order
+        self.taken: list[Range] = []  # in order
+
+    def take(self, said: str, aim: float) -> Range | None:
+        """The free place that is nearest to a position; of two the first."""
+        if said not in self.free:
+            self.free[said] = self.places(said)
+        free = self.free[said]
+        while free:
+            at = bisect_left(free, aim, key=lambda place: place[0])
+            if at == len(free) or (at > 0 and aim - free[at - 1][0] <= free[at][0] - aim):
+                at -= 1
+            where = free.pop(at)
+            near = bisect_left(self.taken, where)
+            if not meets(where, self.taken[max(near - 1, 0) : near + 1]):
+                insort(self.taken, where)
+                return where
+        return None
+
+    def places(self, said: str) -> list[Range]:
+        before, after = (said[place].isalnum() for place in (0, -1))
+        pattern = f"(?<!{LETTER})" * before + re.escape(said) + f"(?!{LETTER})" * after
+        return [match.span() for match in re.finditer(pattern, self.text)]
 
 
 def kept(marks: Sequence[Mark]) -> Iterator[Mark]:

@@ -3,14 +3,12 @@
 A pair of tags goes around the stretch of the translation that says what it stood around; what stands at one place
 goes to the word that it touched. Every tag is written exactly once, and pairs that were inside others stay inside."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.documents.marks import Mark, Range, Spot, Words, kept, meets, outside
+from headway.documents.marks import Copies, Mark, Range, Spot, Words, kept, meets, outside
 
 SIGNS = ".,;:!?…\"'“”„‚‘’«»‹›()[]{}¿¡。、，！？；：（）「」"  # not part of the word that they touch
-LETTER = r"[^\W\u2e80-\U0010ffff]"  # of a script that has spaces
 FOREIGN = 0.4  # what a word that says something else costs a stretch; one between two that belong to it is taken in
 
 
@@ -62,20 +60,17 @@ class Sentence:
             for i in says:
                 self.said_by[i].append(j)
         self.found: dict[int, Range] = {}  # kept pieces that are there letter by letter, by where they start
+        self.copies = Copies(target)
         for mark in kept(marks):
             self.find(mark)
 
     def find(self, mark: Mark) -> None:
         """A kept piece that the translation has copied: there it belongs, whatever the links say."""
-        said = self.plain[mark.start : mark.end].strip()
-        before, after = (said[place].isalnum() for place in (0, -1))
-        pattern = f"(?<!{LETTER})" * before + re.escape(said) + f"(?!{LETTER})" * after
-        used = list(self.found.values())
-        free = [match.span() for match in re.finditer(pattern, self.target) if not meets(match.span(), used)]
-        if not free:
-            return
         aim = mark.start / max(len(self.plain), 1) * len(self.target)
-        where = self.found[mark.start] = min(free, key=lambda span: abs(span[0] - aim))
+        where = self.copies.take(self.plain[mark.start : mark.end].strip(), aim)
+        if where is None:
+            return
+        self.found[mark.start] = where
         own = set(self.words_of(mark))
         for j in {j for i in own for j in self.said_by[i]}:
             self.says[j] -= own

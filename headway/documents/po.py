@@ -1,7 +1,7 @@
 """Gettext's catalogues: what has no translation yet gets one, and nothing else changes.
 
-Placeholders are kept pieces, so each is in the translation once; were one lost or doubled all the same, the message
-stays empty, because programs that meet a wrong one may break down."""
+Placeholders are kept pieces, so each is in the translation once; were one lost or doubled all the same, or put before
+another although only their order says what they stand for, the message stays empty: programs may break down over it."""
 
 import re
 from collections import Counter
@@ -18,13 +18,15 @@ from headway.errors import HeadwayError
 LINE = re.compile(
     r'(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d{1,3})\])?)?[ \t]*"(?P<said>(?:[^"\\]|\\.)*+)"[ \t]*'
 )
-ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+NUMBER = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2}))")
+ESCAPE = re.compile(rf"(?:{NUMBER.pattern})+|\\.")
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 BACK = {letter: f"\\{name}" for name, letter in LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
 PLACEHOLDER = re.compile(
-    r"%(?:\([^()\s]+\)|\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|j|z|t|L|q)?[diouxXeEfFgGaAcsprn@%]"
+    r"%(?:\([^()\s]+\)|\d+\$)?[-+#0]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|j|z|t|L|q)?[diouxXeEfFgGaAcsprn@%]"
     r"|%<\w+>[a-zA-Z]?|\$?\{[^{}\s]*\}|\$\([^()\s]+\)|%\w+%"
 )
+BY_ORDER = re.compile(r"%(?![(<]|\d+\$)[^%]+|\{(?:[:!].*)?\}")  # of these, such as say neither a name nor a number
 BLOCKS = frozenset(
     [
         "p",
@@ -86,7 +88,7 @@ def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes
     charset = declared[1].decode() if declared else ""
     source = decoded(data, name, "" if charset.upper() == NO_CHARSET else charset)
     lines = source.text.split("\n")
-    entries = list(read(lines, name))
+    entries = list(read(lines, name, source.encoding))
     header = next((entry for entry in entries if is_header(entry)), None)
     found = FORMS.search(header.forms[0].said) if header and header.forms else None
     work = Work()
@@ -102,7 +104,7 @@ def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes
     return Encoded("\n".join(lines), source.encoding).bytes(), work.counts()
 
 
-def read(lines: list[str], name: str) -> Iterator[Entry]:
+def read(lines: list[str], name: str, encoding: str) -> Iterator[Entry]:
     """The messages. Comments, also those that comment messages out, and blank lines are passed over."""
     entry = Entry()
     last: Field | None = None
@@ -114,7 +116,7 @@ def read(lines: list[str], name: str) -> Iterator[Entry]:
         found = LINE.fullmatch(body)
         if not found or not (found["keyword"] or last):
             raise HeadwayError(f'{name}, line {number + 1} is not part of a .po file: "{body[:40]}".')
-        said = unescaped(found["said"])
+        said = unescaped(found["said"], encoding)
         keyword = found["keyword"]
         if keyword is None:
             assert last is not None
@@ -181,25 +183,35 @@ def filled(one: Filling, work: Work) -> str:
     """The translation of a message; nothing if there is none that can be used."""
     new, _ = written(one.parts, work, PLAIN)
     numbers = range(one.first, one.last)
-    if placeholders(new) != placeholders(one.source):
+    found, wanted = (PLACEHOLDER.findall(text) for text in (new, one.source))
+    fault = "are others" if Counter(found) != Counter(wanted) else ""
+    if not fault and by_order(found) != by_order(wanted):
+        fault = "stand in another order"
+    if fault:
         for number in numbers:
-            work.refuse(number, "the placeholders of its translation are others")
+            work.refuse(number, f"the placeholders of its translation {fault}")
         return ""
     return new if numbers and all(work.said[number].text.strip() for number in numbers) else ""
 
 
-def placeholders(text: str) -> Counter[str]:
-    return Counter(PLACEHOLDER.findall(text))
+def by_order(found: list[str]) -> list[str]:
+    return [one for one in found if BY_ORDER.fullmatch(one)]
 
 
-def unescaped(said: str) -> str:
-    def letter(match: re.Match[str]) -> str:
-        code = match[1]
-        if code[0] in "01234567":
-            return chr(int(code, 8))
-        return chr(int(code[1:], 16)) if len(code) > 1 else LETTERS.get(code, code)
+def unescaped(said: str, encoding: str) -> str:
+    """Numbers are bytes as the file has them, of which several may be a letter."""
 
-    return ESCAPE.sub(letter, said)
+    def letters(match: re.Match[str]) -> str:
+        numbers = NUMBER.findall(match[0])
+        if not numbers:
+            return LETTERS.get(match[0][1], match[0][1])
+        data = bytes(int(octal, 8) & 255 if octal else int(other, 16) for octal, other in numbers)
+        try:
+            return data.decode("utf-8" if encoding.lower().startswith("utf") else encoding)
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+
+    return ESCAPE.sub(letters, said)
 
 
 def quoted(place: Field, text: str) -> list[str]:

@@ -11,6 +11,7 @@ from headway.documents.pieces import SPACE, Kind, Piece, Segment, gather, writte
 from headway.documents.placing import diagonal
 from headway.documents.plain import PLAIN
 from headway.documents.seam import Counts, Said, Translate, Work
+from headway.text.scripts import UNSPACED, count_scripts
 from headway.text.words import WORD
 
 CLOCK = r"(\d{1,4}):(\d\d):(\d\d)[,.](\d{1,3})"
@@ -23,6 +24,7 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 PAUSE = 1000  # milliseconds after which nobody goes on with a sentence
 LONGEST = 300  # letters: more is no cue that anybody could read
 MOST = 4  # cues of one sentence
+MORE = "…"  # for a cue whose sentence was said in the one before
 
 
 @dataclass
@@ -182,12 +184,14 @@ def wrapped(text: str, cue: Cue) -> str:
 
 
 def cut(said: Said, sources: Sequence[str]) -> list[str]:
-    """A translation in as many parts as its source had, in order; no part is empty if there is enough for all."""
+    """A translation in as many parts as its source had, in order. A part that nothing is left for is "…"."""
     words = WORD.findall(said.text)
-    if len(words) < len(sources):  # a language without spaces
+    if len(words) < len(sources):
         letters = said.text.strip(SPACE)
+        if len(letters) < len(sources) or not without_spaces(letters):
+            return [letters, *[MORE] * (len(sources) - 1)]
         ends = shares([len(source) for source in sources], len(letters))
-        return [letters[start:end] for start, end in zip([0, *ends], ends)]
+        return [letters[start:end] or MORE for start, end in zip([0, *ends], ends)]
     sizes = [len(WORD.findall(source)) for source in sources]
     links = said.links or diagonal(sum(sizes), len(words))
     ends = []
@@ -200,6 +204,12 @@ def cut(said: Said, sources: Sequence[str]) -> list[str]:
         ends.append(last)
     ends.append(len(words))
     return [" ".join(words[start:end]) for start, end in zip([0, *ends], ends)]
+
+
+def without_spaces(text: str) -> bool:
+    """Whether most letters are of a script that has none between words, and can be cut between any two of them."""
+    counts = count_scripts(text)
+    return 2 * sum(counts.get(script, 0) for script in UNSPACED) > sum(counts.values())
 
 
 def crossing(links: Sequence[Sequence[int]], source: int, target: int) -> int:

@@ -116,7 +116,7 @@ def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     count = math.prod(shape) * dtype.itemsize
     if count < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.zeros(*shape, dtype=dtype, device="cpu")
-    pages = mmap.mmap(-1, count)
+    pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no large pages
     with contextlib.suppress(OSError):  # a system that has none
         pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=dtype).view(*shape)

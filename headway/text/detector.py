@@ -48,6 +48,7 @@ SMALL_WORD, RARE, MARGIN = 14.0, 1.5, 0.2
 SHORT, ENOUGH = 0.2, 5  # a line of fewer words is rather translated than left alone
 SYLLABLES = {"Han": 3, "Hiragana": 2, "Katakana": 2, "Hangul": 2}  # what a character says, in letters
 NO_TEXT = re.compile(r"[/\\@_=<>{}\[\]|#$%^~+*\d]|^-|--|::|\w\.\w|\w\(")  # in what stands between spaces
+ADDRESS = re.compile(r"[<(]?(?:[a-z][a-z0-9+.-]{1,20}://|mailto:|www\.|[\w.+-]{1,64}@)[^\s@\u2e80-\U0010ffff]+", re.I)
 CAPITALS = re.compile(r"\W*[A-Z]{2,}\W*")
 MOST = 2000  # characters are enough
 WORD = re.compile(r"[^\W\d_]+")
@@ -68,7 +69,7 @@ class Detector:
         """One of the languages; else the code of what it seems to be. "" where there is nothing to judge by."""
         text = running(line)
         words = WORD.findall(text.casefold())
-        if not words:
+        if not words or all(map(ADDRESS.fullmatch, text.split())):
             return ""
         foreign = self.is_foreign(text)
         scores: dict[str, float] = {}

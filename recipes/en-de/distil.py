@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,12 @@ def main() -> None:
     done = [job for job in jobs if job.out.exists()]
     size = sum(job.out.stat().st_size for job in done)
     print(f"{len(done)} of {len(jobs)} pieces are complete, {size / 1e6:.1f} MB", file=sys.stderr)
-    sys.exit(max(codes, default=0))
+    sys.exit(status(codes))
+
+
+def status(codes: Sequence[int]) -> int:
+    """The worst of them. A process that was killed has the signal as a negative code: 128 more, as shells say it."""
+    return max((code if code >= 0 else 128 - code for code in codes), default=0)
 
 
 def distil(job: Job, given: argparse.Namespace, end: float) -> int:

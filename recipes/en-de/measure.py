@@ -46,7 +46,7 @@ def main() -> None:
     given = parser.parse_args()
     kept = Kept(given.work / "scores.json", given.anew)
     for path in given.scores:
-        kept.found = json.loads(path.read_text(encoding="utf-8")) | kept.found
+        kept.take(json.loads(path.read_text(encoding="utf-8")))
     names = [measure(spec, given, kept) for spec in given.models]
     parts = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
     page = "\n\n".join(part for part in parts if part) + "\n"
@@ -60,10 +60,20 @@ class Kept:
 
     def __init__(self, path: Path, anew: bool) -> None:
         self.path = path
-        self.found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not anew else {}
+        self.found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.old = set(self.found) if anew else set()  # what counts for nothing, but is kept until it is measured again
+
+    def knows(self, key: str) -> bool:
+        return key in self.found and key not in self.old
+
+    def take(self, elsewhere: dict[str, Any]) -> None:
+        """What was measured elsewhere, where it was not measured here."""
+        self.found |= {key: value for key, value in elsewhere.items() if not self.knows(key)}
+        self.old -= elsewhere.keys()
 
     def add(self, key: str, value: dict[str, Any]) -> None:
         self.found[key] = value
+        self.old.discard(key)
         self.path.write_text(json.dumps(self.found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{key}: {value}", file=sys.stderr, flush=True)
 
@@ -79,7 +89,7 @@ def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
     for to in TARGETS:
         for test in [*given.tests.split(","), *["faults"] * bool(given.faults)]:
             key = key_of(name, test, to, given)
-            if key in kept.found:
+            if kept.knows(key):
                 continue
             if translator is None:
                 translator = load_translator([folder], device or "auto", "torch", "auto" if device else given.compute)

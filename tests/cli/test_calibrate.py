@@ -142,6 +142,14 @@ def test_a_regression_finds_what_made_the_data() -> None:
     assert sum(one.lines for one in found.bins) == found.lines == 2000
 
 
+def test_ranks_of_equal_scores_and_of_many_lines() -> None:
+    random = np.random.default_rng(0)
+    scores, good = random.integers(0, 5, 300) / 5, random.random(300) < 0.4
+    assert reliability(scores, good).ranked == pytest.approx(_ranked(scores, good), abs=1e-12)
+    many = np.linspace(0, 1, 200_000)  # each with each would take 320 GB
+    assert reliability(many, many > 0.3).ranked == 1.0
+
+
 def _ranked(scores: np.ndarray, good: np.ndarray) -> float:
     pairs = [(a, b) for a in scores[good] for b in scores[~good]]
     return sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs)

@@ -53,6 +53,18 @@ def test_what_is_written_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monke
     translate_file(tmp_path / "a.txt", "/dev/null", louder)
 
 
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "far").mkdir()
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.txt").symlink_to(Path("far") / f"{name}.txt")
+    (tmp_path / "far" / "old.txt").write_text("before")
+    for name in ("old", "new"):
+        translate_file(tmp_path / "a.txt", tmp_path / f"{name}.txt", louder)
+        assert (tmp_path / f"{name}.txt").is_symlink()
+        assert (tmp_path / "far" / f"{name}.txt").read_text() == "ONE"
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("one")
     with pytest.raises(HeadwayError, match="there is no file"):

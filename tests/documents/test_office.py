@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from xml.parsers import expat
 
@@ -12,7 +13,7 @@ import pytest
 
 from documents.office_files import HEAD, ODT, STRICT, docx, odt, packed, run, unpacked
 from documents.speakers import backwards, copying, fixed, louder, same
-from headway.documents import Counts, Translate, archive, translate_file, xml
+from headway.documents import Asked, Counts, Said, Translate, archive, translate_file, xml
 from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
@@ -254,6 +255,17 @@ def test_archives_in_archives_are_copied_unopened() -> None:
 
 def test_letters_that_xml_cannot_have_are_left_out() -> None:
     assert content("<text:p>a</text:p>", fixed("b\x00\x1fc\ud800")) == "<text:p>bc</text:p>"
+
+
+def test_letters_by_number_are_what_xml_says() -> None:
+    given = f"a&#146;b &#x{'0' * 5000}e9; &amp;amp; &lt;&gt;&quot;&apos;&#x1F600;"
+    said = "a\x92b é &amp;amp; &lt;&gt;\"'😀 c"
+
+    def more(asked: Sequence[Asked]) -> list[Said]:
+        return [Said(f"{one.text} c") for one in asked]
+
+    assert content(f"<text:p>{given}</text:p>", more) == f"<text:p>{said}</text:p>"
+    assert paragraphs(f"<w:p>{run(given)}</w:p>", more) == f"<w:p>{run(said)}</w:p>"
 
 
 def test_utf_16_parts() -> None:

@@ -1,5 +1,6 @@
 """Plain text, subtitles and catalogues."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,14 @@ def test_without_spaces_a_sentence_is_cut_between_letters(tmp_path: Path) -> Non
     assert new == TWO.format("那只狗跑", "了吗啊呀")
 
 
+@pytest.mark.parametrize(
+    ("said", "first", "second"), [("Ja", "Ja", "…"), ("Да.", "Да.", "…"), ("12", "12", "…"), ("好", "好", "…")]
+)
+def test_a_word_is_not_cut(said: str, first: str, second: str, tmp_path: Path) -> None:
+    new, _ = translated(TWO.format("a dog", "runs on and on"), "srt", fixed(said), tmp_path)
+    assert new == TWO.format(first, second)
+
+
 def test_an_empty_answer_for_two_cues(tmp_path: Path) -> None:
     given = TWO.format("a dog", "runs")
     new, counts = translated(given, "srt", silent, tmp_path)
@@ -220,6 +229,25 @@ def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:
     assert translated(given, "po", silent, tmp_path)[0] == given
 
 
+@pytest.mark.parametrize(
+    ("source", "stays"),
+    [
+        ("copy %s %d", True),
+        ("copy {} {:d}", True),
+        ("copy %s %s", False),
+        ("copy %1$s %2$d", False),
+        ("copy %(a)s %d", False),
+        ("copy %% %d %NAME%", False),
+    ],
+)
+def test_placeholders_without_names_keep_their_order(source: str, stays: bool, tmp_path: Path) -> None:
+    given = f'msgid "{source}"\nmsgstr ""\n'
+    new, counts = translated(given, "po", copying, tmp_path)
+    assert (new == given) is stays
+    told = f'"{source}": the placeholders of its translation stand in another order: it was left as it is'
+    assert counts == (Counts(1, 0, [told]) if stays else Counts(1, 1, []))
+
+
 def test_languages_with_one_form_get_the_plural(tmp_path: Path) -> None:
     head = 'msgid ""\nmsgstr "Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
     new, _ = translated(head + 'msgid "a file"\nmsgid_plural "files"\nmsgstr[0] ""\n', "po", louder, tmp_path)
@@ -230,6 +258,27 @@ def test_escapes_in_catalogues(tmp_path: Path) -> None:
     given = 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr ""\nmsgid "b"\nmsgstr ""'
     new, _ = translated(given, "po", same, tmp_path)
     assert new == 'msgid "a\\x41 \\101 \\q \\\\ <never"\nmsgstr "aA A q \\\\ <never"\nmsgid "b"\nmsgstr "b"'
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "ISO-8859-2", "Shift_JIS"])
+def test_numbers_in_catalogues_are_bytes_of_the_file(charset: str, tmp_path: Path) -> None:
+    letter = {"UTF-8": "ł", "ISO-8859-2": "ł", "Shift_JIS": "表"}[charset]
+    octal, other = ("".join(form.format(byte) for byte in letter.encode(charset)) for form in ("\\{:03o}", "\\x{:02x}"))
+    given = f'msgid ""\nmsgstr "charset={charset}\\n"\n\nmsgid "a {octal} {other} b"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_bytes(given.encode(charset))
+    translate_file(tmp_path / "a.po", tmp_path / "b.po", same)
+    assert (tmp_path / "b.po").read_bytes().decode(charset).endswith(f'msgstr "a {letter} {letter} b"\n')
+
+
+def test_bytes_that_are_no_letter_are_latin(tmp_path: Path) -> None:
+    new, _ = translated('msgid "caf\\351"\nmsgstr ""\n', "po", same, tmp_path)
+    assert new == 'msgid "caf\\351"\nmsgstr "café"\n'
+
+
+def test_what_looks_like_a_long_placeholder_is_read_at_once(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    translated(f'msgid "a %{"0" * 50_000}"\nmsgstr ""\n', "po", same, tmp_path)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,25 @@ def test_installed_languages_are_named_as_the_model_names_them() -> None:
     assert Detector(["de"]).name(line) == "pt"
 
 
-@pytest.mark.parametrize("line", ["", "   ", "1,234.5", "😀 → …", "+++ 50 % +++"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "   ",
+        "1,234.5",
+        "😀 → …",
+        "+++ 50 % +++",
+        "https://www.example.org/the/garden?of=the&house",
+        "<anna.maria@example.org>, www.example.org/garten",
+    ],
+)
 def test_nothing_to_judge_by(line: str) -> None:
     assert Detector(["en", "de"]).name(line) == ""
+
+
+@pytest.mark.parametrize("line", ["Siehe https://a.org/x", "https://a.org/看看这个花园吧"])
+def test_an_address_with_words_is_text(line: str) -> None:
+    assert Detector(["de", "zh"]).name(line)
 
 
 def test_languages_that_nobody_can_tell() -> None:
