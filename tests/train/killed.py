@@ -50,10 +50,11 @@ def suicidal(name: str, calls: int, before: bool) -> None:
         left[0] -= 1
         if not left[0] and before:
             os.kill(os.getpid(), signal.SIGKILL)
-        result = function(*arguments, **options)
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        try:
+            return function(*arguments, **options)
+        finally:  # also where there was nothing to unlink
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(os, name, call)
 

@@ -159,4 +159,4 @@ def test_options_of_corpora_that_make_no_sense(
 
 def test_a_weight_for_running_text_is_refused(toy: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["train", "--text", str(toy / "text.txt"), "--weight", "2", "--out", str(tmp_path / "x")]) == 2
-    assert "--weight is for several corpora of pairs, not for --text." in capsys.readouterr().err
+    assert "--weight is for corpora of pairs, not for --text." in capsys.readouterr().err
