@@ -9,7 +9,9 @@ import pytest
 import headway
 from headway.cli.root import main
 from headway.errors import ConfigError, HeadwayError
+from headway.text import Tokenizer
 from headway.text.protect import protector
+from headway.translation import Reader
 from headway.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
@@ -61,6 +63,16 @@ def test_a_span_that_is_too_long_to_be_read(translator: Translator, lines: list[
     found = translator.translate([f"{lines[0]} See {address}, {lines[1]}", address, "{x}" * 400], align=True)
     assert found[0].text.count(address) == 1
     assert [one.text for one in found[1:]] == [address, "{x}" * 400]
+
+
+@pytest.mark.parametrize("middle", ["https://example.org/" + "a1b2" * 115, "{x}" * 100, "<br/>" * 30 + "%s" * 50])
+@pytest.mark.parametrize("placeholders", [False, True])
+def test_what_is_read_is_the_line(middle: str, placeholders: bool) -> None:
+    reader = Reader(Tokenizer.train([], "bytes"), [], 60, "en", True, protector(), placeholders)
+    line = f"A dog runs through the snow. Then it finds ({middle}), and it stops. The end."
+    read = reader.read(line, 0)
+    assert "".join(sentence.before + sentence.text for sentence in read.sentences) + read.tail == line
+    assert all(len(s.ids) <= 60 or (s.hidden and s.hidden.blank) for s in read.sentences)
 
 
 def test_protection_can_be_changed(translator: Translator, lines: list[str]) -> None:
