@@ -156,7 +156,7 @@ class Translator:
         *,
         to: str = "",
         split: bool = True,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Sequence[str | Sequence[int]] | None = None,
         first: int = 0,
         mend: bool = True,
         record: Recorder | None = None,
@@ -165,7 +165,7 @@ class Translator:
         """One Translation a line, in order.
 
         split: a line of several sentences is taken apart and joined again
-        prefixes: how each output must begin; of several sentences, the first
+        prefixes: how each output must begin, as text or as tokens; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         record: is told every step of every search; each begins anew with step 0
@@ -183,7 +183,7 @@ class Translator:
         search = search or self.outline.search
         language = self.outline.source_languages[0] if self.outline.source_languages else None
         reader = Reader(self.tokenizers.source, self.tag(to), self.outline.longest, language, split)
-        forced = [""] * len(lines) if prefixes is None else prefixes
+        forced: Sequence[str | Sequence[int]] = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
         self._search(sentences, search, record)
@@ -230,6 +230,10 @@ class Translator:
             raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
         return [self.tokenizers.source.tags[to]] if tags else []
 
+    def forced(self, prefix: str | Sequence[int]) -> list[int]:
+        """The tokens that an output begins with."""
+        return self.tokenizers.target.encode(prefix) if isinstance(prefix, str) else list(prefix)
+
     def stop(self) -> None:
         """End what other threads are translating: whoever waits for it has been interrupted."""
         self.engines.stop()
@@ -256,7 +260,7 @@ class Translator:
     def _search_batch(
         self, engine: Engine, batch: list[Sentence], search: Search, record: Recorder | None = None
     ) -> None:
-        prefixes = [self.tokenizers.target.encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
+        prefixes = [self.forced(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
         numbers = [s.number for s in batch]
         found = engine.search([s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=record)
         for sentence, hypotheses in zip(batch, found):

@@ -70,6 +70,8 @@ def narrate(model: Model, body: Any, target: str, emit: Emit) -> None:
     language = outline.source_languages[0] if outline.source_languages else None
     line = Sentences(reader, translator.tag(target), outline.longest, language, True).read(body.q, 0, body.prefix)
     network = translator.steppers[0].model
+    if not isinstance(body.prefix, str):
+        writer.pieces(body.prefix)  # says what is no token of this model
     text, warnings = "", []
     for number, sentence in enumerate(line.sentences):
         opened = Reader(network, sentence.ids, writer.start, weights=body.attention, vectors=body.qkv)
@@ -84,7 +86,7 @@ def narrate(model: Model, body: Any, target: str, emit: Emit) -> None:
                 "tensors": opened.encoder,
             }
         )
-        forced = writer.encode(sentence.prefix) if sentence.prefix else []
+        forced = translator.forced(sentence.prefix)
         follower = Follower(opened, writer, forced, body.top, emit)
         made = translator.translate(
             [sentence.text], search, to=target, split=False, prefixes=[sentence.prefix], record=follower

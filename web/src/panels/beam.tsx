@@ -1,0 +1,1 @@
+export function BeamPanel() { return null; }

@@ -1,0 +1,1 @@
+export function Inside() { return null; }

@@ -1,0 +1,1 @@
+export function Tour() { return null; }
