@@ -6,7 +6,7 @@
 All in one run, one after another, on the same sentences, a sentence a request:
 
 bulk        `headway translate` of the whole file, less the time that it takes for a few lines (so without starting up)
-64 clients  each sends its next request when the last is answered, over a connection of its own
+64 clients  (--clients) each sends its next request when the last is answered, over a connection of its own
 1 client    the same requests one at a time: how LibreTranslate works, where a request is translated by itself
 half load   requests come at random, half as many a second as the 64 clients got answered: the time each waited
 disturbed   64 clients again, while others close connections without waiting, or open streams and do not read them
@@ -34,7 +34,6 @@ from pathlib import Path
 from report import Table, append, versions
 
 ROOT = Path(__file__).parent.parent
-CLIENTS = 64
 FEW = 32  # lines, to know what starting takes
 
 
@@ -48,7 +47,11 @@ class Client:
     async def translate(self, text: str) -> str:
         reader, writer = self.streams = self.streams or await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request("/translate", text, self.languages))
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):  # it was idle for too long
+            self.streams = None
+            return await self.translate(text)
         length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
         assert length
         body = json.loads(await reader.readexactly(int(length[1])))
@@ -101,8 +104,8 @@ async def open_loop(port: int, lines: Sequence[str], rate: float, languages: tup
     return waits
 
 
-async def disturbed(port: int, lines: Sequence[str], languages: tuple[str, str]) -> list[str]:
-    """64 clients, among others that behave badly."""
+async def disturbed(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:
+    """So many clients, among others that behave badly."""
 
     async def vanishing() -> None:
         while True:
@@ -120,7 +123,7 @@ async def disturbed(port: int, lines: Sequence[str], languages: tuple[str, str])
 
     bad = [asyncio.ensure_future(work()) for work in [vanishing] * 8 + [sleeping] * 4]
     try:
-        return await closed_loop(port, lines, CLIENTS, languages)
+        return await closed_loop(port, lines, clients, languages)
     finally:
         for task in bad:
             task.cancel()
@@ -131,22 +134,17 @@ async def disturbed(port: int, lines: Sequence[str], languages: tuple[str, str])
 def server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """Its port and its process."""
     command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine(given)]
-    log = tempfile.TemporaryFile("w+")
-    process = subprocess.Popen(command, stderr=log, env=environment(given))
-    try:
-        while True:
-            log.seek(0)
-            found = re.search(r"http://127.0.0.1:(\d+)", log.read())
-            if found:
-                break
-            if process.poll() is not None:
-                log.seek(0)
-                raise SystemExit(log.read())
-            time.sleep(0.1)
-        yield int(found[1]), process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
+    with tempfile.NamedTemporaryFile("w") as log:
+        process = subprocess.Popen(command, stderr=log, env=environment(given))
+        try:
+            while not (found := re.search(r"http://127.0.0.1:(\d+)", told := Path(log.name).read_text())):
+                if process.poll() is not None:
+                    raise SystemExit(told)
+                time.sleep(0.1)
+            yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def engine(given: argparse.Namespace) -> list[str]:
@@ -205,8 +203,8 @@ def measure(given: argparse.Namespace) -> Table:
 
     with server(given) as (port, pid):
         asyncio.run(closed_loop(port, lines[:FEW], 8, languages))  # it loads its model
-        took, found = timed(lambda: closed_loop(port, lines, CLIENTS, languages))
-        many = row(f"{CLIENTS} clients", took, found, pid)
+        took, found = timed(lambda: closed_loop(port, lines, given.clients, languages))
+        many = row(f"{given.clients} clients", took, found, pid)
         rate = len(lines) / took / 2
         part = lines[: max(len(lines) // 8, FEW)]
         alone, found = timed(lambda: closed_loop(port, part, 1, languages))
@@ -214,7 +212,7 @@ def measure(given: argparse.Namespace) -> Table:
         waits = sorted(asyncio.run(open_loop(port, lines, rate, languages)))
         p50, p99 = (1000 * statistics.quantiles(waits, n=100)[n] for n in (49, 98))
         table.add("half load", [f"{many / 2:.0f}", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident(pid):.0f}"])
-        took, found = timed(lambda: disturbed(port, lines, languages))
+        took, found = timed(lambda: disturbed(port, lines, given.clients, languages))
         row("disturbed", took, found, pid)
         if given.soak:
             tenth = given.soak // 10
@@ -222,13 +220,13 @@ def measure(given: argparse.Namespace) -> Table:
             table.add(f"after {tenth} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
             soak(port, lines, given.soak - tenth, languages)
             table.add(f"after {given.soak} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
-    print(f"\n{CLIENTS} clients against one at a time: {many / one:.2f} times as fast", file=sys.stderr)
+    print(f"\n{given.clients} clients against one at a time: {many / one:.2f} times as fast", file=sys.stderr)
     return table
 
 
 def soak(port: int, lines: Sequence[str], requests: int, languages: tuple[str, str]) -> None:
     short = [line[:40] for line in lines]
-    asyncio.run(closed_loop(port, [short[n % len(short)] for n in range(requests)], CLIENTS, languages))
+    asyncio.run(closed_loop(port, [short[n % len(short)] for n in range(requests)], 64, languages))
 
 
 def languages_of(model: Path) -> tuple[str, str]:
@@ -241,6 +239,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--source", type=Path, required=True, help="sentences, a line each")
     parser.add_argument("--lines", type=int, default=2000, help="requests")
+    parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--soak", type=int, default=20_000, help="requests over which memory must not grow")
     parser.add_argument("--engine", default="torch")
     parser.add_argument("--compute", default="auto")

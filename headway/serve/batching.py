@@ -1,7 +1,7 @@
 """Texts of many connections, translated together: by tokens, with a little patience, fairly, each on its own account.
 
-A job is what one request wants translated in one way. A lane, which is a thread, takes texts of all the jobs that want
-the same, one of each in turn, so that nobody waits behind another's long list."""
+A job is what one request wants translated in one way. A thread takes texts of all the jobs that want the same, one of
+each in turn, so that nobody waits behind another's long list."""
 
 import threading
 import time
@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 from headway.serve.refused import slow_down
 
 R = TypeVar("R")
+PAUSE = 0.1  # share of a batch's time
+LEAST = 64  # tokens: fewer are not worth a thread of their own
 BYTES_A_TOKEN = 3  # a guess that suits both an alphabet and Chinese; the translator counts exactly
 
 
@@ -38,7 +40,7 @@ class Job(Generic[R]):
         if len(self.found) == len(self.texts) and not self.answer.done():
             _settle(self.answer.set_result, [self.found[n] for n in range(len(self.texts))])
 
-    def fail(self, error: BaseException) -> None:
+    def break_off(self, error: BaseException) -> None:
         if not self.answer.done():
             _settle(self.answer.set_exception, error)
 
@@ -75,8 +77,18 @@ class Room:
 Item = tuple[Job[R], int]
 
 
+@dataclass
+class Last:
+    """What a thread remembers of its last batch."""
+
+    ended: float = 0.0
+    lasted: float = 0.0
+    expected: int = 0  # texts that will wait, if everybody who was answered then asks again
+    turn: int = 0  # how often something had been taken by then
+
+
 class Lane(Generic[R]):
-    """One model's thread. `translate` takes texts and how, and is only ever called by that thread."""
+    """One model's queue, and the threads that work on it, each at a batch of its own."""
 
     def __init__(
         self,
@@ -85,23 +97,21 @@ class Lane(Generic[R]):
         *,
         budget: int,
         patience: float,
+        threads: int = 1,
         watch: Callable[[int, int, float], None] = lambda texts, tokens, seconds: None,
-        name: str = "lane",
     ) -> None:
-        """budget: tokens taken at once. watch: is told of each batch."""
-        self._translate, self._room, self._budget, self._patience, self._watch = (
-            translate,
-            room,
-            budget,
-            patience,
-            watch,
-        )
+        """translate: takes texts and how, in any of the threads. budget: tokens taken at once. watch: is told of each
+        batch."""
+        self._translate, self._room, self._watch = translate, room, watch
+        self._budget, self._patience = budget, patience
         self._jobs: deque[Job[R]] = deque()
-        self._waiting = 0  # tokens
+        self._waiting = self._texts = 0  # tokens, and the texts that have them
+        self._idle = self._turns = 0  # threads without work; how often something was taken
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self.threads = [threading.Thread(target=self._run, name="lane", daemon=True) for _ in range(threads)]
+        for thread in self.threads:
+            thread.start()
 
     def submit(self, texts: Sequence[str], how: Hashable) -> "Future[list[R]]":
         """The results in order, later; refused if too much waits. Cancelled, what has not begun is left out."""
@@ -115,48 +125,64 @@ class Lane(Generic[R]):
         with self._changed:
             self._jobs.append(job)
             self._waiting += size
-            self._changed.notify()
+            self._texts += len(texts)
+            self._changed.notify_all()
         return job.answer
 
     def close(self) -> None:
         """Finish what waits, then end."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while batch := self._gather():
+        last = Last()
+        while batch := self._gather(last):
             started = time.monotonic()
             self._work(batch)
             tokens, seconds = sum(job.sizes[n] for job, n in batch), time.monotonic() - started
+            with self._changed:
+                last = Last(started + seconds, seconds, self._texts + len(batch), self._turns)
             self._room.learn(tokens, seconds)
             self._watch(len(batch), tokens, seconds)
 
-    def _gather(self) -> list[Item[R]]:
+    def _gather(self, last: Last) -> list[Item[R]]:
         """Wait for something, a little longer for more, and take it. Nothing: the lane is closed."""
         with self._changed:
-            while True:
-                while not self._jobs and not self._closed:
-                    self._changed.wait()
-                if not self._jobs:
-                    return []
-                left = self._jobs[0].since + self._patience - time.monotonic()
-                if left <= 0 or self._closed or self._waiting >= self._budget:
-                    if batch := self._take():
+            self._idle += 1
+            try:
+                while True:
+                    while not self._jobs and not self._closed:
+                        self._changed.wait()
+                    if not self._jobs:
+                        return []
+                    left = self._until(last) - time.monotonic()
+                    if left > 0 and not self._closed and self._waiting < self._budget:
+                        self._changed.wait(left)
+                    elif batch := self._take():
                         return batch
-                else:
-                    self._changed.wait(left)
+            finally:
+                self._idle -= 1
+
+    def _until(self, last: Last) -> float:
+        """How long to wait for more. After a batch its clients come back, and they, too, are waited for, though not long
+        as measured by the batch: two halves in turn would take longer than a whole."""
+        patient = self._jobs[0].since + self._patience
+        if self._texts >= last.expected or self._turns != last.turn:  # all are back, or others took them
+            return patient
+        return max(patient, last.ended + PAUSE * last.lasted)
 
     def _take(self) -> list[Item[R]]:
         """Texts that are wanted in the way of whoever has waited longest, one of each job in turn."""
         self._jobs = deque(job for job in self._jobs if not job.answer.done())
         if not self._jobs:
-            self._waiting = 0
+            self._waiting = self._texts = 0
             return []
+        budget = min(self._budget, max(self._waiting // self._idle, LEAST))  # so that no thread is without
         how, tokens = self._jobs[0].how, 0
         turn = deque(job for job in self._jobs if job.how == how)
         batch: list[Item[R]] = []
-        while turn and (tokens < self._budget or not batch):
+        while turn and (tokens < budget or not batch):
             job = turn.popleft()
             batch.append((job, job.taken))
             tokens += job.sizes[job.taken]
@@ -165,6 +191,9 @@ class Lane(Generic[R]):
                 turn.append(job)
         self._jobs = deque(job for job in self._jobs if job.taken < len(job.texts))
         self._waiting = sum(sum(job.sizes[job.taken :]) for job in self._jobs)
+        self._texts = sum(len(job.texts) - job.taken for job in self._jobs)
+        self._turns += 1
+        self._changed.notify_all()
         return batch
 
     def _work(self, batch: list[Item[R]]) -> None:
@@ -173,14 +202,14 @@ class Lane(Generic[R]):
             results = self._translate([job.texts[n] for job, n in batch], batch[0][0].how)
         except Exception as error:
             if len(batch) == 1:
-                batch[0][0].fail(error)
+                batch[0][0].break_off(error)
                 return
             for item in batch:
                 if not item[0].answer.done():
                     self._work([item])
         except BaseException as error:
             for job, _ in batch:
-                job.fail(error)
+                job.break_off(error)
         else:
             for (job, n), result in zip(batch, results):
                 job.finish(n, result)

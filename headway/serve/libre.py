@@ -154,7 +154,6 @@ async def _caught(work: Any) -> Exception | None:
 
 
 async def html_of(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:
-    how = How(how.to, how.changes, True, how.more)  # tags follow their words
     found = []
     for text, source in zip(texts, sources):
         model = service.shelf.between(source, how.to)
@@ -203,11 +202,11 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
         raise Refused(400, "Invalid request: file format not supported")
     target = service.shelf.language(table["target"])
     model = service.shelf.between(service.shelf.language(table["source"]), target)
-    how = How(target, (), True, how_of(checked(Wishes, table), target).more)
+    how = how_of(checked(Wishes, table), target)
     result, given = service.files.new(suffix), service.files.new(suffix)
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)
-        counts = await documents.file(service.shelf, model, given, result, f"file{suffix}", how)
+        counts = await documents.file(service.shelf, model, given, result, how)
     finally:
         given.unlink(missing_ok=True)
     return {"translatedFileUrl": url + result.name, **_counted(counts)}

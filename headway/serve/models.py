@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.device import choose_device, cores
 from headway.errors import HeadwayError
 from headway.outline import Outline, outline_of, read_outline
 from headway.serve.batching import Lane, Room
@@ -178,16 +179,41 @@ class Shelf:
             self.tell(f"{model.name} cannot be loaded: {error}", "error")
             raise Refused(500, f"the model {model.name} cannot be loaded") from None
         if isinstance(loaded, Translator):
+            threads = _share(loaded, s)
+
+            def translate(texts: list[str], how: Any) -> list[Translation]:
+                if threads > 1:
+                    _by_itself()
+                made: list[Translation] = how.translate(loaded, texts)
+                return made
+
             model.lane = Lane(
-                lambda texts, how: how.translate(loaded, texts),
+                translate,
                 self.room,
                 budget=loaded.batch_tokens,
                 patience=s.patience,
+                threads=threads,
                 watch=self.watch,
-                name=f"lane {model.name}",
             )
         self.tell(f"loaded {model.name}")
         return loaded
+
+
+def _share(translator: "Translator", settings: Settings) -> int:
+    """How many batches are searched at a time. On a CPU torch computes each with one thread, and none waits for another;
+    CTranslate2 has threads of its own, and a GPU is one."""
+    engines = translator.engines
+    if engines.ct2 is not None or choose_device(settings.device).type != "cpu":
+        return 1
+    engines.threads = 1
+    return settings.threads or cores()
+
+
+def _by_itself() -> None:
+    """This thread computes without the help of others: torch knows that for each."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def _found(path: Path, taken: Sequence[str]) -> Model:

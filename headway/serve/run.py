@@ -17,6 +17,7 @@ from headway.serve.app import create_app
 from headway.serve.settings import Settings, Tell
 
 SETTINGS = "HEADWAY_SERVE"  # where worker processes find what they are to do
+BACKLOG = 2048  # connections that wait to be accepted
 LAST_WORDS = 30  # seconds that running requests have to end, once the server is told to
 
 
@@ -27,7 +28,7 @@ OPTIONS: dict[str, Any] = {
     "server_header": False,
     "timeout_keep_alive": 15,
     "timeout_graceful_shutdown": LAST_WORDS,
-    "backlog": 2048,
+    "backlog": BACKLOG,
     "ws": "none",
 }
 
@@ -54,6 +55,7 @@ def serve(settings: Settings, tell: Tell, workers: int, worker: str) -> None:
         host, port = taken.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if workers == 1:
+            taken.listen(BACKLOG)  # whoever reads the next line may come
             tell(f"serving {address} (Ctrl-C ends)")
             uvicorn.Server(uvicorn.Config(application, **OPTIONS)).run(sockets=[taken])
             return

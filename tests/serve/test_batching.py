@@ -144,6 +144,17 @@ def test_patience_lets_others_catch_up() -> None:
     assert len(slow.batches) == 1
 
 
+def test_who_comes_back_after_a_batch_goes_with_those_who_waited() -> None:
+    slow, made, first = occupied(patience=0.1)
+    waiting = made.submit(["waited"], "")
+    time.sleep(1.0)
+    slow.gate.set()
+    first.result(10)
+    back = made.submit(["back"], "")
+    assert (waiting.result(10), back.result(10)) == (["WAITED"], ["BACK"])
+    assert slow.batches[1:] == [["waited", "back"]]
+
+
 def test_a_full_batch_does_not_wait() -> None:
     slow = Slow()
     slow.gate.set()
@@ -158,8 +169,23 @@ def test_closing_finishes_what_waits() -> None:
     made.close()
     slow.gate.set()
     assert (first.result(10), later.result(10)) == (["FIRST"], ["LATER"])
-    made._thread.join(10)
-    assert not made._thread.is_alive()
+    made.threads[0].join(10)
+    assert not made.threads[0].is_alive()
+
+
+def test_several_threads_share_what_waits() -> None:
+    slow = Slow()
+    made = lane(slow, threads=2, patience=0.05)
+    answers = [made.submit(["a text of some length"], "") for _ in range(64)]
+    until_two = time.monotonic() + 10
+    while made._idle and time.monotonic() < until_two:
+        time.sleep(0.01)
+    assert made._idle == 0
+    slow.gate.set()
+    assert all(answer.result(10) == ["A TEXT OF SOME LENGTH"] for answer in answers)
+    assert sorted(map(len, slow.batches)) == [32, 32]
+    many = made.submit([str(n) for n in range(1000)], "")
+    assert many.result(10) == [str(n) for n in range(1000)]
 
 
 def test_nothing_is_answered_at_once() -> None:

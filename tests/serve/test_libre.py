@@ -145,7 +145,7 @@ HALF = b'--y\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--y--\r\
         (b"a=1&" * 5000, "application/x-www-form-urlencoded", "Invalid request: the form cannot be read"),
         (b"x", "multipart/form-data", "Invalid request: the form cannot be read"),
         (b"x", "multipart/form-data; boundary=y", "Invalid request: "),
-        (HALF, "multipart/form-data; boundary=y", "Invalid request: the form cannot be read"),
+        (HALF, "multipart/form-data; boundary=y; charset=?", "Invalid request: missing source parameter"),
         (b"", "", "Invalid request: missing q parameter"),
     ],
 )

@@ -146,7 +146,7 @@ def test_what_a_vanished_client_wanted_is_not_translated(translator_dir: Path, h
         assert first.result().status_code == 200
         assert server.post("/translate", BODY).status_code == 200
         assert not any("gone" in text for batch in held.batches for text in batch)
-        assert any(fields["status"] == 499 for _, _, fields in server.log if "status" in fields)
+        until(lambda: any(fields["status"] == 499 for _, _, fields in server.log if "status" in fields))
 
 
 def test_stopping_finishes_what_is_running(translator_dir: Path, held: Held) -> None:
@@ -166,6 +166,7 @@ def test_the_log_has_a_line_a_request_and_never_the_text(translator_dir: Path) -
         server.post("/translate", BODY)
         server.get("/nothing/dog?q=dog")
         server.post("/detect", params={"q": "dog"})
+        until(lambda: len([fields for _, _, fields in server.log if "status" in fields]) == 3)
         lines = [(message, fields) for level, message, fields in server.log if "status" in fields]
         assert [message for message, _ in lines] == ["POST /translate", "GET -", "POST /detect"]
         assert lines[0][1]["texts"] == 1
@@ -173,7 +174,7 @@ def test_the_log_has_a_line_a_request_and_never_the_text(translator_dir: Path) -
         assert "dog" not in repr(server.log)
     with running(translator_dir, log_text=True) as server:
         server.post("/translate", BODY)
-        assert BODY["q"] in repr(server.log)
+        until(lambda: BODY["q"] in repr(server.log))
 
 
 def test_keys(translator_dir: Path, tmp_path: Path) -> None:
