@@ -136,7 +136,7 @@ def places_in(model: Model, body: Any) -> dict[str, Any]:
     from headway.inspect.recording import places_of
 
     tensors, written = _opened(model, body), list(body.written)
-    if not model.outline.objective == "masked":
+    if model.outline.objective != "masked":
         return places_of(
             tensors["output.logps"], [*written, _writer(model).end], _writer(model), body.top, body.temperature
         )
@@ -162,7 +162,7 @@ def vectors_in(model: Model, body: Any) -> dict[str, Any]:
             continue
         stages, places = ways(tensors, side)
         near = neighbours(network, side, ids)
-        tables = positions_of(network, side, max(len(ids), 16))
+        tables = positions_of(network, side, max(len(ids), 32))
         sides[side] = {
             "stages": stages,
             "places": places.round(4).tolist(),

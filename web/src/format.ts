@@ -18,3 +18,8 @@ export function signed(value: number, digits = 3): string {
 export function percent(share: number): string {
   return `${(100 * share).toFixed(1)} %`;
 }
+
+// A length in a style.
+export function px(count: number): string {
+  return `${count}px`;
+}

@@ -90,13 +90,17 @@ export class Recording {
         break;
       case "sentence":
         this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
+        this.current!.forced = event.forced ?? 0;
         break;
       case "again":
         sentence!.steps = [];
         break;
       case "step":
         sentence!.steps.push({ step: event.step, beam: event.beam });
-        if (event.ids) sentence!.take(event as Rows);
+        if (event.ids) {
+          if (event.step === 0) sentence!.forced = event.ids.length;
+          sentence!.take(event as Rows);
+        }
         break;
       case "found":
         if (event.ids.length || Object.keys(event.tensors).length) sentence!.take(event);

@@ -38,7 +38,7 @@ export interface Places {
 
 export type StreamEvent =
   | { event: "start"; model: string; kind?: Objective }
-  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors }
+  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
   | ({ event: "found"; text: string; score: number } & Rows)

@@ -1,6 +1,7 @@
 // All heads at a glance: one canvas, and over it a button for each head.
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { weightColours } from "../colours";
+import { px } from "../format";
 import type { Group } from "../pieces";
 import { type Tile, paint } from "../pixels";
 import type { Sentence } from "../recording";
@@ -74,7 +75,7 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
   const chosen = cells.findIndex((one) => one.layer === s.layer.value && one.head === s.head.value);
   return (
     <div class="scroll">
-      <div class="atlas" role="group" aria-label={t.atlas} style={{ width, height }} onKeyDown={onKey}>
+      <div class="atlas" role="group" aria-label={t.atlas} style={{ width: px(width), height: px(height) }} onKeyDown={onKey}>
         <canvas ref={canvas} aria-hidden="true" />
         {cells.map(({ layer, head, column, line }, n) => (
           <button
@@ -85,7 +86,7 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
             aria-label={t.atlasHead(layer + 1, head + 1)}
             title={t.atlasHead(layer + 1, head + 1)}
             tabIndex={n === Math.max(chosen, 0) ? 0 : -1}
-            style={{ left: column * (SIZE + GAP), top: line * (SIZE + GAP), width: SIZE, height: SIZE }}
+            style={{ left: px(column * (SIZE + GAP)), top: px(line * (SIZE + GAP)), width: px(SIZE), height: px(SIZE) }}
             onClick={() => {
               s.layer.value = layer;
               s.head.value = head;

@@ -24,8 +24,12 @@ export function Attention() {
   const view = weights && viewOf(weights, kind, s.head.value, sides);
   return (
     <>
-      <Kinds />
-      <p class="faint">{t.kindsExplained[kind]} {t.rows}</p>
+      {!s.narrow.value && <Kinds />}
+      <p class="faint">
+        {t.kindsExplained[kind]}
+        <br />
+        {t.rows}
+      </p>
       {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
       <HeadChoice heads={weights?.heads ?? 0} />
       {view && view.rows.length > 0 && view.columns.length > 0 ? (
@@ -47,7 +51,7 @@ export function Attention() {
 
 function title(t: typeof words.value): string {
   const head = s.head.value < 0 ? t.meanOfHeads : t.headN(s.head.value + 1);
-  return `${t.kinds[s.kind.value]}, ${t.layerN(s.layer.value + 1)}, ${head}`;
+  return t.where(t.kinds[s.kind.value], t.layerN(s.layer.value + 1), head);
 }
 
 function Kinds() {

@@ -1,7 +1,7 @@
 // One matrix with its labels. Hovering moves one element and never repaints.
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { css, weightColours } from "../colours";
-import { weight } from "../format";
+import { px, weight } from "../format";
 import { paint } from "../pixels";
 import { cell, locked, ownScale, rootScale, shownStep } from "../state";
 import { MASKED, type View, highest } from "../view";
@@ -67,7 +67,7 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
             aria-label={t.heatmapOf(title, rows, columns)}
             aria-describedby="reads"
             tabIndex={0}
-            style={{ width, height }}
+            style={{ width: px(width), height: px(height) }}
             onKeyDown={onKey}
             onPointerMove={(event) => {
               if (!locked.value) cell.value = at(event);
@@ -102,9 +102,12 @@ function Cursor({ size }: { size: number }) {
   if (!at) return null;
   return (
     <>
-      <div class="cross-row" style={{ top: at.row * size, height: size }} />
-      <div class="cross-column" style={{ left: at.column * size, width: size }} />
-      <div class={`cursor${locked.value ? " locked" : ""}`} style={{ left: at.column * size, top: at.row * size, width: size, height: size }} />
+      <div class="cross-row" style={{ top: px(at.row * size), height: px(size) }} />
+      <div class="cross-column" style={{ left: px(at.column * size), width: px(size) }} />
+      <div
+        class={`cursor${locked.value ? " locked" : ""}`}
+        style={{ left: px(at.column * size), top: px(at.row * size), width: px(size), height: px(size) }}
+      />
     </>
   );
 }

@@ -1,6 +1,7 @@
 // The translate bar: what is typed, and what comes of it.
 import { useEffect, useRef } from "preact/hooks";
 import { saved } from "../api";
+import { languageTag } from "../pieces";
 import * as s from "../state";
 import { force, stop, translate } from "../translate";
 import { words } from "../words";
@@ -50,7 +51,7 @@ export function Bar() {
           ref={area}
           rows={3}
           dir="auto"
-          lang={from || undefined}
+          lang={languageTag(from)}
           readOnly={!!saved}
           placeholder={t.placeholder}
           value={s.text.value}
@@ -63,11 +64,11 @@ export function Bar() {
         />
         <div class="actions">
           {s.running.value ? (
-            <button type="button" class="main" id="stop" onClick={stop}>
+            <button key="stop" type="button" class="main" id="stop" onClick={stop}>
               {t.stop} <kbd>Esc</kbd>
             </button>
           ) : (
-            <button type="submit" class="main" id="go" disabled={!!why || !s.model.value} aria-describedby="why">
+            <button key="go" type="submit" class="main" id="go" disabled={!!why || !s.model.value} aria-describedby="why">
               {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
             </button>
           )}

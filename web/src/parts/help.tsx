@@ -1,11 +1,11 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { helpOpen } from "../state";
 import { words } from "../words";
 
 export function Help() {
   const t = words.value;
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (helpOpen.value && !dialog.current!.open) dialog.current!.showModal();
   }, [helpOpen.value]);
   return (

@@ -1,6 +1,6 @@
 // The translation, token by token; each leads to its step.
 import { useState } from "preact/hooks";
-import { isSpecial, shown } from "../pieces";
+import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
 import type { Sentence } from "../recording";
 import * as s from "../state";
@@ -22,7 +22,7 @@ export function Result() {
         <h2>{title}</h2>
         <span class="faint count">{s.speed.value > 0 && s.running.value && t.perSecond(s.speed.value.toFixed(0))}</span>
       </div>
-      <div class="output" dir="auto" lang={to || undefined} aria-busy={s.running.value}>
+      <div class="output" dir="auto" lang={languageTag(to)} aria-busy={s.running.value}>
         {made?.sentences.map((one, n) => <Tokens sentence={one} number={n} key={n} />)}
       </div>
       <div class="under">
@@ -48,13 +48,12 @@ function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
             type="button"
             key={n}
             class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
-            data-space={piece.startsWith(" ") && n > 0 ? "" : undefined}
             onClick={() => {
               s.sentenceNumber.value = number;
               s.goTo(n + 1);
             }}
           >
-            {isSpecial(piece) ? piece : shown(piece).replace(/^▁/u, "")}
+            {bare(piece)}
           </button>
         );
       })}{" "}
@@ -102,7 +101,7 @@ function First() {
   if (!before || !at) return null;
   return (
     <div class="first note">
-      <p>{t.forcedNote(shown(at.before).replace(/^▁/u, ""), shown(at.piece).replace(/^▁/u, ""))}</p>
+      <p>{t.forcedNote(bare(at.before), bare(at.piece))}</p>
       <p>
         <strong>{t.firstVersion}:</strong> <span id="first" dir="auto">{before.text}</span>
       </p>

@@ -14,11 +14,11 @@ export function Timeline() {
     s.goTo(to);
   };
   const buttons: [string, string, () => void, boolean][] = [
-    ["⏮", t.toStart, () => move(0), at > 0],
-    ["◀", t.back, () => move(at - 1), at > 0],
-    [s.playing.value ? "⏸" : "▶", s.playing.value ? t.pause : t.play, play, last > 0],
-    ["▸", t.forward, () => move(at + 1), at < last],
-    ["⏭", t.toEnd, () => move(last), at < last],
+    ["⇤", t.toStart, () => move(0), at > 0],
+    ["←", t.back, () => move(at - 1), at > 0],
+    [s.playing.value ? "❚❚" : "▶", s.playing.value ? t.pause : t.play, play, last > 0],
+    ["→", t.forward, () => move(at + 1), at < last],
+    ["⇥", t.toEnd, () => move(last), at < last],
   ];
   return (
     <section class="timeline" aria-label={t.timeline}>

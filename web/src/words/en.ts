@@ -110,6 +110,7 @@ export const en = {
   headN: (n: number) => `Head ${n}`,
   mean: "Mean",
   meanOfHeads: "Mean of all heads",
+  where: (kind: string, layer: string, head: string) => `${kind}, ${layer}, ${head}`,
   kind: "Attention",
   kinds: { encoder: "Encoder self", decoder: "Decoder masked self", cross: "Cross" },
   kindsExplained: {
@@ -179,6 +180,8 @@ export const en = {
   flopsNote: (source: number, target: number) => `of a forward pass with ${source} and ${target} tokens; only matrix products count`,
   total: "Total",
   block: "Block",
+  type: "Kind",
+  parameterColumn: "Parameters",
   embedding: "Embedding",
   positions: "Positions",
   output: "Output",
@@ -230,7 +233,7 @@ export const en = {
     {
       title: "A sentence becomes tokens",
       text: (f: TourFacts) =>
-        `“${f.source}” is cut into ${f.tokens.length} pieces: ${f.tokens.join(" · ")}. Frequent words are one piece, rare ones several. The vocabulary has ${f.vocabulary} of them, and from here on the model knows only their numbers.`,
+        `“${f.source}” is cut into ${f.tokens.length} pieces: ${f.tokens.join(" | ")}. Frequent words are one piece, rare ones several. The vocabulary has ${f.vocabulary} of them, and from here on the model knows only their numbers.`,
     },
     {
       title: "Tokens become vectors",
@@ -250,7 +253,7 @@ export const en = {
     {
       title: "The decoder looks back, never ahead",
       text: (f: TourFacts) =>
-        `The output is written one piece at a time: ${f.written.join(" · ")}. While a place is computed, later ones do not exist yet. In training they do, so they are masked: the hatched triangle.`,
+        `The output is written one piece at a time: ${f.written.join(" | ")}. While a place is computed, later ones do not exist yet. In training they do, so they are masked: the hatched triangle.`,
     },
     {
       title: "Cross-attention: where translation happens",

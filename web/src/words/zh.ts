@@ -88,6 +88,7 @@ export const zh: Words = {
   headN: (n) => `头 ${n}`,
   mean: "平均",
   meanOfHeads: "所有头的平均",
+  where: (kind, layer, head) => `${kind}，${layer}，${head}`,
   kind: "注意力",
   kinds: { encoder: "编码器自注意力", decoder: "解码器掩码自注意力", cross: "交叉注意力" },
   kindsExplained: {
@@ -156,6 +157,8 @@ export const zh: Words = {
   flopsNote: (source, target) => `一次前向计算，原文 ${source} 个、译文 ${target} 个词元；只计矩阵乘法`,
   total: "合计",
   block: "模块",
+  type: "种类",
+  parameterColumn: "参数",
   embedding: "词嵌入",
   positions: "位置",
   output: "输出",
@@ -207,7 +210,7 @@ export const zh: Words = {
     {
       title: "句子变成词元",
       text: (f: TourFacts) =>
-        `“${f.source}”被切成 ${f.tokens.length} 块：${f.tokens.join(" · ")}。常见的词是一块，少见的词是几块。词表里共有 ${f.vocabulary} 块，从这里开始，模型只认得它们的编号。`,
+        `“${f.source}”被切成 ${f.tokens.length} 块：${f.tokens.join(" | ")}。常见的词是一块，少见的词是几块。词表里共有 ${f.vocabulary} 块，从这里开始，模型只认得它们的编号。`,
     },
     {
       title: "词元变成向量",
@@ -227,7 +230,7 @@ export const zh: Words = {
     {
       title: "解码器只往回看",
       text: (f: TourFacts) =>
-        `译文一块一块地写：${f.written.join(" · ")}。算某个位置时，后面的还不存在。训练时它们存在，所以要遮住：就是那个画斜线的三角形。`,
+        `译文一块一块地写：${f.written.join(" | ")}。算某个位置时，后面的还不存在。训练时它们存在，所以要遮住：就是那个画斜线的三角形。`,
     },
     {
       title: "交叉注意力：翻译发生的地方",
