@@ -45,6 +45,30 @@ def ways(tensors: Mapping[str, Tensor], side: str) -> tuple[list[str], np.ndarra
     return stages, places.reshape(*vectors.shape[:2], 2).numpy()
 
 
+def vectors_of(
+    tensors: Mapping[str, Tensor], sides: Mapping[str, Sequence[int]], model: Transformer | None, pieces: Any
+) -> dict[str, Any]:
+    """What the page draws of the tokens of each side. Without the model nobody knows who is near, nor its positions.
+    pieces: of a side and its ids."""
+    found: dict[str, Any] = {}
+    for side, ids in sides.items():
+        stages, places = ways(tensors, side)
+        near = neighbours(model, side, ids) if model else [[] for _ in ids]
+        tables = positions_of(model, side, max(len(ids), 32)) if model else []
+        found[side] = {
+            "stages": stages,
+            "places": places.round(4).tolist(),
+            "neighbours": [[[pieces(side, [n])[0], round(c, 3)] for n, c in row] for row in near],
+            "positions": [
+                {"kind": t.title, "rows": t.rows, "columns": t.columns, "values": t.values.round(4).tolist()}
+                for t in tables
+            ]
+            if model
+            else None,
+        }
+    return found
+
+
 @torch.no_grad()
 def positions_of(model: Transformer, side: str, length: int) -> list[Table]:
     """What the positions of this side do, out of the modules themselves. Of those that are added: what, by position

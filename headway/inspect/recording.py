@@ -1,7 +1,7 @@
 """A trace as the events that the page draws: those of the server's stream, with everything that it could ask for."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from headway.inspect.trace import Trace
-from headway.text import Tokenizer
 
 Event = dict[str, Any]
+Pieces = Callable[[Sequence[int]], list[str]]  # how tokens read
+TOP = 10  # likeliest tokens of each place that are told
 SUFFIXES = (".q", ".k", ".v", ".scores", ".weights")
 
 
@@ -27,7 +28,7 @@ def packed_floats(values: Tensor) -> dict[str, Any]:
 
 
 def places_of(
-    logps: Tensor, written: Sequence[int], tokenizer: Tokenizer, top: int, temperature: float = 1.0
+    logps: Tensor, written: Sequence[int], pieces: Pieces, top: int = TOP, temperature: float = 1.0
 ) -> dict[str, Any]:
     """For each place of a decoder what was likely there, from log-probabilities (T, V); and how likely what came was."""
     logps = (logps / temperature).log_softmax(-1)
@@ -39,7 +40,7 @@ def places_of(
         rows.append(
             {
                 "ids": ids,
-                "pieces": tokenizer.pieces(ids),
+                "pieces": pieces(ids),
                 "probabilities": [round(p, 6) for p in best.values[place].exp().tolist()],
                 "entropy": round(float(entropies[place]), 5),
                 "chosen": chosen,
@@ -66,8 +67,8 @@ def place_of(tensors: Mapping[str, Tensor], place: str) -> dict[str, Any]:
     return {name: packed_floats(tensor) for name, tensor in found.items()}
 
 
-def events_of(trace: Trace, tokenizer: Tokenizer, model: str, top: int = 10) -> list[Event]:
-    """As POST /api/translate tells them; `places` and `inside` are what the page would ask for afterwards."""
+def events_of(trace: Trace, model: str) -> list[Event]:
+    """As POST /api/translate tells them."""
     weights = {name: packed_weights(t) for name, t in trace.tensors.items() if name.endswith(".weights")}
     encoder = {name: tensor for name, tensor in weights.items() if name.startswith("encoder.")}
     decoder = {name: tensor for name, tensor in weights.items() if name.startswith("decoder.")}
@@ -83,7 +84,12 @@ def events_of(trace: Trace, tokenizer: Tokenizer, model: str, top: int = 10) -> 
     told = {"text": trace.output, "score": round(trace.found[0].score, 5) if trace.found else 0.0}
     ids, pieces = trace.target.ids[1:], trace.target.pieces[1:]
     events.append({"event": "found", "ids": ids, "pieces": pieces, "first": 0, "tensors": decoder, **told})
-    if trace.kind != "masked":
-        places = places_of(trace.tensors["output.logps"], trace.written.ids, tokenizer, top)
-        events.append({"event": "places", **places})
     return [*events, {"event": "end", "text": trace.output, "warnings": trace.warnings}]
+
+
+def places_in(trace: Trace, top: int = TOP) -> dict[str, Any]:
+    """Of a trace, which knows how its likeliest tokens read."""
+    known = trace.pieces
+    return places_of(
+        trace.tensors["output.logps"], trace.written.ids, lambda ids: [known.get(n, f"⟨{n}⟩") for n in ids], top
+    )

@@ -98,7 +98,6 @@ class ReadBody(Body):
     model: str = Field(min_length=1, max_length=500, description="its name")
     length: int = Field(0, ge=0, le=200, description="how many tokens to write at most")
     beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM)
-    top: int = Field(10, ge=0, le=100, description="how many of the likeliest next tokens each place tells")
 
 
 class TokensBody(Body):

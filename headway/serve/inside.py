@@ -100,23 +100,11 @@ def _length(text: str) -> int:
 
 
 def made_of(model: Model, source: int, target: int) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from headway.inspect.blocks import blocks
+    from headway.inspect.page import described
 
     config = _config(model)
-    beam = config.search.beam_size
-    return {
-        **_named(model),
-        "config": config.model.to_dict(),
-        "parameters": config.model.parameter_count(),
-        "flops": config.model.forward_flops(source, target),
-        "lengths": [source, target],
-        "blocks": [asdict(block) for block in blocks(config.model, source, target)],
-        "beam_size": beam,
-        "penalty": [config.search.penalty, config.search.alpha],
-        "longest": model.outline.longest,
-    }
+    made = described(config.model, config.search.to_dict(), source, target)
+    return {**_named(model), **made, "longest": model.outline.longest}
 
 
 def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
@@ -129,7 +117,7 @@ def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
         trace = loaded.trace(body.q, length=body.length, **({"beam_size": body.beam_size or 1} if body.length else {}))
     else:
         trace = loaded.trace(body.q)
-    return events_of(trace, loaded.tokenizer, model.name, body.top)
+    return events_of(trace, model.name)
 
 
 def places_in(model: Model, body: Any) -> dict[str, Any]:
@@ -138,7 +126,7 @@ def places_in(model: Model, body: Any) -> dict[str, Any]:
     tensors, written = _opened(model, body), list(body.written)
     if model.outline.objective != "masked":
         return places_of(
-            tensors["output.logps"], [*written, _writer(model).end], _writer(model), body.top, body.temperature
+            tensors["output.logps"], [*written, _writer(model).end], _writer(model).pieces, body.top, body.temperature
         )
     raise Refused(400, "Invalid request: this model writes nothing")
 
@@ -150,29 +138,12 @@ def place_in(model: Model, body: Any) -> dict[str, Any]:
 
 
 def vectors_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.geometry import neighbours, positions_of, ways
+    from headway.inspect.geometry import vectors_of
 
-    tensors, network = _opened(model, body), _network(model)
-    sides = {}
-    for side, ids, tokenizer in (
-        ("encoder", body.read, _reader(model)),
-        ("decoder", _target(model, body), _writer(model)),
-    ):
-        if f"{side}.embedded" not in tensors:
-            continue
-        stages, places = ways(tensors, side)
-        near = neighbours(network, side, ids)
-        tables = positions_of(network, side, max(len(ids), 32))
-        sides[side] = {
-            "stages": stages,
-            "places": places.round(4).tolist(),
-            "neighbours": [[[tokenizer.pieces([n])[0], round(c, 3)] for n, c in row] for row in near],
-            "positions": [
-                {"kind": t.title, "rows": t.rows, "columns": t.columns, "values": t.values.round(4).tolist()}
-                for t in tables
-            ],
-        }
-    return sides
+    read = {"encoder": body.read, "decoder": _target(model, body)}
+    tensors, tokenizers = _opened(model, body), {"encoder": _reader(model), "decoder": _writer(model)}
+    sides = {side: ids for side, ids in read.items() if f"{side}.embedded" in tensors}
+    return vectors_of(tensors, sides, _network(model), lambda side, ids: tokenizers[side].pieces(ids))
 
 
 def _opened(model: Model, body: Any) -> dict[str, Any]:

@@ -42,7 +42,6 @@ export type StreamEvent =
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
   | ({ event: "found"; text: string; score: number } & Rows)
-  | ({ event: "places" } & Places)
   | { event: "end"; text: string; warnings: string[] }
   | { event: "error"; error: string };
 
@@ -120,7 +119,7 @@ export interface SideVectors {
   stages: string[];
   places: [number, number][][];
   neighbours: [string, number][][];
-  positions: PositionTable[];
+  positions: PositionTable[] | null; // null: not known here
 }
 
 export type Vectors = Partial<Record<"encoder" | "decoder", SideVectors>>;

@@ -36,8 +36,8 @@ export function VectorsPanel() {
       )}
       <Ways side={side} vectors={chosen} pieces={all.slice(0, count)} />
       <Neighbours vectors={chosen} pieces={all.slice(0, count)} />
-      {chosen.positions.map((table, n) => <Positions key={`${side}${n}`} table={table} />)}
-      {!chosen.positions.length && <p class="faint">{t.noPositions}</p>}
+      {chosen.positions?.map((table, n) => <Positions key={`${side}${n}`} table={table} />)}
+      {chosen.positions?.length === 0 && <p class="faint">{t.noPositions}</p>}
     </>
   );
 }
@@ -97,6 +97,7 @@ function nameOf(stage: string): string {
 
 function Neighbours({ vectors, pieces }: { vectors: SideVectors; pieces: string[] }) {
   const t = words.value;
+  if (!vectors.neighbours.some((row) => row.length)) return null;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={t.neighbours}>
       <table>

@@ -27,12 +27,17 @@ export function Result() {
       </div>
       <div class="under">
         <span class="faint" id="phase">{t.phases[s.phase.value]}</span>
+        {made?.sentences.some(isUnsure) && <span class="faint small">{t.unsure}</span>}
         {made?.ended && made.text && <Copy text={made.text} />}
       </div>
       <Notes />
       <First />
     </div>
   );
+}
+
+function isUnsure(sentence: Sentence): boolean {
+  return placesOf(sentence).value?.places.some((one) => (one.probability ?? 1) < UNSURE) ?? false;
 }
 
 function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {

@@ -62,14 +62,14 @@ export function Timeline() {
           </select>
         </label>
       )}
-      <label>
+      {!s.narrow.value && <label>
         <span class="unseen">{t.speed}</span>
         <select value={s.pace.value} onChange={(event) => (s.pace.value = Number(event.currentTarget.value))}>
           {[0.5, 1, 2, 4].map((n) => (
             <option value={n}>{n} ×</option>
           ))}
         </select>
-      </label>
+      </label>}
     </section>
   );
 }

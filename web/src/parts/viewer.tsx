@@ -1,5 +1,5 @@
 // The panels, as tabs: arrow keys change between them, as tabs do.
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Architecture } from "../panels/architecture";
 import { Attention } from "../panels/attention";
 import { BeamPanel } from "../panels/beam";
@@ -30,6 +30,9 @@ export function Viewer() {
     s.panel.value = s.PANELS[next]!;
     list.current?.querySelectorAll<HTMLElement>("[role=tab]")[next]?.focus();
   };
+  useEffect(() => {
+    document.getElementById(`tab-${s.panel.value}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [s.panel.value]);
   const Panel = SHOWN[s.panel.value];
   const needsSentence = s.panel.value !== "architecture" && !s.sentence.value;
   return (
