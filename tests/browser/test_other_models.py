@@ -42,10 +42,19 @@ def test_a_model_that_guesses_words(look: Callable[..., Look], masked_dir: Path)
 
 
 def test_a_mixer_without_attention_weights_says_so(look: Callable[..., Look], train_toy: Callable[..., Path]) -> None:
-    changes = ["--set", "model.encoder.mixer=MIXER", "--set", "train.steps=20", "--set", "train.validate_every=20"]
+    changes = [
+        "--set",
+        "model.decoder.mixer=retention(4)",
+        "--set",
+        "train.steps=20",
+        "--set",
+        "train.validate_every=20",
+    ]
     with running(train_toy(*changes)) as server:
         seen = walked(look(url=server.url).open().translate(TEXT))
-        seen.page.check("input[name=kind][value=encoder]")
+        seen.page.check("input[name=kind][value=decoder]")
+        assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
+        seen.tab("inside").page.wait_for_selector(".strip-row")  # what it has
         assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
 
 

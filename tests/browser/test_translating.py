@@ -1,5 +1,6 @@
 """The translate bar: streaming, stopping, failing, what is said to whom. Numbers of checks are those of the design."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,8 +97,10 @@ def test_w13_the_address_says_what_is_shown(look: Callable[..., Look], sentences
     seen.open().translate(sentences[0])
     seen.page.check("input[name=kind][value=decoder]")
     seen.page.click("[data-head='0.2']")
+    seen.page.fill("#step", "2")
     seen.page.reload()
     seen.ended()
+    assert seen.page.input_value("#step") == "2"
     assert seen.page.input_value("#text") == sentences[0]
     assert seen.page.is_checked("input[name=kind][value=decoder]")
     assert seen.page.get_attribute("[data-head='0.2']", "aria-pressed") == "true"
@@ -112,14 +115,41 @@ def test_w22_page_and_python_say_the_same(
         assert look().open().translate(text).result == translator(text)
 
 
-def test_w26_nothing_to_translate_and_much(look: Callable[..., Look], sentences: list[str]) -> None:
+def test_w26_nothing_to_translate(look: Callable[..., Look]) -> None:
     seen = look().open()
     assert seen.page.is_disabled("#go")
     assert seen.page.inner_text("#why") == "Type a text first."
-    seen.translate(" ".join(word for line in sentences[:12] for word in line.rstrip(".").split()))
-    assert seen.state in ("done", "truncated")
-    if seen.state == "truncated":
-        assert "64" in seen.page.inner_text("#long")
+
+
+def test_w26_much_is_translated_whole_and_drawn_coarsely(
+    look: Callable[..., Look], train_toy: Callable[..., Path], sentences: list[str]
+) -> None:
+    few = ["train.longest=400", "train.steps=10", "train.validate_every=10", "search.max_length=20"]
+    with running(train_toy(*(word for one in few for word in ("--set", one)))) as server:
+        text = " ".join(word for line in sentences[:12] for word in line.rstrip(".?").split())
+        seen = look(url=server.url).open().translate(text)
+        assert seen.state == "truncated"
+        assert re.match(r"\d+ tokens: the overview draws 64 × 64 dots", seen.page.inner_text("#long"))
+        assert seen.page.input_value("#text") == text
+
+
+def test_the_states_of_the_page(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look()
+    seen.page.route("**/api/models", lambda route: route.fulfill(json=[]))
+    assert seen.open().state == "unsupported"
+    seen.page.unroute("**/api/models")
+    seen.page.reload()
+    seen.page.wait_for_selector("html[data-state=empty]")
+    seen.page.route("**/api/vectors", lambda route: route.fulfill(status=404, json={"error": "there is no model"}))
+    seen.translate(sentences[0]).tab("vectors")
+    seen.page.wait_for_selector("html[data-state=expired]")
+    seen.page.unroute("**/api/vectors")
+    seen.tab("beam").translate(sentences[0])
+    seen.page.click("button[aria-label=Play]")
+    seen.page.click("button[aria-label=Pause]")
+    assert seen.state == "paused"
+    seen.page.click("button[aria-label=Play]")
+    assert seen.state == "done"
 
 
 @pytest.mark.parametrize("text", ["你好，世界", "שלום עולם", "🐕 👩‍👧", "<script>alert(1)</script><b>x</b>"])
@@ -158,3 +188,16 @@ def test_w30_two_tabs_do_not_mix(
         seen.page.fill("#text", text)
         seen.page.press("#text", "Control+Enter")
     assert [one.ended().result, other.ended().result] == [translator(sentences[0]), translator(sentences[1])]
+
+
+def test_a_key_can_be_given(
+    look: Callable[..., Look], translator_dir: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    (tmp_path / "keys").write_text("open sesame\n")
+    with running(translator_dir, api_keys=str(tmp_path / "keys")) as server:
+        seen = look(url=server.url).open()
+        assert seen.state == "error"
+        seen.page.fill("#key", "open sesame")
+        seen.page.press("#key", "Enter")
+        seen.page.wait_for_selector("html[data-state=empty]")
+        assert seen.translate(sentences[0]).state == "done"

@@ -1,6 +1,6 @@
 // What the panels ask of the server once a sentence is found, each asked once and kept.
 import { signal, type Signal } from "@preact/signals";
-import { ask } from "./api";
+import { Failed, ask } from "./api";
 import type { Sentence } from "./recording";
 import * as s from "./state";
 import type { ModelInfo, Places, Tensors, Vectors } from "./types";
@@ -20,7 +20,10 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
   ask<T>(`${number} ${what}`, path, body).then(
     (found) => (made.value = found),
-    () => mine.delete(what), // it is asked again when it is next shown
+    (error: unknown) => {
+      mine.delete(what); // it is asked again when it is next shown
+      if (error instanceof Failed && error.status === 404) s.phase.value = "expired";
+    },
   );
   return made;
 }

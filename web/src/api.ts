@@ -9,7 +9,7 @@ export interface Saved {
 export class Failed extends Error {
   constructor(
     message: string,
-    readonly retry: boolean,
+    readonly status = 0, // 0: no answer came
   ) {
     super(message);
   }
@@ -17,6 +17,12 @@ export class Failed extends Error {
 
 const embedded = document.getElementById("recording")?.textContent;
 export const saved: Saved | null = embedded ? (JSON.parse(embedded) as Saved) : null;
+
+let key = ""; // where the server wants one
+
+export function useKey(given: string): void {
+  key = given.trim();
+}
 
 const answers = new Map<string, unknown>(Object.entries(saved?.answers ?? {}));
 
@@ -31,7 +37,7 @@ export function forgetAnswers(keep: (key: string) => boolean): void {
 // key: under which the answer is kept.
 export async function ask<T>(key: string, path: string, body?: unknown): Promise<T> {
   if (answers.has(key)) return answers.get(key) as T;
-  if (saved) throw new Failed("saved", false);
+  if (saved) throw new Failed("saved");
   const response = await reach(path, body);
   const answer = (await response.json()) as T;
   answers.set(key, answer);
@@ -39,13 +45,14 @@ export async function ask<T>(key: string, path: string, body?: unknown): Promise
 }
 
 async function reach(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
-  const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const headers: Record<string, string> = key ? { Authorization: `Bearer ${key}` } : {};
+  const post = { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   let response: Response;
   try {
-    response = await fetch(path, body === undefined ? { signal } : { ...post, signal });
+    response = await fetch(path, body === undefined ? { headers, signal } : { ...post, signal });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Failed("unreachable", true);
+    throw new Failed("unreachable");
   }
   if (response.ok) return response;
   let told = `${response.status}`;
@@ -54,7 +61,7 @@ async function reach(path: string, body: unknown, signal?: AbortSignal): Promise
   } catch {
     // a proxy may answer with a page
   }
-  throw new Failed(told, response.status >= 429 || response.status === 408);
+  throw new Failed(told, response.status);
 }
 
 // The events of a stream, one JSON object a line.
@@ -68,7 +75,7 @@ export async function* stream(path: string, body: unknown, signal: AbortSignal):
       part = await reader.read();
     } catch (error) {
       if (signal.aborted) throw error;
-      throw new Failed("unreachable", true);
+      throw new Failed("unreachable");
     }
     if (part.done) break;
     const lines = (rest + part.value).split("\n");

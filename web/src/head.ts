@@ -9,7 +9,7 @@ export interface Computed {
   values: Float32Array[];
   scores: Float32Array;
   masked: boolean[];
-  weights: Float32Array;
+  weights: Float32Array; // empty where a mixer has scores and no weights
   context: Float32Array;
   contexts: Float32Array; // of all heads, side by side
   output: Float32Array;
@@ -17,15 +17,16 @@ export interface Computed {
 }
 
 export function computed(tensors: Tensors, head: number, row: number): Computed | null {
-  if (!tensors.q || !tensors.k || !tensors.v || !tensors.scores || !tensors.weights) return null;
+  if (!tensors.q || !tensors.k || !tensors.v || !tensors.scores) return null;
   const heads = tensors.q.shape[0]!;
   const q = rowOf(headOf(tensors.q, head, heads), row);
   const k = headOf(tensors.k, head, heads);
   const keys = rowsOf(k);
-  const weights = rowOf(headOf(tensors.weights, head, heads), row);
+  const shares = tensors.weights;
+  const weights = shares ? rowOf(headOf(shares, head, heads), row) : new Float32Array();
   const contexts: number[] = [];
-  for (let h = 0; h < heads; h++) {
-    contexts.push(...sumOf(rowOf(headOf(tensors.weights, h, heads), row), headOf(tensors.v, h, heads)));
+  for (let h = 0; shares && h < heads; h++) {
+    contexts.push(...sumOf(rowOf(headOf(shares, h, heads), row), headOf(tensors.v, h, heads)));
   }
   const v = headOf(tensors.v, head, heads);
   return {

@@ -14,8 +14,10 @@ export function play(): void {
 }
 
 export function pause(): void {
+  if (!s.playing.value) return;
   clearTimeout(timer);
   s.playing.value = false;
+  if (s.phase.value === "done" && s.shownStep.value < s.lastStep.value) s.phase.value = "paused";
 }
 
 function tickOn(): void {

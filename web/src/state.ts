@@ -21,7 +21,6 @@ export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");
 export const problem = signal("");
-export const canRetry = signal(true);
 
 export const models = signal<ModelName[]>([]);
 export const chosenModel = signal("");
@@ -31,6 +30,7 @@ export const text = signal("");
 export const beamSize = signal(0); // 0: the model's own
 export const asTyped = signal(false);
 export const charLimit = signal(0);
+export const needsKey = signal(false);
 
 // The recording is no signal: it grows with every event, and `tick` counts them.
 export const recording = signal<Recording | null>(null);

@@ -14,12 +14,18 @@ export async function start(): Promise<void> {
   try {
     if (saved) return showSaved();
     s.phase.value = "starting";
-    const settings = await ask<{ charLimit: number }>("settings", "frontend/settings");
+    const settings = await ask<{ charLimit: number; keyRequired: boolean }>("settings", "frontend/settings");
     s.charLimit.value = settings.charLimit;
+    s.needsKey.value = settings.keyRequired;
     s.models.value = await ask<ModelName[]>("models", "api/models");
     const wanted = s.models.value.find((one) => one.name === s.chosenModel.value) ?? s.models.value[0];
-    if (wanted) await choose(wanted.name);
-    if (s.text.value.trim()) await translate();
+    if (!wanted) {
+      s.phase.value = "unsupported";
+      return;
+    }
+    await choose(wanted.name);
+    const step = s.following.value ? undefined : s.step.value;
+    if (s.text.value.trim()) await run(s.text.value.trim(), [], step);
   } catch (error) {
     fail(error);
   }
@@ -92,7 +98,7 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
       if (mine !== abort) return;
       take(event);
     }
-    if (!s.recording.value?.ended) throw new Failed("unreachable", true);
+    if (!s.recording.value?.ended) throw new Failed("unreachable");
     finish();
   } catch (error) {
     if (mine === abort && !mine.signal.aborted) fail(error);
@@ -114,7 +120,7 @@ async function* events(text: string, prefix: number[], signal: AbortSignal): Asy
 function take(event: StreamEvent): void {
   batch(() => {
     if (event.event === "start") s.recording.value = new Recording();
-    if (event.event === "error") throw new Failed(event.error, false);
+    if (event.event === "error") throw new Failed(event.error);
     if (event.event === "sentence" && s.phase.value === "loading") s.phase.value = "streaming";
     const made = s.recording.value!;
     made.apply(event);
@@ -147,7 +153,6 @@ function fail(error: unknown): void {
   batch(() => {
     s.phase.value = "error";
     s.problem.value = error instanceof Error ? error.message : String(error);
-    s.canRetry.value = !(error instanceof Failed) || error.retry || true;
   });
 }
 

@@ -17,6 +17,10 @@ export function readAddress(): void {
   if (["encoder", "decoder", "cross"].includes(kind)) s.kind.value = kind;
   s.layer.value = Math.max(number("layer") - 1, 0);
   s.head.value = given.get("head") === "mean" ? -1 : Math.max(number("head") - 1, 0);
+  if (given.has("step")) {
+    s.following.value = false;
+    s.step.value = number("step");
+  }
   s.asWords.value = given.has("words");
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
@@ -34,6 +38,7 @@ export function keepAddress(): void {
     told.set("kind", s.kind.value);
     told.set("layer", String(s.layer.value + 1));
     told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
+    if (!s.following.value) told.set("step", String(s.step.value));
     if (s.asWords.value) told.set("words", "1");
     if (s.hideSpecials.value) told.set("plain", "1");
     if (s.asTable.value) told.set("table", "1");

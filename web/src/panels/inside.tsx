@@ -12,7 +12,7 @@ import { NumberStrip, boundOf } from "./number-strip";
 
 export function Inside() {
   const t = words.value;
-  const [at, go] = useState(0);
+  const [wanted, go] = useState(0);
   const [asked, ask] = useState(0);
   const sentence = s.sentence.value!;
   const info = s.model.value!;
@@ -28,6 +28,9 @@ export function Inside() {
   const found = computed(tensors, s.head.value, row);
   const title = t.where(t.kinds[kind], t.layerN(s.layer.value + 1), t.headN(s.head.value + 1));
   if (!found) return <p class="note" data-unsupported="">{t.noWeights(part.kind, s.layer.value + 1)}</p>;
+  const whole = found.weights.length > 0;
+  const last = whole ? t.insideSteps.length - 1 : 1;
+  const at = Math.min(wanted, last);
   return (
     <>
       <h3>{title}</h3>
@@ -45,8 +48,9 @@ export function Inside() {
           {queries.map((piece, n) => <option value={n}>{n + 1}: {shown(piece)}</option>)}
         </select>
       </label>
+      {!whole && <p class="note" data-unsupported="">{t.noWeights(part.kind, s.layer.value + 1)}</p>}
       <div class="step-tabs">
-        {t.insideSteps.map((name, n) => (
+        {t.insideSteps.slice(0, last + 1).map((name, n) => (
           <button type="button" key={n} aria-current={n === at ? "step" : undefined} onClick={() => go(n)}>
             {n + 1}. {name}
           </button>
@@ -55,13 +59,13 @@ export function Inside() {
       <p>{t.insideTexts[at]}</p>
       <div class="scroll"><Formula step={at} width={found.q.length} heads={part.heads ?? 1} /></div>
       <div class="strips">
-        <Picture step={at} found={found} keys={keys} query={shown(queries[row] ?? "")} scale={part.scale} />
+        <Picture step={at} found={found} keys={keys} query={shown(queries[row] ?? "")} scale={whole ? part.scale : undefined} />
       </div>
       <p class="row">
         <button type="button" disabled={at === 0} onClick={() => go(at - 1)}>{t.previous}</button>
-        <button type="button" id="next" disabled={at === 5} onClick={() => go(at + 1)}>{t.next}</button>
+        <button type="button" id="next" disabled={at === last} onClick={() => go(at + 1)}>{t.next}</button>
       </p>
-      <Numbers found={found} keys={keys} />
+      {whole && <Numbers found={found} keys={keys} />}
     </>
   );
 }

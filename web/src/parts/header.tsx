@@ -1,6 +1,7 @@
+import { useKey } from "../api";
 import { chooseTheme, theme, type Theme } from "../colours";
 import { short } from "../format";
-import { choose as chooseModel } from "../translate";
+import { choose as chooseModel, retry } from "../translate";
 import * as s from "../state";
 import { choose, tongue, words, type Tongue } from "../words";
 
@@ -25,6 +26,20 @@ export function Header() {
         )}
         {info && <span class="faint">{t.parameters(short(info.parameters))}</span>}
       </span>
+      {s.needsKey.value && (
+        <label>
+          {t.apiKey}{" "}
+          <input
+            id="key"
+            type="password"
+            autocomplete="off"
+            onChange={(event) => {
+              useKey(event.currentTarget.value);
+              void retry();
+            }}
+          />
+        </label>
+      )}
       <span class="buttons">
         <button type="button" onClick={() => (s.tourStep.value = 0)} aria-pressed={s.tourStep.value >= 0}>
           {t.tour}

@@ -28,6 +28,7 @@ export const en = {
   theme: "Theme",
   themes: { system: "System", light: "Light", dark: "Dark" },
   interfaceLanguage: "Language",
+  apiKey: "API key",
   help: "Help",
   close: "Close",
   tour: "Guided tour",

@@ -11,6 +11,7 @@ export const zh: Words = {
   theme: "主题",
   themes: { system: "跟随系统", light: "浅色", dark: "深色" },
   interfaceLanguage: "语言",
+  apiKey: "API 密钥",
   help: "帮助",
   close: "关闭",
   tour: "导览",
