@@ -5,7 +5,7 @@ TOY := build/toy
 DEMO := build/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint demo bench clean
+.PHONY: help test lint demo bench page clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,11 @@ demo: .venv/plot  ## train a translator on a made-up corpus in under two minutes
 bench: .venv/dev  ## measure, always as a ratio against something else measured in the same run
 	$(BIN)/python benchmarks/start_up.py
 
+page:  ## build the page of headway serve from web/ (needs Node 20)
+	cd web && npm ci --no-audit --no-fund && npm run build
+
 clean:  ## remove what was built, and .venv
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv web/node_modules build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and alone, so that the pinned build is the one that everything else finds installed.

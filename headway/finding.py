@@ -101,8 +101,7 @@ class Finder:
                 self._search_batch(engine, *one)
 
     def _search_batch(self, engine: Engine, batch: Sequence[Sentence], search: Search) -> None:
-        encode = self.translator.tokenizers.target.encode
-        prefixes = [encode(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
+        prefixes = [self.translator.forced(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
         demands = [s.demands for s in batch if s.demands is not None] or None
         numbers = [s.number for s in batch]
         found = engine.search(

@@ -126,7 +126,7 @@ class Sentence:
     text: str
     ids: list[int]  # as the model reads it
     number: int  # different for each sentence of a request: with the seed it decides what is drawn
-    prefix: str = ""  # how the output must begin
+    prefix: str | Sequence[int] = ""  # how the output must begin; a text, or its tokens
     found: list[Hypothesis] = field(default_factory=list)
     links: list[list[tuple[int, int]]] = field(default_factory=list)  # of each: (source word, target word)
     warnings: list[str] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Reader:
     placeholders: bool = False  # whether the model reads them; else it reads spans as they are
     glossary: "Glossary | None" = None
 
-    def read(self, line: str, number: int, prefix: str = "") -> Line:
+    def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> Line:
         """The sentences of a line, none longer than the model has learned, and the spacing at its end."""
         read = Line(line, [], "")
         text, spans = self.protector.hide(line) if self.protector else (line, [])

@@ -167,7 +167,7 @@ class Translator:
         to: str = "",
         source: str = "",
         split: bool = True,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Sequence[str | Sequence[int]] | None = None,
         first: int = 0,
         mend: bool = True,
         record: Recorder | None = None,
@@ -180,7 +180,7 @@ class Translator:
 
         source: the language of the lines, where the model has several
         split: a line of several sentences is taken apart and joined again
-        prefixes: how each output must begin; of several sentences, the first
+        prefixes: how each output must begin, as text or as tokens; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing
         record: is told every step of every search; each begins anew with step 0
@@ -210,7 +210,7 @@ class Translator:
             self.tokenizers.source, self.tag(to), self.outline.longest, language, split, keeper,
             self.outline.placeholders, None if glossary is None else as_glossary(glossary),
         )  # fmt: skip
-        forced = [""] * len(lines) if prefixes is None else prefixes
+        forced: Sequence[str | Sequence[int]] = [""] * len(lines) if prefixes is None else prefixes
         read = [reader.read(line, first + index, forced[index]) for index, line in enumerate(lines)]
         sentences = [sentence for line in read for sentence in line.sentences]
         find(self, sentences, search, record, mend, keeper)
@@ -256,6 +256,10 @@ class Translator:
         if tags and not to:
             raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
         return [self.tokenizers.source.tags[to]] if tags else []
+
+    def forced(self, prefix: str | Sequence[int]) -> list[int]:
+        """The tokens that an output begins with."""
+        return self.tokenizers.target.encode(prefix) if isinstance(prefix, str) else list(prefix)
 
     def stop(self) -> None:
         """End what other threads are translating: whoever waits for it has been interrupted."""

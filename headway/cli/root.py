@@ -50,6 +50,10 @@ VERBS = {
     "models": ("headway.cli.models:models", "List installed models, or add and remove your own."),
     "trace": ("headway.cli.trace:trace", "Save everything that is computed for one sentence."),
     "attend": ("headway.cli.attend:attend", "Show where each head looks, in the terminal or as a picture."),
+    "inspect": (
+        "headway.cli.inspect:inspect",
+        "Look into one sentence: write a page that opens without a server, pictures, and the trace.",
+    ),
     "draw": ("headway.cli.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),
     "variants": ("headway.cli.variants:variants", "Say what can be chosen for each part of a model and its training."),
     "toy": ("headway.cli.toy:toy", "Write a small made-up corpus to try things on."),

@@ -54,7 +54,7 @@ class Trace:
     forced: int  # so many of the written tokens were given
     found: list[Hypothesis]  # best first; the first is the output
     beam: list[Choice]  # every step of the search, with what it pruned
-    pieces: dict[int, str]  # how the tokens of the beam read
+    pieces: dict[int, str]  # how the tokens of the beam read, and the likeliest of each place
     search: dict[str, Any]  # its settings
     model: dict[str, Any]  # the model's config
     tensors: dict[str, Tensor]
@@ -63,6 +63,12 @@ class Trace:
     def tree(self) -> list[Node]:
         """Every hypothesis that the search looked at."""
         return tree(self.beam)
+
+    def _repr_html_(self) -> str:
+        """A notebook shows the page, in a frame of its own."""
+        from headway.inspect.page import framed
+
+        return framed(self)
 
     def save(self, folder: str | Path) -> Path:
         """Two files in this folder: trace.safetensors with the tensors, trace.json with the rest."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.decode import Choice, Hypothesis, Search, decode
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.beam import search_that_found
+from headway.inspect.recording import TOP
 from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer
@@ -68,6 +69,7 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
     sentences = split_sentences(text, config.source_languages[0] if config.source_languages else None)
     count = sum(bool(sentence.text) for sentence in sentences)
     several = [f"{count} sentences were read as one; a call translates them one by one"] * (count > 1)
+    tensors = read_openly(translator.steppers[0].model, source, [writer.start, *found[0].ids])
     return Trace(
         kind="translation",
         text=text,
@@ -75,9 +77,9 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
         source=_tokens(reader, source),
         search=search.to_dict(),
         model=config.model.to_dict(),
-        tensors=read_openly(translator.steppers[0].model, source, [writer.start, *found[0].ids]),
+        tensors=tensors,
         warnings=[*several, *made.warnings],
-        **_written(writer, found, told),
+        **_written(writer, found, told, tensors),
     )
 
 
@@ -101,6 +103,7 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
         found = decode(
             model.stepper, None, marks=model.marks, search=search, prefixes=[prefix], record=told.append
         )[0]  # fmt: skip
+    tensors = read_openly(model.model, [], [tokenizer.start, *found[0].ids])
     return Trace(
         kind="causal",
         text=text,
@@ -108,8 +111,8 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
         source=_tokens(tokenizer, []),
         search=search.to_dict() if search else {},
         model=model.config.model.to_dict(),
-        tensors=read_openly(model.model, [], [tokenizer.start, *found[0].ids]),
-        **_written(tokenizer, found, told),
+        tensors=tensors,
+        **_written(tokenizer, found, told, tensors),
     )
 
 
@@ -137,12 +140,16 @@ def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any
     )
 
 
-def _written(tokenizer: Tokenizer, found: list[Hypothesis], told: list[Choice]) -> dict[str, Any]:
+def _written(
+    tokenizer: Tokenizer, found: list[Hypothesis], told: list[Choice], tensors: dict[str, Tensor]
+) -> dict[str, Any]:
     """The fields of a Trace that say what was written, and how it was found."""
     best = found[0]
     written = [*best.ids, *[tokenizer.end] * best.finished]
     beam = search_that_found(told, written[best.prefix :])
-    tried = sorted({token for choice in beam for token in choice.ids})
+    logps = tensors["output.logps"]
+    likely = logps.topk(min(TOP, logps.shape[-1])).indices.flatten().tolist()
+    tried = sorted({token for choice in beam for token in choice.ids}.union(likely))
     return {
         "target": _tokens(tokenizer, [tokenizer.start, *best.ids]),
         "written": _tokens(tokenizer, written),

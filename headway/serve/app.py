@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.staticfiles import StaticFiles
 
 from headway import __version__
-from headway.serve import libre, openai, shapes, stream
+from headway.serve import inside, libre, openai, shapes, stream
 from headway.serve.files import Files
 from headway.serve.guard import Guard, answer
 from headway.serve.keys import Keys
@@ -60,7 +60,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         lifespan=life,
     )
     app.state.service = service
-    for part in (libre, stream, openai):
+    for part in (libre, stream, inside, openai):
         app.include_router(part.routes(service))
     _add_pages(app, metrics)
     app.add_exception_handler(HTTPException, _told)

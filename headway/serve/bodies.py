@@ -19,6 +19,7 @@ KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "list": "a list",
     "dict": "a table", "model": "a table", "is": "null",
 }  # fmt: skip
+Tokens = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096)]
 B = TypeVar("B", bound="Body")
 
 
@@ -82,10 +83,38 @@ class StreamBody(Body):
     source: str = Field(min_length=1, description='a language code, or "auto"')
     target: str = Field(min_length=1, description="a language code")
     beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM)
-    prefix: str = Field("", max_length=2000, description="how the first sentence's output must begin")
+    prefix: Annotated[str, Field(max_length=2000)] | Tokens = Field(
+        "", description="how the first sentence's output must begin; a text, or the ids of its tokens"
+    )
     top: int = Field(10, ge=0, le=100, description="how many of the likeliest next tokens each step tells")
     attention: bool = Field(True, description="tell the weights of every layer and head")
     qkv: bool = Field(False, description="tell queries, keys and values too")
+
+
+class ReadBody(Body):
+    """A text for a language model."""
+
+    q: str = Field(min_length=1, description="the text")
+    model: str = Field(min_length=1, max_length=500, description="its name")
+    length: int = Field(0, ge=0, le=200, description="how many tokens to write at most")
+    beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM)
+
+
+class TokensBody(Body):
+    """Tokens that a model has read and written, as the stream told them."""
+
+    model: str = Field(min_length=1, max_length=500, description="its name")
+    read: Tokens = Field([], description="what the encoder read")
+    written: Tokens = Field([], description="what the decoder wrote, without start and end")
+
+
+class PlacesBody(TokensBody):
+    top: int = Field(10, ge=0, le=100, description="how many of the likeliest tokens each place tells")
+    temperature: float = Field(1.0, ge=0.01, le=10, allow_inf_nan=False, description="what logits are divided by")
+
+
+class PlaceBody(TokensBody):
+    place: str = Field(pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross|feedforward)$", description="a sub-layer")
 
 
 class CompletionBody(BaseModel):

@@ -1,6 +1,5 @@
 """Following a search step by step, and reading what it writes in the open: weights, distributions, beams, as events."""
 
-import base64
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,23 +8,13 @@ import torch
 from torch import Tensor
 
 from headway.decode.hypothesis import Choice
+from headway.inspect.recording import packed_floats, packed_weights
 from headway.nn.context import Report
 from headway.nn.transformer import Memory, Transformer
 from headway.text import Tokenizer
 
 Emit = Callable[[dict[str, Any]], None]
 WEIGHTS, VECTORS = (".weights",), (".q", ".k", ".v")
-
-
-def packed(weights: Tensor) -> dict[str, Any]:
-    """Weights between 0 and 1 as whole numbers of 16 bits: 65535 is 1. Little-endian, in base64."""
-    whole = (weights.float().clamp(0, 1) * 65535).round().to(torch.int32).numpy().astype("<u2")
-    return {"shape": list(whole.shape), "dtype": "uint16", "data": base64.b64encode(whole.tobytes()).decode()}
-
-
-def packed_floats(values: Tensor) -> dict[str, Any]:
-    plain = values.float().numpy().astype("<f4")
-    return {"shape": list(plain.shape), "dtype": "float32", "data": base64.b64encode(plain.tobytes()).decode()}
 
 
 class Reader:
@@ -89,7 +78,7 @@ class Reader:
                 continue
             rows = tensor[0].cpu()
             rows = rows if name.endswith((".k", ".v")) else rows[:, first:]
-            shown[name] = packed(rows) if name.endswith(WEIGHTS) else packed_floats(rows)
+            shown[name] = packed_weights(rows) if name.endswith(WEIGHTS) else packed_floats(rows)
         return shown
 
 

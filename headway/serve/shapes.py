@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from headway.serve.bodies import Body, CompletionBody, DetectBody, StreamBody, TranslateBody
+from headway.serve.bodies import (
+    Body,
+    CompletionBody,
+    DetectBody,
+    PlaceBody,
+    PlacesBody,
+    ReadBody,
+    StreamBody,
+    TokensBody,
+    TranslateBody,
+)
 
 LANGUAGE = {"type": "object", "required": ["code", "name"], "properties": {"code": {"type": "string"}, "name": {"type": "string"}}}  # fmt: skip
 DETECTION = {
@@ -141,6 +151,32 @@ STREAM: dict[str, Any] = {
     "tags": ["look inside"],
     "openapi_extra": _takes(StreamBody),
     "responses": _answers(TEXT, *ALL, kind="application/x-ndjson"),
+}
+INSIDE = {"tags": ["look inside"]}
+INSIDE_MODELS: dict[str, Any] = {
+    **INSIDE,
+    "responses": _answers({"type": "array", "items": _object(["name", "kind"])}, 403),
+}
+INSIDE_MODEL: dict[str, Any] = {**INSIDE, "responses": _answers(_object(["name", "blocks"]), 404, *ALL)}
+INSIDE_READ: dict[str, Any] = {
+    **INSIDE,
+    "openapi_extra": _takes(ReadBody, form=False),
+    "responses": _answers({"type": "array", "items": _object(["event"])}, 404, *ALL),
+}
+INSIDE_PLACES: dict[str, Any] = {
+    **INSIDE,
+    "openapi_extra": _takes(PlacesBody, form=False),
+    "responses": _answers(_object(["places"]), 404, *ALL),
+}
+INSIDE_PLACE: dict[str, Any] = {
+    **INSIDE,
+    "openapi_extra": _takes(PlaceBody, form=False),
+    "responses": _answers(_object([]), 404, *ALL),
+}
+INSIDE_VECTORS: dict[str, Any] = {
+    **INSIDE,
+    "openapi_extra": _takes(TokensBody, form=False),
+    "responses": _answers(_object([]), 404, *ALL),
 }
 COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],

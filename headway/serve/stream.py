@@ -73,6 +73,8 @@ def narrate(model: Model, body: Any, source: str, target: str, emit: Emit) -> No
     )  # fmt: skip
     line = cut.read(body.q, 0, body.prefix)
     network = translator.steppers[0].model
+    if not isinstance(body.prefix, str):
+        writer.pieces(body.prefix)  # says what is no token of this model
     text, warnings = "", []
     for number, sentence in enumerate(line.sentences):
         opened = Reader(network, sentence.ids, writer.start, weights=body.attention, vectors=body.qkv)
@@ -87,7 +89,7 @@ def narrate(model: Model, body: Any, source: str, target: str, emit: Emit) -> No
                 "tensors": opened.encoder,
             }
         )
-        forced = writer.encode(sentence.prefix) if sentence.prefix else []
+        forced = translator.forced(sentence.prefix)
         follower = Follower(opened, writer, forced, body.top, emit)
         made = translator.translate(
             [sentence.text], search, to=target, source=source, split=False, prefixes=[sentence.prefix], record=follower

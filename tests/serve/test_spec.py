@@ -29,6 +29,7 @@ def test_every_route_is_in_the_spec(served: Running) -> None:
     assert set(spec["paths"]) == {
         "/translate", "/detect", "/languages", "/frontend/settings", "/health", "/translate_file",
         "/download_file/{filename}", "/api/translate", "/v1/models", "/v1/models/{name}", "/v1/completions", "/metrics",
+        "/api/models", "/api/models/{name}", "/api/read", "/api/places", "/api/inside", "/api/vectors",
     }  # fmt: skip
     body = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-www-form-urlencoded"}

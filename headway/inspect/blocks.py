@@ -1,0 +1,46 @@
+"""What a model is made of, block by block: parameters, and how much there is to compute."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from headway.nn.scope import Cost, Scope
+from headway.nn.stack import Stack
+from headway.nn.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Block:
+    name: str  # as in a trace: encoder.0.self
+    kind: str  # as in a config: attention, relu …
+    parameters: int
+    flops: int  # of a forward pass; a multiply-add counts as two
+
+
+def blocks(config: Transformer.Config, source: int, target: int) -> list[Block]:
+    """In the order in which a pair with this many tokens meets them. Together they have all parameters."""
+    c = config.resolved()
+    costs = c.costs()
+    found = [Block("embedding", c.embedding.tied, costs["embedding"].parameters, 0)]
+    for side in c.sides:
+        stack, scope = getattr(c, side), c.scope(side)
+        queries = source if side == "encoder" else target
+        for name, kind, cost in _of_stack(stack, scope):
+            keys = source if name.endswith(".cross") else queries
+            found.append(Block(f"{side}.{name}", kind, cost.parameters, cost.flops(queries, keys)))
+    top = target if c.decoder.layers else source
+    return [*found, Block("head", c.head.kind, costs["head"].parameters, costs["head"].flops(top, 0))]
+
+
+def _of_stack(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
+    for part, layers in Counter(stack.tiled("position")).items():
+        yield "position", part.kind, part.cost(replace(scope, layers=layers))
+    wiring = Cost(parameters=stack.residual.parameters(scope, "sublayer"))
+    readers = stack.readers
+    for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "feedforward")))):
+        for name, part in zip(("self", "cross", "feedforward"), parts):
+            if part is not None:
+                shared = name == "self" and layer in readers[:1]
+                cost = part.cost(scope) + wiring
+                yield f"{layer}.{name}", part.kind, cost + part.shared_cost(scope) if shared else cost
+    yield "end", "norm", Cost(parameters=stack.residual.parameters(scope, "stack"))

@@ -1,0 +1,158 @@
+"""The other panels, each against the same numbers in Python."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from browser.conftest import Look
+from headway.inspect.trace import Trace
+from headway.translator import Translator
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("head", [1, 3, 4])
+def test_w18_a_head_computes_what_it_shows(
+    look: Callable[..., Look], sentences: list[str], kind: str, head: int
+) -> None:
+    seen = look().open(panel="inside", kind=kind, head=head).translate(sentences[0])
+    seen.page.click("#all-numbers")
+    seen.page.wait_for_selector("#inside-numbers .sum")
+    rows = seen.page.locator("#inside-numbers tbody tr").all()
+    cells = [[float(text) for text in row.locator("td").all_inner_texts() if text] for row in rows]
+    masked = [row.get_attribute("data-masked") is not None for row in rows[:-1]]
+    scores, weights = np.array([c[0] for c in cells[:-1]]), np.array([c[1] for c in cells[:-1]])
+    values, context = np.array([c[2:] for c in cells[:-1]]), np.array(cells[-1][1:])
+    powers = np.where(masked, 0, np.exp(scores - scores.max()))
+    np.testing.assert_allclose(powers / powers.sum(), weights, atol=1e-3)
+    np.testing.assert_allclose(weights @ values, context, atol=1e-3)
+    for _ in range(5):
+        seen.page.click("#next")
+    assert seen.page.locator("math").count() == 1
+    assert seen.faults == []
+
+
+def percents(seen: Look) -> list[float]:
+    return [float(text.rstrip(" %")) / 100 for text in seen.page.locator("#bars .number").all_inner_texts()]
+
+
+def test_w19_probabilities(look: Callable[..., Look], trace: Trace, sentences: list[str]) -> None:
+    seen = look().open(panel="probabilities", beam=1).translate(sentences[0])
+    seen.page.locator("#result .token").first.click()
+    seen.page.wait_for_selector("#bars [disabled] .tag:has-text('taken')")
+    found = percents(seen)
+    assert found == sorted(found, reverse=True)
+    assert sum(found) <= 1.001
+    assert "taken" in seen.page.locator("#bars button").first.inner_text()
+    expected = trace.tensors["output.logps"][0].exp().topk(10).values.tolist()
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    seen.page.fill("#temperature", "2")
+    seen.page.wait_for_timeout(500)
+    warm = percents(seen)[0]
+    seen.page.fill("#temperature", "0.1")
+    seen.page.wait_for_timeout(500)
+    assert percents(seen)[0] >= found[0] >= warm
+
+
+def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open(panel="probabilities").translate(sentences[0])
+    before, first = seen.tokens(), seen.result
+    seen.page.locator("#result .token").nth(2).click()
+    seen.page.wait_for_selector("#bars .tag:has-text('taken')")
+    other = seen.page.locator("#bars button:not([disabled])").first
+    piece = other.locator(".piece").inner_text()
+    other.click()
+    seen.page.wait_for_selector("html[data-state=done]")
+    seen.page.wait_for_selector("#first")
+    seen.ended()
+    after = seen.tokens()
+    assert after[:2] == before[:2]
+    assert after[2] == piece.lstrip("·")
+    assert seen.page.inner_text("#first") == first
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_w21_beam(look: Callable[..., Look], translator: Translator, sentences: list[str], beam: int) -> None:
+    seen = look().open(panel="beam", beam=beam).translate(sentences[0])
+    nodes = seen.page.locator(".lattice g[data-fate]")
+    count: dict[str, int] = {}
+    for node in nodes.all():
+        if node.get_attribute("data-fate") == "runs":
+            step = node.get_attribute("data-step")
+            count[step] = count.get(step, 0) + 1
+    assert max(count.values()) <= beam
+    made = translator.translate([sentences[0]], translator.search(beam_size=beam))[0]
+    winners = seen.page.locator("#hypotheses tr[data-wins]")
+    assert winners.count() == 1
+    text, logp, score, _ = winners.locator("th, td").all_inner_texts()
+    assert text == made.text == seen.result
+    number = float(score.replace("−", "-"))
+    assert math.isclose(number, made.score, abs_tol=1e-3)
+    assert math.isclose(float(logp.replace("−", "-")), made.guesses[0].logp, abs_tol=1e-3)
+
+
+def test_w24_positions(look: Callable[..., Look], translator: Translator, sentences: list[str]) -> None:
+    import torch
+
+    from headway.nn.positions import sinusoids
+
+    seen = look().open(panel="vectors").translate(sentences[0])
+    canvas = seen.page.locator("[data-table=sinusoidal]").first
+    box = canvas.bounding_box()
+    assert box is not None
+    config = translator.config.model
+    expected = sinusoids(torch.arange(32)[None], config.d_model)[0]
+    for row, column in ((0, 1), (3, 4), (20, 31)):
+        canvas.hover(
+            position={"x": (column + 0.5) * box["width"] / config.d_model, "y": (row + 0.5) * box["height"] / 32}
+        )
+        told = seen.page.locator("#position-reads").first.inner_text()
+        assert told.startswith(f"{row} → {column}: ")
+        assert math.isclose(float(told.split(": ")[1].replace("−", "-")), float(expected[row, column]), abs_tol=1e-3)
+
+
+def test_w25_the_timeline_drives_all_panels(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open(table=1).translate(sentences[0])
+    last = len(seen.tokens()) + 1
+    for step in (1, 3, last):
+        seen.tab("attention").page.fill("#step", str(step))
+        assert len(seen.table("#weights")) == step
+        seen.tab("probabilities")
+        assert seen.page.locator(".strip button").count() == step
+        seen.tab("beam")
+        steps = {node.get_attribute("data-step") for node in seen.page.locator(".lattice g[data-fate]").all()}
+        assert len(steps) == step if step < last else len(steps) >= step
+    seen.page.fill("#step", "1")
+    seen.page.click("button[aria-label=Play]")
+    seen.page.wait_for_timeout(900)
+    seen.page.click("button[aria-label=Pause]")
+    held = seen.page.input_value("#step")
+    assert int(held) >= 2
+    seen.page.wait_for_timeout(900)
+    assert seen.page.input_value("#step") == held
+
+
+def test_the_architecture_counts_all_parameters(look: Callable[..., Look], translator: Translator) -> None:
+    seen = look().open(panel="architecture")
+    config = translator.config.model
+    rows = seen.table("#costs")
+    assert sum(int(row[2].replace(",", "")) for row in rows[:-1]) == config.parameter_count()
+    assert sum(int(row[3].replace(",", "")) for row in rows[:-1]) == config.forward_flops(32, 32)
+
+
+@pytest.mark.parametrize("tongue", ["en", "zh"])
+def test_the_tour_goes_through_one_sentence(look: Callable[..., Look], sentences: list[str], tongue: str) -> None:
+    seen = look().open().translate(sentences[0])
+    seen.page.select_option("#tongue", tongue)
+    seen.page.locator("header button").first.click()
+    told = []
+    for step in range(8):
+        told.append(seen.page.inner_text("#tour p[aria-live]"))
+        if step < 7:
+            seen.page.click("#tour-next")
+    assert len(set(told)) == 8
+    assert sentences[0] in told[0]
+    assert seen.page.is_disabled("#tour-next")
+    assert not any(word in text for text in told for word in ("undefined", "NaN", "Infinity"))
+    assert seen.faults == []

@@ -1,0 +1,203 @@
+"""The translate bar: streaming, stopping, failing, what is said to whom. Numbers of checks are those of the design."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.conftest import Running, running, until
+
+from browser.conftest import Look
+from headway.translator import Translator
+
+WATCH = """
+window.seen = {tokens: [], said: []};
+new MutationObserver(() => {
+  const tokens = document.querySelectorAll('#result .token').length;
+  if (window.seen.tokens.at(-1) !== tokens) window.seen.tokens.push(tokens);
+  const said = document.getElementById('status')?.textContent ?? '';
+  if (said && window.seen.said.at(-1) !== said) window.seen.said.push(said);
+}).observe(document, {subtree: true, childList: true, characterData: true});
+"""
+
+
+def test_w01_nothing_comes_from_elsewhere(look: Callable[..., Look], server: Running, sentences: list[str]) -> None:
+    seen = look().open().translate(sentences[0])
+    for panel in ("inside", "probabilities", "beam", "vectors", "architecture"):
+        seen.tab(panel).page.wait_for_timeout(150)
+    assert all(url.startswith((server.url, "data:", "blob:")) for url in seen.requests)
+    assert seen.faults == []
+
+
+def test_w02_it_is_small_and_quickly_there(look: Callable[..., Look]) -> None:
+    import gzip
+
+    from headway.serve.app import STATIC
+
+    assert len(gzip.compress((STATIC / "page.js").read_bytes(), 9)) <= 60_000
+    assert len(gzip.compress((STATIC / "page.css").read_bytes(), 9)) <= 8_000
+    first = look().open()  # the model is loaded
+    started = time.monotonic()
+    first.page.reload()
+    first.page.wait_for_selector("html[data-state=empty]")
+    assert time.monotonic() - started < 3  # 1 s on a machine that does nothing else
+
+
+def test_w03_and_w04_it_grows_while_it_is_written_and_is_said_once(
+    look: Callable[..., Look], sentences: list[str], slow: None
+) -> None:
+    seen = look()
+    seen.page.add_init_script(WATCH)
+    seen.open().translate(sentences[0])
+    told = seen.page.evaluate("window.seen")
+    assert len(set(told["tokens"])) >= 5
+    assert len(told["said"]) <= 2
+    assert told["said"][-1] == seen.result
+    assert seen.page.locator("#result .output[aria-live]").count() == 0
+
+
+def test_w05_stop_stops(look: Callable[..., Look], server: Running, sentences: list[str], slow: None) -> None:
+    seen = look().open()
+    seen.page.fill("#text", sentences[0])
+    seen.page.press("#text", "Control+Enter")
+    seen.page.wait_for_selector("#result .token")
+    seen.page.click("#stop")
+    assert seen.state == "stopped"
+    count = len(seen.tokens())
+    until(lambda: server.service.streams == 0, 3)
+    seen.page.wait_for_timeout(500)
+    assert len(seen.tokens()) == count
+
+
+def test_w06_an_error_is_said_and_can_be_tried_again(
+    look: Callable[..., Look], sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.serve.openly import Follower
+
+    def broken(self: Any, ids: Any) -> Any:
+        raise RuntimeError("a fault of this test")
+
+    seen = look().open()
+    with monkeypatch.context() as patch:
+        patch.setattr(Follower, "look", broken)
+        seen.translate(sentences[0])
+    assert seen.state == "error"
+    assert "something went wrong on the server" in seen.page.inner_text("[role=alert]")
+    assert seen.page.input_value("#text") == sentences[0]
+    seen.page.click("#again")
+    seen.page.wait_for_selector("html[data-state=done]")
+    assert seen.tokens()
+
+
+def test_w13_the_address_says_what_is_shown(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look()
+    seen.page.goto("about:blank")
+    seen.open().translate(sentences[0])
+    seen.page.check("input[name=kind][value=decoder]")
+    seen.page.click("[data-head='0.2']")
+    seen.page.fill("#step", "2")
+    seen.page.reload()
+    seen.ended()
+    assert seen.page.input_value("#step") == "2"
+    assert seen.page.input_value("#text") == sentences[0]
+    assert seen.page.is_checked("input[name=kind][value=decoder]")
+    assert seen.page.get_attribute("[data-head='0.2']", "aria-pressed") == "true"
+    seen.page.go_back()
+    assert seen.page.url == "about:blank"
+
+
+def test_w22_page_and_python_say_the_same(
+    look: Callable[..., Look], translator: Translator, sentences: list[str]
+) -> None:
+    for text in sentences[:2]:
+        assert look().open().translate(text).result == translator(text)
+
+
+def test_w26_nothing_to_translate(look: Callable[..., Look]) -> None:
+    seen = look().open()
+    assert seen.page.is_disabled("#go")
+    assert seen.page.inner_text("#why") == "Type a text first."
+
+
+def test_w26_much_is_translated_whole_and_drawn_coarsely(
+    look: Callable[..., Look], train_toy: Callable[..., Path], sentences: list[str]
+) -> None:
+    few = ["train.longest=400", "train.steps=10", "train.validate_every=10", "search.max_length=20"]
+    with running(train_toy(*(word for one in few for word in ("--set", one)))) as server:
+        text = " ".join(word for line in sentences[:12] for word in line.rstrip(".?").split())
+        seen = look(url=server.url).open().translate(text)
+        assert seen.state == "truncated"
+        assert re.match(r"\d+ tokens: the overview draws 64 × 64 dots", seen.page.inner_text("#long"))
+        assert seen.page.input_value("#text") == text
+
+
+def test_the_states_of_the_page(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look()
+    seen.page.route("**/api/models", lambda route: route.fulfill(json=[]))
+    assert seen.open().state == "unsupported"
+    seen.page.unroute("**/api/models")
+    seen.page.reload()
+    seen.page.wait_for_selector("html[data-state=empty]")
+    seen.page.route("**/api/vectors", lambda route: route.fulfill(status=404, json={"error": "there is no model"}))
+    seen.translate(sentences[0]).tab("vectors")
+    seen.page.wait_for_selector("html[data-state=expired]")
+    seen.page.unroute("**/api/vectors")
+    seen.tab("beam").translate(sentences[0])
+    seen.page.click("button[aria-label=Play]")
+    seen.page.click("button[aria-label=Pause]")
+    assert seen.state == "paused"
+    seen.page.click("button[aria-label=Play]")
+    assert seen.state == "done"
+
+
+@pytest.mark.parametrize("text", ["你好，世界", "שלום עולם", "🐕 👩‍👧", "<script>alert(1)</script><b>x</b>"])
+def test_w27_whatever_is_typed_is_shown_as_it_is(look: Callable[..., Look], text: str) -> None:
+    seen = look().open().translate(text)
+    assert seen.faults == []
+    assert seen.page.input_value("#text") == text
+    assert "\ufffd" not in seen.page.inner_text("body")
+    assert seen.page.locator("#page script, #page b").count() == 0
+
+
+def test_w29_a_server_that_dies_and_comes_back(
+    look: Callable[..., Look], translator_dir: Path, sentences: list[str], slow: None
+) -> None:
+    with running(translator_dir, limits={"seconds": 1.0}) as server:  # it cuts what takes longer
+        seen = look(url=server.url).open().translate(sentences[0])
+        assert seen.state == "error"
+        assert "cannot be reached" in seen.page.inner_text("[role=alert]")
+
+
+def test_w29_try_again_reaches_a_server_that_is_back(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open()
+    seen.page.route("**/api/translate", lambda route: route.abort())
+    seen.translate(sentences[0])
+    assert seen.state == "error"
+    seen.page.unroute("**/api/translate")
+    seen.page.click("#again")
+    seen.page.wait_for_selector("html[data-state=done]")
+
+
+def test_w30_two_tabs_do_not_mix(
+    look: Callable[..., Look], translator: Translator, sentences: list[str], slow: None
+) -> None:
+    one, other = look().open(), look().open()
+    for seen, text in ((one, sentences[0]), (other, sentences[1])):
+        seen.page.fill("#text", text)
+        seen.page.press("#text", "Control+Enter")
+    assert [one.ended().result, other.ended().result] == [translator(sentences[0]), translator(sentences[1])]
+
+
+def test_a_key_can_be_given(
+    look: Callable[..., Look], translator_dir: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    (tmp_path / "keys").write_text("open sesame\n")
+    with running(translator_dir, api_keys=str(tmp_path / "keys")) as server:
+        seen = look(url=server.url).open()
+        assert seen.state == "error"
+        seen.page.fill("#key", "open sesame")
+        seen.page.press("#key", "Enter")
+        seen.page.wait_for_selector("html[data-state=empty]")
+        assert seen.translate(sentences[0]).state == "done"

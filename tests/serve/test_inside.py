@@ -1,0 +1,143 @@
+"""What the page asks beside the stream, against the traces of the same models."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway.inspect.blocks import blocks
+from headway.inspect.trace import Trace
+from headway.translator import Translator, load
+from serve.conftest import Running, running
+
+
+@pytest.fixture(scope="session")
+def guessing(masked_dir: Path) -> Iterator[Running]:
+    with running(masked_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def translator(translator_dir: Path) -> Translator:
+    found = load(translator_dir, "cpu")
+    assert isinstance(found, Translator)
+    return found
+
+
+@pytest.fixture(scope="session")
+def trace(translator: Translator, sentences: list[str]) -> Trace:
+    return translator.trace(sentences[0])
+
+
+@pytest.fixture(scope="session")
+def asked(served: Running, trace: Trace) -> dict[str, Any]:
+    name = served.get("/api/models").json()[0]["name"]
+    return {"model": name, "read": trace.source.ids, "written": trace.target.ids[1:]}
+
+
+def floats(packed: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(packed["data"]), "<f4").reshape(packed["shape"])
+
+
+def test_models_and_how_they_are_made(served: Running, asked: dict[str, Any], translator: Translator) -> None:
+    first, second = served.get("/api/models").json()
+    assert (first["kind"], first["pairs"], second["kind"]) == ("translation", [["en", "qtx"]], "causal")
+    made = served.get(f"/api/models/{first['name']}?source=7&target=5").json()
+    config = translator.config.model
+    assert made["parameters"] == sum(block["parameters"] for block in made["blocks"]) == config.parameter_count()
+    assert made["flops"] == sum(block["flops"] for block in made["blocks"]) == config.forward_flops(7, 5)
+    assert made["blocks"][0]["name"] == "embedding"
+    assert served.get("/api/models/nobody").status_code == 404
+
+
+def test_blocks_of_variants_have_all_parameters() -> None:
+    from headway.config import from_table
+
+    for changes in (
+        {"encoder": {"layers": 0}},
+        {"decoder": {"mixer": ["retention"], "position": ["none"]}, "encoder": {"layers": 0}},
+        {"encoder": {"feedforward": ["moe(4)"]}, "decoder": {"position": ["t5"]}},
+        {"norm": "rmsnorm", "encoder": {"position": ["alibi"]}, "decoder": {"residual": "post"}},
+    ):
+        alone = changes.get("encoder", {}).get("layers") == 0
+        train = {"train": {"objective": "causal"}} if alone else {}
+        config = from_table({**train, "model": {"d_model": 32, "vocabulary": 50, **changes}}).model
+        found = blocks(config, 6, 4)
+        assert sum(block.parameters for block in found) == config.parameter_count(), changes
+        assert sum(block.flops for block in found) == config.forward_flops(6, 4), changes
+
+
+@pytest.mark.parametrize("place", ["encoder.0.self", "decoder.0.self", "decoder.0.cross"])
+def test_a_place_has_the_numbers_of_the_trace(served: Running, asked: dict[str, Any], trace: Trace, place: str) -> None:
+    found = served.post("/api/inside", {**asked, "place": place}).json()
+    for name in ("q", "k", "v", "scores", "weights", "output"):
+        np.testing.assert_allclose(floats(found[name]), trace.tensors[f"{place}.{name}"].numpy(), atol=1e-4)
+    side, _, sub = place.split(".")
+    x = f"{side}.embedded" if sub == "self" else f"{side}.0.self.stream"
+    np.testing.assert_allclose(floats(found["x"]), trace.tensors[x].numpy(), atol=1e-4)
+
+
+def test_places_have_the_probabilities_of_the_trace(served: Running, asked: dict[str, Any], trace: Trace) -> None:
+    found = served.post("/api/places", {**asked, "top": 3}).json()["places"]
+    assert [place["chosen"] for place in found] == trace.written.ids
+    for place, logps in zip(found, trace.tensors["output.logps"], strict=True):
+        np.testing.assert_allclose(place["probabilities"], logps.exp().topk(3).values, atol=1e-4)
+        assert place["rank"] == int((logps > logps[place["chosen"]]).sum()) + 1
+    cold = served.post("/api/places", {**asked, "temperature": 0.1}).json()["places"]
+    assert all(c["probabilities"][0] >= w["probabilities"][0] - 1e-6 for c, w in zip(cold, found))
+
+
+def test_vectors(served: Running, asked: dict[str, Any], trace: Trace) -> None:
+    found = served.post("/api/vectors", asked).json()
+    for side, count in (("encoder", len(trace.source.ids)), ("decoder", len(trace.target.ids))):
+        assert found[side]["stages"] == [f"{side}.embedded", f"{side}.0.feedforward.stream"]
+        assert np.array(found[side]["places"]).shape == (2, count, 2)
+        assert all(abs(cosine) <= 1 for row in found[side]["neighbours"] for _, cosine in row)
+        assert found[side]["positions"][0]["kind"] == "sinusoidal"
+
+
+def test_a_language_model_is_read(served: Running) -> None:
+    events = served.post("/api/read", {"q": "The dog", "model": "my-lm", "length": 4}).json()
+    assert [event["event"] for event in events][:2] == ["start", "sentence"]
+    found = next(event for event in events if event["event"] == "found")
+    assert list(found["tensors"])
+    assert events[-1]["event"] == "end"
+    asked = {"model": "my-lm", "written": found["ids"]}
+    assert served.post("/api/vectors", asked).json().keys() == {"decoder"}
+    assert len(served.post("/api/places", asked).json()["places"]) == len(found["ids"]) + 1
+    assert served.post("/api/read", {"q": "The dog", "model": "my-lm"}).json()[-1]["text"] == "The dog"
+
+
+def test_a_model_that_guesses_words_is_read(guessing: Running) -> None:
+    name = guessing.get("/api/models").json()[0]["name"]
+    events = guessing.post("/api/read", {"q": "The dog", "model": name}).json()
+    assert [event["event"] for event in events] == ["start", "sentence", "found", "end"]
+    asked = {"model": name, "read": events[1]["ids"]}
+    assert guessing.error("/api/places", asked) == (400, "Invalid request: this model writes nothing")
+    assert guessing.post("/api/vectors", asked).json().keys() == {"encoder"}
+
+
+def test_what_cannot_be_answered_is_said(served: Running, asked: dict[str, Any]) -> None:
+    assert served.error("/api/read", {"q": "x", "model": asked["model"]})[1].endswith(
+        "is a translator: ask /api/translate"
+    )
+    assert served.error("/api/places", {**asked, "model": "nobody"}) == (404, "there is no model nobody")
+    assert "is not in this model's vocabulary" in served.error("/api/places", {**asked, "written": [999999]})[1]
+    assert "more than this model reads" in served.error("/api/places", {**asked, "read": [5] * 1000})[1]
+    assert served.error("/api/places", {**asked, "read": []})[1].endswith("there is nothing to look at")
+    assert served.error("/api/inside", {**asked, "place": "../x"})[0] == 400
+    assert served.post("/api/inside", {**asked, "place": "encoder.77.self"}).json().keys() <= {"x"}
+
+
+def test_a_prefix_of_tokens_is_kept_as_it_is(served: Running, trace: Trace, sentences: list[str]) -> None:
+    import json
+
+    body = {"q": sentences[0], "source": "en", "target": "qtx", "prefix": [*trace.target.ids[1:3], 40]}
+    events = [json.loads(line) for line in served.post("/api/translate", body).text.splitlines()]
+    found = next(event for event in events if event["event"] == "found")
+    assert found["ids"][:3] == body["prefix"]
+    events = [json.loads(line) for line in served.post("/api/translate", {**body, "prefix": [9999]}).text.splitlines()]
+    assert "there is no token 9999" in events[-1]["error"]

@@ -1,0 +1,58 @@
+// What the panels ask of the server once a sentence is found, each asked once and kept.
+import { signal, type Signal } from "@preact/signals";
+import { Failed, ask } from "./api";
+import type { Sentence } from "./recording";
+import * as s from "./state";
+import type { ModelInfo, Places, Tensors, Vectors } from "./types";
+
+const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
+
+// A signal that is null until the answer is there.
+function answer<T>(sentence: Sentence, what: string, path: string, more: object = {}): Signal<T | null> {
+  let mine = kept.get(sentence);
+  if (!mine) kept.set(sentence, (mine = new Map()));
+  const known = mine.get(what);
+  if (known) return known as Signal<T | null>;
+  const made = signal<T | null>(null);
+  if (!sentence.found) return made;
+  mine.set(what, made as Signal<unknown>);
+  const body = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, ...more };
+  const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
+  ask<T>(`${number} ${what}`, path, body).then(
+    (found) => (made.value = found),
+    (error: unknown) => {
+      mine.delete(what); // it is asked again when it is next shown
+      if (error instanceof Failed && error.status === 404) s.phase.value = "expired";
+    },
+  );
+  return made;
+}
+
+export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | null> {
+  if (s.model.value?.kind === "masked") return signal(null);
+  return answer(sentence, `places ${temperature}`, "api/places", { temperature });
+}
+
+export function insideOf(sentence: Sentence, place: string): Signal<Tensors | null> {
+  return answer(sentence, `inside ${place}`, "api/inside", { place });
+}
+
+export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
+  return answer(sentence, "vectors", "api/vectors");
+}
+
+// The model, its operations counted for this sentence.
+export function costsOf(sentence: Sentence): Signal<ModelInfo | null> {
+  const query = `source=${sentence.ids.length || 1}&target=${sentence.rows || 1}`;
+  const path = `api/models/${encodeURIComponent(s.chosenModel.value)}?${query}`;
+  let mine = kept.get(sentence);
+  if (!mine) kept.set(sentence, (mine = new Map()));
+  const known = mine.get("costs");
+  if (known) return known as Signal<ModelInfo | null>;
+  const made = signal<ModelInfo | null>(null);
+  if (!sentence.found) return made;
+  mine.set("costs", made as Signal<unknown>);
+  const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
+  ask<ModelInfo>(`${number} costs`, path).then((found) => (made.value = found), () => undefined);
+  return made;
+}

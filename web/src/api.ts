@@ -1,0 +1,85 @@
+// Asking the server. A page that was saved as a file has the answers with it, and asks nobody.
+import type { StreamEvent } from "./types";
+
+export interface Saved {
+  events: StreamEvent[];
+  answers: Record<string, unknown>;
+}
+
+export class Failed extends Error {
+  constructor(
+    message: string,
+    readonly status = 0, // 0: no answer came
+  ) {
+    super(message);
+  }
+}
+
+const embedded = document.getElementById("recording")?.textContent;
+export const saved: Saved | null = embedded ? (JSON.parse(embedded) as Saved) : null;
+
+let key = ""; // where the server wants one
+
+export function useKey(given: string): void {
+  key = given.trim();
+}
+
+const answers = new Map<string, unknown>(Object.entries(saved?.answers ?? {}));
+
+export function keptAnswers(): Record<string, unknown> {
+  return Object.fromEntries(answers);
+}
+
+export function forgetAnswers(keep: (key: string) => boolean): void {
+  for (const key of answers.keys()) if (!keep(key)) answers.delete(key);
+}
+
+// key: under which the answer is kept.
+export async function ask<T>(key: string, path: string, body?: unknown): Promise<T> {
+  if (answers.has(key)) return answers.get(key) as T;
+  if (saved) throw new Failed("saved");
+  const response = await reach(path, body);
+  const answer = (await response.json()) as T;
+  answers.set(key, answer);
+  return answer;
+}
+
+async function reach(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = key ? { Authorization: `Bearer ${key}` } : {};
+  const post = { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  let response: Response;
+  try {
+    response = await fetch(path, body === undefined ? { headers, signal } : { ...post, signal });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Failed("unreachable");
+  }
+  if (response.ok) return response;
+  let told = `${response.status}`;
+  try {
+    told = ((await response.json()) as { error: string }).error;
+  } catch {
+    // a proxy may answer with a page
+  }
+  throw new Failed(told, response.status);
+}
+
+// The events of a stream, one JSON object a line.
+export async function* stream(path: string, body: unknown, signal: AbortSignal): AsyncGenerator<StreamEvent> {
+  const response = await reach(path, body, signal);
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    let part: ReadableStreamReadResult<string>;
+    try {
+      part = await reader.read();
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw new Failed("unreachable");
+    }
+    if (part.done) break;
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) if (line) yield JSON.parse(line) as StreamEvent;
+  }
+}

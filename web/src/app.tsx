@@ -1,0 +1,34 @@
+import { Bar } from "./parts/bar";
+import { Header } from "./parts/header";
+import { Help } from "./parts/help";
+import { StackMap } from "./parts/stack-map";
+import { Timeline } from "./parts/timeline";
+import { Tour } from "./parts/tour";
+import { Viewer } from "./parts/viewer";
+import { onViewerKey } from "./keys";
+import { announcement } from "./state";
+import { words } from "./words";
+
+export function App() {
+  return (
+    <>
+      <Header />
+      <main>
+        <h1 class="unseen">{words.value.title}</h1>
+        <Bar />
+        <div class="look" onKeyDown={onViewerKey}>
+          <Timeline />
+          <div class="columns">
+            <StackMap />
+            <Viewer />
+          </div>
+        </div>
+      </main>
+      <Tour />
+      <Help />
+      <div role="status" class="unseen" id="status">
+        {announcement.value}
+      </div>
+    </>
+  );
+}

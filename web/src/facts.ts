@@ -1,0 +1,81 @@
+// What the tour says of the sentence that is shown: the model's own numbers.
+import { placesOf } from "./answers";
+import { bare, isSpecial } from "./pieces";
+import type { Sentence } from "./recording";
+import * as s from "./state";
+import type { Kind, ModelInfo } from "./types";
+import type { TourFacts } from "./words/en";
+
+interface Looked {
+  from: string;
+  to: string;
+  weight: number;
+  layer: number;
+  head: number;
+}
+
+export function factsOf(): (TourFacts & { self: Looked; place: number }) | null {
+  const sentence = s.sentence.value;
+  const info = s.model.value;
+  if (!sentence?.found || !info) return null;
+  const places = placesOf(sentence).value?.places ?? [];
+  const place = unsurest(places.map((one) => one.entropy));
+  const told = places[place];
+  const part = s.partOf(info, s.kindsOf(info)[0]!, 0) as { heads?: number; d_k?: number };
+  const stack = info.config.encoder.layers ? info.config.encoder : info.config.decoder;
+  const fates = sentence.steps.flatMap((one) => one.beam.fates);
+  return {
+    source: sentence.text,
+    result: sentence.result,
+    tokens: (sentence.pieces.length ? sentence.pieces : sentence.targetPieces).map(bare),
+    written: sentence.written.map(bare),
+    vocabulary: info.config.vocabulary,
+    width: info.config.d_model,
+    encoderLayers: stack.layers,
+    decoderLayers: info.config.decoder.layers,
+    heads: part.heads ?? 1,
+    headWidth: part.d_k ?? 1,
+    position: stack.position[0]?.kind ?? "",
+    self: strongest(sentence, info, s.kindsOf(info).includes("encoder") ? "encoder" : "decoder"),
+    cross: strongest(sentence, info, s.kindsOf(info).at(-1)!),
+    likely: told?.pieces[1] === undefined ? null : {
+      piece: bare(told.pieces[0]!),
+      probability: told.probabilities[0]!,
+      second: bare(told.pieces[1]),
+      secondProbability: told.probabilities[1]!,
+      entropy: told.entropy,
+    },
+    beam: {
+      size: Math.max(1, ...sentence.steps.map((one) => one.beam.fates.filter((fate) => fate === "runs").length)),
+      candidates: fates.length,
+      pruned: fates.filter((fate) => fate === "pruned").length,
+      steps: sentence.steps.length,
+    },
+    place,
+  };
+}
+
+function unsurest(entropies: number[]): number {
+  return entropies.indexOf(Math.max(...entropies));
+}
+
+// The largest weight between two different words, marks left out.
+function strongest(sentence: Sentence, info: ModelInfo, kind: Kind): Looked {
+  const rows = kind === "encoder" ? sentence.pieces : sentence.written;
+  const columns = kind === "decoder" ? sentence.heard : sentence.pieces;
+  const best: Looked = { from: "", to: "", weight: 0, layer: 1, head: 1 };
+  const isWord = (piece: string) => !isSpecial(piece) && /\p{L}/u.test(piece);
+  for (let layer = 0; layer < s.layersOf(info, kind); layer++) {
+    const weights = sentence.weightsOf(kind, layer);
+    for (let head = 0; head < (weights?.heads ?? 0); head++) {
+      rows.forEach((row, q) =>
+        columns.forEach((column, k) => {
+          if (!isWord(row) || !isWord(column) || (kind !== "cross" && q === k)) return;
+          const weight = weights!.at(head, q, k);
+          if (weight > best.weight) Object.assign(best, { from: bare(row), to: bare(column), weight, layer: layer + 1, head: head + 1 });
+        }),
+      );
+    }
+  }
+  return best;
+}

@@ -1,0 +1,25 @@
+// Numbers as people read them.
+
+export function short(count: number): string {
+  for (const [size, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+    if (count >= size) return `${(count / size).toFixed(count >= 100 * size ? 0 : 1)} ${letter}`;
+  }
+  return String(count);
+}
+
+export function weight(value: number): string {
+  return value.toFixed(4);
+}
+
+export function signed(value: number, digits = 3): string {
+  return (value < 0 ? "−" : "") + Math.abs(value).toFixed(digits);
+}
+
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+// A length in a style.
+export function px(count: number): string {
+  return `${count}px`;
+}

@@ -1,0 +1,29 @@
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { App } from "./app";
+import { dark } from "./colours";
+import { narrow, phase } from "./state";
+import { start } from "./translate";
+import { keepAddress, readAddress } from "./url";
+import { tongue, words } from "./words";
+
+const root = document.documentElement;
+effect(() => {
+  root.dataset.theme = dark.value ? "dark" : "light";
+});
+effect(() => {
+  root.dataset.state = phase.value;
+});
+effect(() => {
+  root.lang = tongue.value === "zh" ? "zh-Hans" : "en";
+  document.title = words.value.title;
+});
+
+const small = matchMedia("(max-width: 640px)");
+narrow.value = small.matches;
+small.addEventListener("change", (event) => (narrow.value = event.matches));
+
+readAddress();
+keepAddress();
+render(<App />, document.getElementById("page")!);
+void start();

@@ -1,0 +1,121 @@
+import { useMemo } from "preact/hooks";
+import * as s from "../state";
+import { settle } from "../translate";
+import type { Kind } from "../types";
+import { sidesOf, viewOf } from "../view";
+import { words } from "../words";
+import { Atlas } from "./atlas";
+import { Heatmap } from "./heatmap";
+import { Save } from "./save";
+import { WeightsTable } from "./weights-table";
+
+export function Attention() {
+  const t = words.value;
+  const sentence = s.sentence.value!;
+  const info = s.model.value;
+  const kind = s.kind.value;
+  s.tick.value;
+  const options = { step: s.shownStep.value, asWords: s.asWords.value, hideSpecials: s.hideSpecials.value };
+  const weights = sentence.weightsOf(kind, s.layer.value);
+  const sides = useMemo(
+    () => sidesOf(sentence, kind, options),
+    [sentence, kind, options.step, options.asWords, options.hideSpecials, s.tick.value],
+  );
+  const view = weights && viewOf(weights, kind, s.head.value, sides);
+  return (
+    <>
+      {!s.narrow.value && <Kinds />}
+      <p class="faint">
+        {t.kindsExplained[kind]}
+        <br />
+        {t.rows}
+      </p>
+      {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
+      <HeadChoice heads={weights?.heads ?? 0} />
+      {view && view.rows.length > 0 && view.columns.length > 0 ? (
+        <>
+          <Options />
+          <Heatmap view={view} title={title(t)} />
+          <p class="faint">{t.honesty}</p>
+          {s.asTable.value && <WeightsTable view={view} title={title(t)} />}
+          <Save view={view} title={title(t)} />
+        </>
+      ) : (
+        <p class="note" data-unsupported={weights ? undefined : ""}>
+          {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
+        </p>
+      )}
+    </>
+  );
+}
+
+function title(t: typeof words.value): string {
+  const head = s.head.value < 0 ? t.meanOfHeads : t.headN(s.head.value + 1);
+  return t.where(t.kinds[s.kind.value], t.layerN(s.layer.value + 1), head);
+}
+
+function Kinds() {
+  const t = words.value;
+  return (
+    <fieldset class="choice">
+      <legend class="unseen">{t.kind}</legend>
+      {s.kindsOf(s.model.value).map((kind: Kind) => (
+        <label key={kind}>
+          <input
+            type="radio"
+            name="kind"
+            value={kind}
+            checked={s.kind.value === kind}
+            onChange={() => {
+              s.kind.value = kind;
+              settle();
+            }}
+          />
+          <span>{t.kinds[kind]}</span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+function HeadChoice({ heads }: { heads: number }) {
+  const t = words.value;
+  return (
+    <div class="row">
+      <h3 id="detail-title">{title(t)}</h3>
+      {heads > 1 && (
+        <label>
+          {t.head}{" "}
+          <select id="head" value={s.head.value} onChange={(event) => (s.head.value = Number(event.currentTarget.value))}>
+            <option value={-1}>{t.mean}</option>
+            {Array.from({ length: heads }, (_, n) => (
+              <option value={n}>{n + 1}</option>
+            ))}
+          </select>
+        </label>
+      )}
+    </div>
+  );
+}
+
+function Options() {
+  const t = words.value;
+  const boxes = [
+    ["words", t.asWords, s.asWords],
+    ["plain", t.hideSpecials, s.hideSpecials],
+    ["own", t.ownScale, s.ownScale],
+    ["root", t.rootScale, s.rootScale],
+    ["table", t.asTable, s.asTable],
+  ] as const;
+  return (
+    <fieldset class="choice boxes">
+      <legend class="unseen">{t.options}</legend>
+      {boxes.map(([id, name, signal]) => (
+        <label key={id} class="check">
+          <input id={`show-${id}`} type="checkbox" checked={signal.value} onChange={(e) => (signal.value = e.currentTarget.checked)} />{" "}
+          {name}
+        </label>
+      ))}
+    </fieldset>
+  );
+}

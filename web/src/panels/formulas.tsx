@@ -1,0 +1,117 @@
+// The six formulas of a head, in MathML, which browsers draw themselves.
+
+const Sub = ({ of, n }: { of: string; n: string }) => (
+  <msub>
+    <mi>{of}</mi>
+    <mi>{n}</mi>
+  </msub>
+);
+
+const Projected = ({ from, name }: { from: string; name: string }) => (
+  <>
+    <mi>{from}</mi>
+    <mo>=</mo>
+    <mi>x</mi>
+    <msup>
+      <mi>W</mi>
+      <mi>{name}</mi>
+    </msup>
+  </>
+);
+
+export function Formula({ step, width, heads }: { step: number; width: number; heads: number }) {
+  return <math display="block">{FORMULAS[step]!(width, heads)}</math>;
+}
+
+const FORMULAS = [
+  () => (
+    <mrow>
+      <Projected from="q" name="Q" />
+      <mo separator>,</mo>
+      <mspace width="1em" />
+      <Projected from="k" name="K" />
+      <mo separator>,</mo>
+      <mspace width="1em" />
+      <Projected from="v" name="V" />
+    </mrow>
+  ),
+  (width: number) => (
+    <mrow>
+      <Sub of="s" n="j" />
+      <mo>=</mo>
+      <mfrac>
+        <mrow>
+          <mi>q</mi>
+          <mo>·</mo>
+          <Sub of="k" n="j" />
+        </mrow>
+        <msqrt>
+          <mn>{width}</mn>
+        </msqrt>
+      </mfrac>
+    </mrow>
+  ),
+  () => (
+    <mrow>
+      <Sub of="s" n="j" />
+      <mo>=</mo>
+      <mo>−</mo>
+      <mi>∞</mi>
+      <mspace width="0.6em" />
+      <mo>⇐</mo>
+      <mspace width="0.6em" />
+      <mi>j</mi>
+      <mo>∉</mo>
+      <mi>M</mi>
+    </mrow>
+  ),
+  () => (
+    <mrow>
+      <Sub of="a" n="j" />
+      <mo>=</mo>
+      <mfrac>
+        <msup>
+          <mi>e</mi>
+          <Sub of="s" n="j" />
+        </msup>
+        <mrow>
+          <munder>
+            <mo>∑</mo>
+            <mi>i</mi>
+          </munder>
+          <msup>
+            <mi>e</mi>
+            <Sub of="s" n="i" />
+          </msup>
+        </mrow>
+      </mfrac>
+    </mrow>
+  ),
+  () => (
+    <mrow>
+      <mi>c</mi>
+      <mo>=</mo>
+      <munder>
+        <mo>∑</mo>
+        <mi>j</mi>
+      </munder>
+      <Sub of="a" n="j" />
+      <Sub of="v" n="j" />
+    </mrow>
+  ),
+  (_: number, heads: number) => (
+    <mrow>
+      <mi>o</mi>
+      <mo>=</mo>
+      <mo>[</mo>
+      <Sub of="c" n="1" />
+      <mo>…</mo>
+      <Sub of="c" n={String(heads)} />
+      <mo>]</mo>
+      <msup>
+        <mi>W</mi>
+        <mi>O</mi>
+      </msup>
+    </mrow>
+  ),
+];

@@ -1,0 +1,140 @@
+// One matrix with its labels. Hovering moves one element and never repaints.
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { css, weightColours } from "../colours";
+import { px, weight } from "../format";
+import { paint } from "../pixels";
+import { cell, locked, ownScale, rootScale, shownStep } from "../state";
+import { MASKED, type View, highest } from "../view";
+import { words } from "../words";
+
+export function cellSize(view: View): number {
+  const most = Math.max(view.rows.length, view.columns.length);
+  return most > 40 ? 14 : most > 20 ? 20 : 28;
+}
+
+export function Heatmap({ view, title }: { view: View; title: string }) {
+  const t = words.value;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const size = cellSize(view);
+  const rows = view.rows.length;
+  const columns = view.columns.length;
+  const width = columns * size;
+  const height = rows * size;
+  const high = ownScale.value ? highest(view.values) : 1;
+
+  useLayoutEffect(() => {
+    const tile = { values: view.values, rows, columns, x: 0, y: 0, width, height, low: 0, high, root: rootScale.value };
+    paint(canvas.current!, width, height, [tile], weightColours.value);
+  }, [view, high, rootScale.value, weightColours.value]);
+
+  const at = (event: PointerEvent | MouseEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    const column = Math.min(Math.max(Math.floor((event.clientX - box.left) / size), 0), columns - 1);
+    const row = Math.min(Math.max(Math.floor((event.clientY - box.top) / size), 0), rows - 1);
+    return { row, column };
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const here = cell.value ?? { row: 0, column: -1 };
+    const moves: Record<string, [number, number]> = {
+      ArrowRight: [here.row, here.column + 1],
+      ArrowLeft: [here.row, here.column - 1],
+      ArrowDown: [here.row + 1, Math.max(here.column, 0)],
+      ArrowUp: [here.row - 1, Math.max(here.column, 0)],
+      Home: event.ctrlKey ? [0, 0] : [here.row, 0],
+      End: event.ctrlKey ? [rows - 1, columns - 1] : [here.row, columns - 1],
+    };
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    event.stopPropagation();
+    cell.value = { row: clamp(move[0], rows), column: clamp(move[1], columns) };
+  };
+  return (
+    <figure class="heatmap">
+      <div class="scroll" tabIndex={-1}>
+        <div class="grid" style={{ "--cell": `${size}px` }}>
+          <div class="column-labels" aria-hidden="true">
+            {view.columns.map((one, n) => <span key={n}>{one.label}</span>)}
+          </div>
+          <div class="row-labels" aria-hidden="true">
+            {view.rows.map((one, n) => <span key={n} class={one.to === shownStep.value ? "here" : ""}>{one.label}</span>)}
+          </div>
+          <div
+            class="cells hatched"
+            id="heatmap"
+            role="application"
+            aria-roledescription={t.heatmap}
+            aria-label={t.heatmapOf(title, rows, columns)}
+            aria-describedby="reads"
+            tabIndex={0}
+            style={{ width: px(width), height: px(height) }}
+            onKeyDown={onKey}
+            onPointerMove={(event) => {
+              if (!locked.value) cell.value = at(event);
+            }}
+            onPointerLeave={() => {
+              if (!locked.value) cell.value = null;
+            }}
+            onClick={(event) => {
+              locked.value = !locked.value;
+              cell.value = at(event);
+            }}
+          >
+            <canvas ref={canvas} aria-hidden="true" />
+            <Cursor size={size} />
+          </div>
+        </div>
+      </div>
+      <figcaption>
+        <Reads view={view} />
+        <Legend high={high} />
+      </figcaption>
+    </figure>
+  );
+}
+
+function clamp(n: number, count: number): number {
+  return Math.min(Math.max(n, 0), count - 1);
+}
+
+function Cursor({ size }: { size: number }) {
+  const at = cell.value;
+  if (!at) return null;
+  return (
+    <>
+      <div class="cross-row" style={{ top: px(at.row * size), height: px(size) }} />
+      <div class="cross-column" style={{ left: px(at.column * size), width: px(size) }} />
+      <div
+        class={`cursor${locked.value ? " locked" : ""}`}
+        style={{ left: px(at.column * size), top: px(at.row * size), width: px(size), height: px(size) }}
+      />
+    </>
+  );
+}
+
+function Reads({ view }: { view: View }) {
+  const t = words.value;
+  const at = cell.value;
+  const row = at && view.rows[at.row];
+  const column = at && view.columns[at.column];
+  if (!at || !row || !column) return <output id="reads" class="faint">{t.cellHint}</output>;
+  const value = view.values[at.row * view.columns.length + at.column]!;
+  const told = t.cellReads(row.label, column.label, value === MASKED ? t.masked : weight(value));
+  return <output id="reads">{told}</output>;
+}
+
+function Legend({ high }: { high: number }) {
+  const colours = weightColours.value;
+  const stops = [0, 64, 128, 192, 255].map((n) => css(colours[n]!)).join(", ");
+  const shown = high === 1 ? "1" : high.toFixed(2);
+  return (
+    <span class="legend">
+      <span aria-hidden="true">0</span>
+      <span class="ramp" aria-hidden="true" style={{ background: `linear-gradient(to right, ${stops})` }} />
+      <span aria-hidden="true">{shown}</span>
+      <span class="unseen">{words.value.legend(shown, rootScale.value)}</span>
+      {rootScale.value && <span class="faint">√</span>}
+      <span class="hatched swatch" aria-hidden="true" /> <span class="faint">{words.value.masked}</span>
+    </span>
+  );
+}

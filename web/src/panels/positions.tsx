@@ -1,0 +1,50 @@
+// The model's own positions, as a picture and as a curve.
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { signedColours } from "../colours";
+import { signed } from "../format";
+import { paint } from "../pixels";
+import type { PositionTable } from "../types";
+import { words } from "../words";
+
+export function Positions({ table }: { table: PositionTable }) {
+  const t = words.value;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [cell, setCell] = useState<[number, number] | null>(null);
+  const rows = table.values.length;
+  const columns = table.values[0]?.length ?? 0;
+  const [channel, setChannel] = useState(Math.min(8, columns - 1));
+  useLayoutEffect(() => {
+    const values = Float32Array.from(table.values.flat());
+    const bound = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
+    const tile = { values, rows, columns, x: 0, y: 0, width: columns, height: rows, low: -bound, high: bound, root: false };
+    paint(canvas.current!, columns, rows, [tile], signedColours.value);
+  }, [table, signedColours.value]);
+  const over = (event: PointerEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+    const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
+    setCell([Math.min(Math.max(row, 0), rows - 1), Math.min(Math.max(column, 0), columns - 1)]);
+  };
+  const curve = table.values.map((row) => row[Math.min(channel, columns - 1)]!);
+  const bound = Math.max(...curve.map(Math.abs)) || 1;
+  const path = curve.map((value, n) => `${n ? "L" : "M"}${(100 * n) / Math.max(rows - 1, 1)} ${50 - (46 * value) / bound}`).join(" ");
+  return (
+    <>
+      <h3>{t.positionTitle(table.kind)}</h3>
+      <p class="faint">{table.columns === "channel" ? t.positionAdded : t.positionScores}</p>
+      <canvas ref={canvas} class="table-canvas" data-table={table.kind} role="img" aria-label={t.positionTitle(table.kind)} onPointerMove={over} onPointerLeave={() => setCell(null)} />
+      <output id="position-reads" class="count">
+        {cell ? t.cellReads(String(cell[0]), String(cell[1]), signed(table.values[cell[0]]![cell[1]]!, 4)) : " "}
+      </output>
+      <label class="row">
+        {table.columns === "channel" ? t.channel : t.key}
+        <input type="range" min={0} max={columns - 1} value={channel} onInput={(e) => setChannel(Number(e.currentTarget.value))} />
+        <output class="count">{channel}</output>
+      </label>
+      <svg class="curve" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label={`${t.channel} ${channel}`}>
+        <line x1={0} x2={100} y1={50} y2={50} />
+        <path d={path} />
+      </svg>
+    </>
+  );
+}

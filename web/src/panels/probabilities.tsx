@@ -1,0 +1,132 @@
+// What could have stood at each place, how sure the model was, and what happens if it must say something else.
+import { useState } from "preact/hooks";
+import { placesOf } from "../answers";
+import { saved } from "../api";
+import { css, inkOn, weightColours } from "../colours";
+import { percent } from "../format";
+import { isSpecial, shown } from "../pieces";
+import type { Sentence } from "../recording";
+import * as s from "../state";
+import { force } from "../translate";
+import type { Place, Places } from "../types";
+import { words } from "../words";
+
+export function Probabilities() {
+  const t = words.value;
+  const [temperature, setTemperature] = useState(1);
+  const sentence = s.sentence.value!;
+  if (s.model.value?.kind === "masked") return <p class="note">{t.noDecoder}</p>;
+  s.tick.value;
+  const known = placesOf(sentence, temperature).value;
+  const at = s.shownStep.value - 1;
+  const place = known?.places[at] ?? streamed(sentence, at);
+  return (
+    <>
+      <Strip sentence={sentence} places={known} />
+      {!place ? (
+        <p class="faint">{at < 0 ? t.firstStep : t.phases.loading}</p>
+      ) : (
+        <>
+          <h3>{t.likelyAt(at + 1)}</h3>
+          {!saved && (
+            <label class="row">
+              {t.temperature}
+              <input
+                id="temperature"
+                type="range"
+                min={0.1}
+                max={2}
+                step={0.1}
+                value={temperature}
+                onChange={(event) => setTemperature(Number(event.currentTarget.value))}
+              />
+              <output class="count">{temperature.toFixed(1)}</output>
+            </label>
+          )}
+          <Bars place={place} at={at} sentence={sentence} />
+          {!saved && s.model.value?.kind === "translation" && <p class="faint">{t.clickHint}</p>}
+          <Facts place={place} />
+        </>
+      )}
+    </>
+  );
+}
+
+// While the stream runs, what it told of the place.
+function streamed(sentence: Sentence, at: number): Place | undefined {
+  const told = sentence.likely[at];
+  return told && { ...told.top, entropy: told.entropy, chosen: sentence.target[at] ?? null, probability: null, rank: null };
+}
+
+function Strip({ sentence, places }: { sentence: Sentence; places: Places | null }) {
+  const t = words.value;
+  const colours = weightColours.value;
+  return (
+    <div class="strip" role="group" aria-label={t.strip}>
+      {sentence.written.slice(0, s.shownStep.value).map((piece, n) => {
+        const probability = places?.places[n]?.probability;
+        const colour = colours[Math.round(255 * 0.75 * (probability ?? 0))]!;
+        return (
+          <button
+            type="button"
+            key={n}
+            aria-pressed={n === s.shownStep.value - 1}
+            title={probability == null ? undefined : percent(probability)}
+            style={{ background: css(colour), color: inkOn(colour) }}
+            onClick={() => s.goTo(n + 1)}
+          >
+            {shown(piece)}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sentence }) {
+  const t = words.value;
+  const fixed = !!saved || !sentence.found || s.model.value?.kind !== "translation";
+  return (
+    <div class="bars" id="bars">
+      {place.ids.map((id, n) => {
+        const piece = place.pieces[n]!;
+        const taken = id === place.chosen;
+        const mark = isSpecial(piece);
+        return (
+          <button
+            type="button"
+            key={id}
+            data-id={id}
+            disabled={fixed || taken || mark}
+            title={mark ? t.cannotForce : taken ? t.taken : t.useInstead(shown(piece))}
+            onClick={() => void force(at, id, piece)}
+          >
+            <span class="piece">{shown(piece)}</span>
+            <span class="bar-line"><span style={{ width: `${100 * place.probabilities[n]!}%` }} /></span>
+            <span class="number">{percent(place.probabilities[n]!)}</span>
+            <span class="tag faint">{taken ? `✓ ${t.taken}` : ""}</span>
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Facts({ place }: { place: Place }) {
+  const t = words.value;
+  const bits = place.entropy / Math.LN2;
+  return (
+    <dl class="facts">
+      <dt>{t.entropy}</dt>
+      <dd id="entropy">{t.entropyExplained(bits.toFixed(2), (2 ** bits).toFixed(1))}</dd>
+      {place.rank !== null && (
+        <>
+          <dt>{t.rank}</dt>
+          <dd>{place.rank}</dd>
+          <dt>{t.probability}</dt>
+          <dd>{percent(place.probability!)}</dd>
+        </>
+      )}
+    </dl>
+  );
+}

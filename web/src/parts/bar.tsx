@@ -1,0 +1,83 @@
+// The translate bar: what is typed, and what comes of it.
+import { useEffect, useRef } from "preact/hooks";
+import { saved } from "../api";
+import { languageTag } from "../pieces";
+import * as s from "../state";
+import { force, stop, translate } from "../translate";
+import { words } from "../words";
+import { Examples, Settings } from "./settings";
+import { Result } from "./result";
+
+export { force };
+const PAUSE = 600; // milliseconds without a key, when translating as one types
+
+export function Bar() {
+  const t = words.value;
+  const area = useRef<HTMLTextAreaElement>(null);
+  const timer = useRef(0);
+  const typed = (value: string) => {
+    s.text.value = value;
+    clearTimeout(timer.current);
+    if (s.asTyped.value && value.trim()) timer.current = window.setTimeout(() => void translate(), PAUSE);
+  };
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && s.running.value) stop();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  const [from] = s.pair.value.split(" ");
+  const empty = !s.text.value.trim();
+  const why = saved ? t.savedPage : empty ? t.needText : "";
+  const reading = s.model.value !== null && s.model.value.kind !== "translation";
+  return (
+    <section class="bar" aria-label={t.translate}>
+      <form
+        class="pane"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!why) void translate();
+        }}
+      >
+        <div class="pane-head">
+          <label for="text">{from ? t.sourceOf(from) : t.source}</label>
+          <span class="faint count">
+            {s.charLimit.value > 0 && t.characters(s.text.value.length, s.charLimit.value)}
+          </span>
+        </div>
+        <textarea
+          id="text"
+          ref={area}
+          rows={3}
+          dir="auto"
+          lang={languageTag(from)}
+          readOnly={!!saved}
+          placeholder={t.placeholder}
+          value={s.text.value}
+          onInput={(event) => typed(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+            event.preventDefault();
+            if (!why) void translate();
+          }}
+        />
+        <div class="actions">
+          {s.running.value ? (
+            <button key="stop" type="button" class="main" id="stop" onClick={stop}>
+              {t.stop} <kbd>Esc</kbd>
+            </button>
+          ) : (
+            <button key="go" type="submit" class="main" id="go" disabled={!!why || !s.model.value} aria-describedby="why">
+              {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
+            </button>
+          )}
+          <Examples onChoose={typed} />
+          <span id="why" class="faint">{why}</span>
+        </div>
+        <Settings />
+      </form>
+      <Result />
+    </section>
+  );
+}

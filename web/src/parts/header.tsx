@@ -1,0 +1,68 @@
+import { useKey } from "../api";
+import { chooseTheme, theme, type Theme } from "../colours";
+import { short } from "../format";
+import { choose as chooseModel, retry } from "../translate";
+import * as s from "../state";
+import { choose, tongue, words, type Tongue } from "../words";
+
+export function Header() {
+  const t = words.value;
+  const info = s.model.value;
+  return (
+    <header class="top">
+      <span class="name">Headway</span>
+      <span class="about">
+        {s.models.value.length > 1 ? (
+          <label>
+            <span class="unseen">{t.model}</span>
+            <select value={s.chosenModel.value} onChange={(e) => void chooseModel(e.currentTarget.value)}>
+              {s.models.value.map((one) => (
+                <option value={one.name}>{one.name}</option>
+              ))}
+            </select>
+          </label>
+        ) : (
+          <strong>{s.chosenModel.value}</strong>
+        )}
+        {info && <span class="faint">{t.parameters(short(info.parameters))}</span>}
+      </span>
+      {s.needsKey.value && (
+        <label>
+          {t.apiKey}{" "}
+          <input
+            id="key"
+            type="password"
+            autocomplete="off"
+            onChange={(event) => {
+              useKey(event.currentTarget.value);
+              void retry();
+            }}
+          />
+        </label>
+      )}
+      <span class="buttons">
+        <button type="button" onClick={() => (s.tourStep.value = 0)} aria-pressed={s.tourStep.value >= 0}>
+          {t.tour}
+        </button>
+        <label>
+          <span class="unseen">{t.interfaceLanguage}</span>
+          <select id="tongue" value={tongue.value} onChange={(e) => choose(e.currentTarget.value as Tongue)}>
+            <option value="en" lang="en">English</option>
+            <option value="zh" lang="zh-Hans">中文</option>
+          </select>
+        </label>
+        <label>
+          <span class="unseen">{t.theme}</span>
+          <select id="theme" value={theme.value} onChange={(e) => chooseTheme(e.currentTarget.value as Theme)}>
+            {(["system", "light", "dark"] as const).map((one) => (
+              <option value={one}>{t.themes[one]}</option>
+            ))}
+          </select>
+        </label>
+        <button type="button" onClick={() => (s.helpOpen.value = true)} aria-label={t.help} title={t.help}>
+          ?
+        </button>
+      </span>
+    </header>
+  );
+}

@@ -1,0 +1,115 @@
+// The translation, token by token; each leads to its step.
+import { useState } from "preact/hooks";
+import { bare, languageTag } from "../pieces";
+import { placesOf } from "../answers";
+import type { Sentence } from "../recording";
+import * as s from "../state";
+import { DRAWN, retry } from "../translate";
+import { words } from "../words";
+
+const UNSURE = 0.6;
+
+export function Result() {
+  const t = words.value;
+  const made = s.recording.value;
+  s.tick.value;
+  const [, to] = s.pair.value.split(" ");
+  const kind = s.model.value?.kind;
+  const title = kind === "causal" ? t.continued : to ? t.resultOf(to) : t.result;
+  return (
+    <div class="pane" id="result">
+      <div class="pane-head">
+        <h2>{title}</h2>
+        <span class="faint count">{s.speed.value > 0 && s.running.value && t.perSecond(s.speed.value.toFixed(0))}</span>
+      </div>
+      <div class="output" dir="auto" lang={languageTag(to)} aria-busy={s.running.value}>
+        {made?.sentences.map((one, n) => <Tokens sentence={one} number={n} key={n} />)}
+      </div>
+      <div class="under">
+        <span class="faint" id="phase">{t.phases[s.phase.value]}</span>
+        {made?.sentences.some(isUnsure) && <span class="faint small">{t.unsure}</span>}
+        {made?.ended && made.text && <Copy text={made.text} />}
+      </div>
+      <Notes />
+      <First />
+    </div>
+  );
+}
+
+function isUnsure(sentence: Sentence): boolean {
+  return placesOf(sentence).value?.places.some((one) => (one.probability ?? 1) < UNSURE) ?? false;
+}
+
+function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
+  const mine = s.sentenceNumber.value === number;
+  const places = mine ? placesOf(sentence).value?.places : undefined;
+  const at = s.shownStep.value - 1;
+  return (
+    <span class="tokens">
+      {sentence.targetPieces.map((piece, n) => {
+        const unsure = (places?.[n]?.probability ?? 1) < UNSURE;
+        return (
+          <button
+            type="button"
+            key={n}
+            class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
+            onClick={() => {
+              s.sentenceNumber.value = number;
+              s.goTo(n + 1);
+            }}
+          >
+            {bare(piece)}
+          </button>
+        );
+      })}{" "}
+    </span>
+  );
+}
+
+function Copy({ text }: { text: string }) {
+  const t = words.value;
+  const [copied, setCopied] = useState(false);
+  return (
+    <button
+      type="button"
+      onClick={() => void navigator.clipboard?.writeText(text).then(() => setCopied(true))}
+    >
+      {copied ? t.copied : t.copy}
+    </button>
+  );
+}
+
+function Notes() {
+  const t = words.value;
+  const made = s.recording.value;
+  const longest = Math.max(0, ...(made?.sentences.map((one) => Math.max(one.ids.length, one.rows)) ?? []));
+  const known: Record<string, string> = { unreachable: t.unreachable, saved: t.savedOnly };
+  return (
+    <>
+      {s.phase.value === "error" && (
+        <p role="alert" class="alert">
+          {known[s.problem.value] ?? s.problem.value}{" "}
+          <button type="button" id="again" onClick={() => void retry()}>{t.tryAgain}</button>
+        </p>
+      )}
+      {s.phase.value === "truncated" && <p class="note" id="long">{t.longText(longest, DRAWN)}</p>}
+      {made?.ended && made.warnings.map((one) => <p class="note">{t.warnings}: {one}</p>)}
+      {s.model.value?.kind === "masked" && <p class="note">{t.onlyRead}</p>}
+    </>
+  );
+}
+
+function First() {
+  const t = words.value;
+  const before = s.first.value;
+  const at = s.forcedAt.value;
+  if (!before || !at) return null;
+  return (
+    <div class="first note">
+      <p>{t.forcedNote(bare(at.before), bare(at.piece))}</p>
+      <p>
+        <strong>{t.firstVersion}:</strong> <span id="first" dir="auto">{before.text}</span>
+      </p>
+    </div>
+  );
+}

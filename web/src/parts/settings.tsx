@@ -1,0 +1,64 @@
+import { saved } from "../api";
+import * as s from "../state";
+import { words } from "../words";
+
+export function Settings() {
+  const t = words.value;
+  const info = s.model.value;
+  if (saved || !info) return null;
+  return (
+    <details class="settings">
+      <summary>{t.settings}</summary>
+      <div class="row">
+        {info.pairs.length > 1 && (
+          <label>
+            {t.direction}{" "}
+            <select value={s.pair.value} onChange={(e) => (s.pair.value = e.currentTarget.value)}>
+              {info.pairs.map((one) => (
+                <option value={one.join(" ")}>{one.join(" → ")}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        <label>
+          {t.beamSize}{" "}
+          <select id="beam" value={s.beamSize.value} onChange={(e) => (s.beamSize.value = Number(e.currentTarget.value))}>
+            <option value={0}>{t.beamOwn(info.kind === "translation" ? info.beam_size : 1)}</option>
+            {[1, 2, 3, 4, 5, 6, 8, 10].map((n) => (
+              <option value={n}>{n}</option>
+            ))}
+          </select>
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={s.asTyped.value} onChange={(e) => (s.asTyped.value = e.currentTarget.checked)} />{" "}
+          {t.asTyped}
+        </label>
+      </div>
+    </details>
+  );
+}
+
+export function Examples({ onChoose }: { onChoose: (text: string) => void }) {
+  const t = words.value;
+  const from = s.pair.value.split(" ")[0] || "en";
+  const texts = t.exampleTexts[from];
+  if (saved || !texts) return null;
+  return (
+    <label>
+      <span class="unseen">{t.examples}</span>
+      <select
+        id="examples"
+        value=""
+        onChange={(event) => {
+          if (event.currentTarget.value) onChoose(event.currentTarget.value);
+          event.currentTarget.value = "";
+        }}
+      >
+        <option value="">{t.examples}</option>
+        {texts.map((one) => (
+          <option value={one}>{one}</option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,89 @@
+// A small picture of the model: a click on a block chooses what is looked at. On a small screen two lists do the same.
+import * as s from "../state";
+import { settle } from "../translate";
+import type { Kind, ModelInfo } from "../types";
+import { words } from "../words";
+
+export function look(kind: Kind, layer: number): void {
+  s.kind.value = kind;
+  s.layer.value = layer;
+  settle();
+}
+
+export function StackMap() {
+  const t = words.value;
+  const info = s.model.value;
+  if (!info) return <nav class="map" aria-label={t.map} />;
+  return (
+    <nav class="map" aria-label={t.map}>
+      {s.narrow.value ? <Lists info={info} /> : <Picture info={info} />}
+    </nav>
+  );
+}
+
+function Picture({ info }: { info: ModelInfo }) {
+  const t = words.value;
+  return (
+    <>
+      {info.config.encoder.layers > 0 && <Side info={info} title={t.encoder} kinds={["encoder"]} />}
+      {info.config.decoder.layers > 0 && (
+        <Side info={info} title={t.decoder} kinds={info.kind === "translation" ? ["decoder", "cross"] : ["decoder"]} />
+      )}
+    </>
+  );
+}
+
+function Side({ info, title, kinds }: { info: ModelInfo; title: string; kinds: Kind[] }) {
+  const t = words.value;
+  const stack = info.config[kinds[0] === "encoder" ? "encoder" : "decoder"];
+  const layers = Array.from({ length: stack.layers }, (_, n) => stack.layers - 1 - n);
+  const about = [stack.mixer[0]?.kind, stack.position[0]?.kind, `${stack.residual.kind}-norm`];
+  return (
+    <div class="side">
+      <h2>{title}</h2>
+      <ol>
+        {layers.map((layer) => (
+          <li key={layer}>
+            <span class="faint">{layer + 1}</span>
+            {kinds.map((kind) => (
+              <button
+                type="button"
+                key={kind}
+                aria-pressed={s.kind.value === kind && s.layer.value === layer}
+                aria-label={`${t.kinds[kind]}, ${t.layerN(layer + 1)}`}
+                onClick={() => look(kind, layer)}
+              >
+                {kind === "cross" ? t.subs.cross : t.subs.self}
+              </button>
+            ))}
+          </li>
+        ))}
+      </ol>
+      <p class="faint small">{about.filter(Boolean).join(" · ")}</p>
+    </div>
+  );
+}
+
+function Lists({ info }: { info: ModelInfo }) {
+  const t = words.value;
+  return (
+    <div class="row">
+      <label>
+        {t.kind}{" "}
+        <select value={s.kind.value} onChange={(e) => look(e.currentTarget.value as Kind, s.layer.value)}>
+          {s.kindsOf(info).map((kind) => (
+            <option value={kind}>{t.kinds[kind]}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        {t.layer}{" "}
+        <select value={s.layer.value} onChange={(e) => look(s.kind.value, Number(e.currentTarget.value))}>
+          {Array.from({ length: s.layersOf(info, s.kind.value) }, (_, n) => (
+            <option value={n}>{n + 1}</option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,122 @@
+// What happened in one translation, put together from the events of the stream.
+import { Weights } from "./tensors";
+import type { Beam, Kind, Likely, Rows, StreamEvent, Tensors } from "./types";
+
+export interface Step {
+  step: number;
+  beam: Beam;
+}
+
+export class Sentence {
+  target: number[] = [];
+  targetPieces: string[] = [];
+  steps: Step[] = [];
+  likely: { top: Likely; entropy: number }[] = []; // by row, of whatever was likeliest then
+  weights = new Map<string, Weights>();
+  rows = 0; // of the decoder
+  result = "";
+  score = 0;
+  found = false;
+  forced = 0;
+
+  constructor(
+    readonly text: string,
+    readonly ids: number[],
+    readonly pieces: string[],
+    tensors: Tensors,
+  ) {
+    this.put(0, tensors);
+  }
+
+  put(first: number, tensors: Tensors): void {
+    for (const [name, tensor] of Object.entries(tensors)) {
+      let weights = this.weights.get(name);
+      if (weights === undefined) this.weights.set(name, (weights = new Weights()));
+      weights.put(first, tensor);
+    }
+  }
+
+  take(told: Rows): void {
+    this.target = told.ids;
+    this.targetPieces = told.pieces;
+    this.rows = told.ids.length + 1;
+    this.put(told.first, told.tensors);
+    if (told.top) {
+      this.likely.length = this.rows;
+      this.likely[this.rows - 1] = { top: told.top, entropy: told.entropy ?? 0 };
+    }
+  }
+
+  // What followed each row: the tokens, then the end.
+  get written(): string[] {
+    return [...this.targetPieces, this.found ? "⟨/s⟩" : "…"].slice(0, Math.max(this.rows, 0));
+  }
+
+  get heard(): string[] {
+    return ["⟨s⟩", ...this.targetPieces];
+  }
+
+  get hasDecoder(): boolean {
+    return this.rows > 0;
+  }
+
+  weightsOf(kind: Kind, layer: number): Weights | undefined {
+    return this.weights.get(placeOf(kind, layer) + ".weights");
+  }
+}
+
+export function placeOf(kind: Kind, layer: number): string {
+  return kind === "encoder" ? `encoder.${layer}.self` : `decoder.${layer}.${kind === "cross" ? "cross" : "self"}`;
+}
+
+export class Recording {
+  model = "";
+  sentences: Sentence[] = [];
+  text = "";
+  warnings: string[] = [];
+  ended = false;
+  events: StreamEvent[] = [];
+
+  get current(): Sentence | undefined {
+    return this.sentences.at(-1);
+  }
+
+  apply(event: StreamEvent): void {
+    this.events.push(event);
+    const sentence = this.current;
+    switch (event.event) {
+      case "start":
+        this.model = event.model;
+        break;
+      case "sentence":
+        this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
+        this.current!.forced = event.forced ?? 0;
+        break;
+      case "again":
+        sentence!.steps = [];
+        break;
+      case "step":
+        sentence!.steps.push({ step: event.step, beam: event.beam });
+        if (event.ids) {
+          if (event.step === 0) sentence!.forced = event.ids.length;
+          sentence!.take(event as Rows);
+        }
+        break;
+      case "found":
+        if (event.ids.length || Object.keys(event.tensors).length) sentence!.take(event);
+        sentence!.result = event.text;
+        sentence!.score = event.score;
+        sentence!.found = true;
+        break;
+      case "end":
+        this.text = event.text;
+        this.warnings = event.warnings;
+        this.ended = true;
+    }
+  }
+
+  // The text so far, while it is being written.
+  get soFar(): string {
+    return this.sentences.map((s) => (s.found ? s.result : s.targetPieces.join("").trim())).join(" ");
+  }
+}

@@ -1,0 +1,100 @@
+// Everything that the page shows depends on these.
+import { computed, signal } from "@preact/signals";
+import type { Recording, Sentence } from "./recording";
+import type { Kind, ModelInfo, ModelName } from "./types";
+
+export type Phase =
+  | "starting"
+  | "empty"
+  | "loading"
+  | "streaming"
+  | "paused"
+  | "done"
+  | "stopped"
+  | "truncated"
+  | "error"
+  | "expired"
+  | "unsupported";
+
+export const PANELS = ["attention", "inside", "probabilities", "beam", "vectors", "architecture"] as const;
+export type Panel = (typeof PANELS)[number];
+
+export const phase = signal<Phase>("starting");
+export const problem = signal("");
+
+export const models = signal<ModelName[]>([]);
+export const chosenModel = signal("");
+export const model = signal<ModelInfo | null>(null);
+export const pair = signal(""); // "en de"
+export const text = signal("");
+export const beamSize = signal(0); // 0: the model's own
+export const asTyped = signal(false);
+export const charLimit = signal(0);
+export const needsKey = signal(false);
+
+// The recording is no signal: it grows with every event, and `tick` counts them.
+export const recording = signal<Recording | null>(null);
+export const first = signal<Recording | null>(null); // the version before a word was forced
+export const forcedAt = signal<{ place: number; before: string; piece: string } | null>(null);
+export const tick = signal(0);
+export const speed = signal(0); // tokens a second
+export const sentenceNumber = signal(0);
+export const step = signal(0);
+export const following = signal(true); // the timeline goes along with the stream
+export const playing = signal(false);
+export const pace = signal(1);
+
+export const panel = signal<Panel>("attention");
+export const kind = signal<Kind>("cross");
+export const layer = signal(0);
+export const head = signal(0); // -1: the mean of all
+export const cell = signal<{ row: number; column: number } | null>(null);
+export const locked = signal(false);
+
+export const asWords = signal(false);
+export const hideSpecials = signal(false);
+export const ownScale = signal(false);
+export const rootScale = signal(false);
+export const asTable = signal(false);
+
+export const tourStep = signal(-1); // -1: no tour
+export const helpOpen = signal(false);
+export const announcement = signal("");
+export const narrow = signal(false);
+
+export const sentence = computed<Sentence | undefined>(() => {
+  tick.value;
+  const made = recording.value;
+  return made?.sentences[Math.min(sentenceNumber.value, made.sentences.length - 1)];
+});
+
+// How far the timeline goes: so many rows the decoder has.
+export const lastStep = computed(() => {
+  tick.value;
+  return sentence.value?.rows ?? 0;
+});
+
+export const shownStep = computed(() => (following.value ? lastStep.value : Math.min(step.value, lastStep.value)));
+
+export const running = computed(() => phase.value === "loading" || phase.value === "streaming");
+
+export function goTo(place: number): void {
+  const wanted = Math.min(Math.max(place, 0), lastStep.value);
+  step.value = wanted;
+  following.value = wanted === lastStep.value;
+}
+
+export function kindsOf(info: ModelInfo | null): Kind[] {
+  if (info === null || info.kind === "translation") return ["encoder", "decoder", "cross"];
+  return info.kind === "causal" ? ["decoder"] : ["encoder"];
+}
+
+export function layersOf(info: ModelInfo | null, of: Kind): number {
+  return info?.config[of === "encoder" ? "encoder" : "decoder"].layers ?? 0;
+}
+
+export function partOf(info: ModelInfo, of: Kind, at: number): { kind: string; heads?: number } {
+  const stack = info.config[of === "encoder" ? "encoder" : "decoder"];
+  const parts = (of === "cross" ? stack.cross : stack.mixer) ?? [];
+  return (parts[at % Math.max(parts.length, 1)] as { kind: string; heads?: number }) ?? { kind: "none" };
+}

@@ -1,0 +1,162 @@
+// What the buttons of the translate bar do.
+import { batch } from "@preact/signals";
+import { Failed, ask, forgetAnswers, saved, stream } from "./api";
+import { Recording, Sentence } from "./recording";
+import * as s from "./state";
+import type { ModelInfo, ModelName, StreamEvent } from "./types";
+import { words } from "./words";
+
+let abort: AbortController | null = null;
+let began = 0;
+export const DRAWN = 64; // tokens that the overview draws one by one
+
+export async function start(): Promise<void> {
+  try {
+    if (saved) return showSaved();
+    s.phase.value = "starting";
+    const settings = await ask<{ charLimit: number; keyRequired: boolean }>("settings", "frontend/settings");
+    s.charLimit.value = settings.charLimit;
+    s.needsKey.value = settings.keyRequired;
+    s.models.value = await ask<ModelName[]>("models", "api/models");
+    const wanted = s.models.value.find((one) => one.name === s.chosenModel.value) ?? s.models.value[0];
+    if (!wanted) {
+      s.phase.value = "unsupported";
+      return;
+    }
+    await choose(wanted.name);
+    const step = s.following.value ? undefined : s.step.value;
+    if (s.text.value.trim()) await run(s.text.value.trim(), [], step);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+function showSaved(): void {
+  for (const event of saved!.events) take(event);
+  s.model.value = (saved!.answers["model"] as ModelInfo) ?? null;
+  s.chosenModel.value = s.model.value?.name ?? "";
+  s.text.value = s.recording.value?.sentences.map((one) => one.text).join(" ") ?? "";
+  settle();
+  s.phase.value = "done";
+}
+
+export async function choose(name: string): Promise<void> {
+  s.chosenModel.value = name;
+  s.phase.value = "starting";
+  const info = await ask<ModelInfo>(`model ${name}`, `api/models/${encodeURIComponent(name)}`);
+  batch(() => {
+    s.model.value = info;
+    const pairs = info.pairs.map((one) => one.join(" "));
+    if (!pairs.includes(s.pair.value)) s.pair.value = pairs[0] ?? "";
+    settle();
+    s.phase.value = "empty";
+  });
+}
+
+// What is chosen must be there.
+export function settle(): void {
+  const info = s.model.value;
+  const kinds = s.kindsOf(info);
+  if (!kinds.includes(s.kind.value)) s.kind.value = kinds[0]!;
+  s.layer.value = Math.min(s.layer.value, Math.max(s.layersOf(info, s.kind.value) - 1, 0));
+  if (info) s.head.value = Math.min(s.head.value, (s.partOf(info, s.kind.value, s.layer.value).heads ?? 1) - 1);
+}
+
+export async function translate(): Promise<void> {
+  const text = s.text.value.trim();
+  if (!text || !s.model.value) return;
+  s.first.value = null;
+  s.forcedAt.value = null;
+  await run(text, []);
+}
+
+// Another word at a place of the shown sentence: it is forced, and what follows is found anew.
+export async function force(place: number, id: number, piece: string): Promise<void> {
+  const sentence = s.sentence.value!;
+  const old = s.recording.value!;
+  s.first.value ??= old;
+  s.forcedAt.value = { place, before: sentence.written[place] ?? "", piece };
+  await run(sentence.text, [...sentence.target.slice(0, place), id], place + 1);
+}
+
+async function run(text: string, prefix: number[], place?: number): Promise<void> {
+  stop();
+  const mine = (abort = new AbortController());
+  began = performance.now();
+  batch(() => {
+    s.problem.value = "";
+    s.phase.value = "loading";
+    s.announcement.value = words.value.translating;
+    s.following.value = place === undefined;
+    s.step.value = place ?? 0;
+    s.sentenceNumber.value = 0;
+    s.speed.value = 0;
+  });
+  forgetAnswers((key) => key === "settings" || key === "models" || key.startsWith("model "));
+  try {
+    for await (const event of events(text, prefix, mine.signal)) {
+      if (mine !== abort) return;
+      take(event);
+    }
+    if (!s.recording.value?.ended) throw new Failed("unreachable");
+    finish();
+  } catch (error) {
+    if (mine === abort && !mine.signal.aborted) fail(error);
+  }
+}
+
+async function* events(text: string, prefix: number[], signal: AbortSignal): AsyncGenerator<StreamEvent> {
+  const info = s.model.value!;
+  const beam_size = s.beamSize.value || undefined;
+  if (info.kind === "translation") {
+    const [source, target] = s.pair.value.split(" ");
+    yield* stream("api/translate", { q: text, source, target, beam_size, prefix: prefix.length ? prefix : "" }, signal);
+    return;
+  }
+  const length = info.kind === "causal" ? 20 : 0;
+  yield* await ask<StreamEvent[]>("read", "api/read", { q: text, model: info.name, length, beam_size });
+}
+
+function take(event: StreamEvent): void {
+  batch(() => {
+    if (event.event === "start") s.recording.value = new Recording();
+    if (event.event === "error") throw new Failed(event.error);
+    if (event.event === "sentence" && s.phase.value === "loading") s.phase.value = "streaming";
+    const made = s.recording.value!;
+    made.apply(event);
+    if (event.event === "sentence" && s.following.value) s.sentenceNumber.value = made.sentences.length - 1;
+    const count = made.sentences.reduce((sum: number, one: Sentence) => sum + one.target.length, 0);
+    s.speed.value = count / Math.max((performance.now() - began) / 1000, 0.001);
+    s.tick.value++;
+  });
+}
+
+function finish(): void {
+  const made = s.recording.value!;
+  const longest = Math.max(...made.sentences.map((one) => Math.max(one.ids.length, one.rows)), 0);
+  batch(() => {
+    s.phase.value = longest > DRAWN ? "truncated" : "done";
+    s.announcement.value = made.text || words.value.readDone;
+    if (!made.sentences.length) s.phase.value = "empty";
+  });
+}
+
+export function stop(): void {
+  if (!abort) return;
+  const was = s.running.value;
+  abort.abort();
+  abort = null;
+  if (was) s.phase.value = "stopped";
+}
+
+function fail(error: unknown): void {
+  batch(() => {
+    s.phase.value = "error";
+    s.problem.value = error instanceof Error ? error.message : String(error);
+  });
+}
+
+export async function retry(): Promise<void> {
+  if (s.model.value && s.text.value.trim()) await translate();
+  else await start();
+}

@@ -1,0 +1,127 @@
+// What the server tells. docs/serving.md describes it.
+
+export interface Tensor {
+  shape: number[];
+  dtype: "uint16" | "float32";
+  data: string;
+}
+
+export type Tensors = Record<string, Tensor>;
+
+export interface Beam {
+  parents: number[];
+  ids: number[];
+  pieces: string[];
+  logps: (number | null)[];
+  fates: Fate[];
+}
+
+export type Fate = "runs" | "ends" | "cut" | "pruned";
+
+export interface Likely {
+  ids: number[];
+  pieces: string[];
+  probabilities: number[];
+}
+
+export interface Place extends Likely {
+  entropy: number;
+  chosen: number | null;
+  probability: number | null;
+  rank: number | null;
+}
+
+export interface Places {
+  temperature: number;
+  places: Place[];
+}
+
+export type StreamEvent =
+  | { event: "start"; model: string; kind?: Objective }
+  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number }
+  | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
+  | { event: "again"; search: number }
+  | ({ event: "found"; text: string; score: number } & Rows)
+  | { event: "end"; text: string; warnings: string[] }
+  | { event: "error"; error: string };
+
+// The likeliest output so far, and the rows of the target that are new.
+export interface Rows {
+  ids: number[];
+  pieces: string[];
+  first: number;
+  tensors: Tensors;
+  entropy?: number;
+  top?: Likely;
+}
+
+export type Objective = "translation" | "causal" | "masked";
+
+export interface ModelName {
+  name: string;
+  kind: Objective;
+  pairs: [string, string][];
+  loaded: boolean;
+}
+
+export interface Part {
+  kind: string;
+  [setting: string]: unknown;
+}
+
+export interface StackConfig {
+  layers: number;
+  position: Part[];
+  mask: Part[];
+  mixer: Part[];
+  cross?: Part[] | null;
+  feedforward: Part[];
+  residual: Part;
+}
+
+export interface ModelConfig {
+  d_model: number;
+  vocabulary: number;
+  source_vocabulary: number;
+  norm: Part;
+  embedding: { tied: string };
+  encoder: StackConfig;
+  decoder: StackConfig;
+  head: Part;
+}
+
+export interface Block {
+  name: string;
+  kind: string;
+  parameters: number;
+  flops: number;
+}
+
+export interface ModelInfo extends ModelName {
+  config: ModelConfig;
+  parameters: number;
+  flops: number;
+  lengths: [number, number];
+  blocks: Block[];
+  beam_size: number;
+  penalty: [string, number];
+  longest: number;
+}
+
+export interface PositionTable {
+  kind: string;
+  rows: string;
+  columns: string;
+  values: number[][];
+}
+
+export interface SideVectors {
+  stages: string[];
+  places: [number, number][][];
+  neighbours: [string, number][][];
+  positions: PositionTable[] | null; // null: not known here
+}
+
+export type Vectors = Partial<Record<"encoder" | "decoder", SideVectors>>;
+
+export type Kind = "encoder" | "decoder" | "cross";

@@ -1,0 +1,47 @@
+// What is shown stands in the address, so that it can be sent to somebody. It replaces itself: Back leaves the page.
+import { effect } from "@preact/signals";
+import { saved } from "./api";
+import * as s from "./state";
+import type { Kind } from "./types";
+
+export function readAddress(): void {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const number = (name: string): number => Math.max(parseInt(given.get(name) ?? "0", 10) || 0, 0);
+  s.text.value = given.get("text") ?? "";
+  s.chosenModel.value = given.get("model") ?? "";
+  s.pair.value = (given.get("pair") ?? "").replace("-", " ");
+  s.beamSize.value = Math.min(number("beam"), 10);
+  const panel = given.get("panel") as s.Panel;
+  if (s.PANELS.includes(panel)) s.panel.value = panel;
+  const kind = given.get("kind") as Kind;
+  if (["encoder", "decoder", "cross"].includes(kind)) s.kind.value = kind;
+  s.layer.value = Math.max(number("layer") - 1, 0);
+  s.head.value = given.get("head") === "mean" ? -1 : Math.max(number("head") - 1, 0);
+  if (given.has("step")) {
+    s.following.value = false;
+    s.step.value = number("step");
+  }
+  s.asWords.value = given.has("words");
+  s.hideSpecials.value = given.has("plain");
+  s.asTable.value = given.has("table");
+}
+
+export function keepAddress(): void {
+  if (saved) return;
+  effect(() => {
+    const told = new URLSearchParams();
+    if (s.text.value) told.set("text", s.text.value);
+    if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
+    if (s.pair.value) told.set("pair", s.pair.value.replace(" ", "-"));
+    if (s.beamSize.value) told.set("beam", String(s.beamSize.value));
+    told.set("panel", s.panel.value);
+    told.set("kind", s.kind.value);
+    told.set("layer", String(s.layer.value + 1));
+    told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
+    if (!s.following.value) told.set("step", String(s.step.value));
+    if (s.asWords.value) told.set("words", "1");
+    if (s.hideSpecials.value) told.set("plain", "1");
+    if (s.asTable.value) told.set("table", "1");
+    history.replaceState(null, "", "#" + told.toString());
+  });
+}
