@@ -69,6 +69,7 @@ def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[s
     after = seen.tokens()
     assert after[:2] == before[:2]
     assert after[2] == piece.lstrip("·")
+    assert "".join(after).replace(" ", "").replace("·", "") == seen.result.replace(" ", "")
     assert seen.page.inner_text("#first") == first
 
 
