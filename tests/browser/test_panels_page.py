@@ -69,7 +69,22 @@ def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[s
     after = seen.tokens()
     assert after[:2] == before[:2]
     assert after[2] == piece.lstrip("·")
+    assert "".join(after).replace(" ", "").replace("·", "") == seen.result.replace(" ", "")
     assert seen.page.inner_text("#first") == first
+
+
+def test_a_word_is_forced_in_one_of_several_sentences(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open(panel="probabilities").translate(f"{sentences[0]} {sentences[1]} {sentences[2]}")
+    before = seen.page.locator("#result .tokens").all_inner_texts()
+    assert len(before) == 3
+    seen.page.locator("#result .tokens").nth(1).locator(".token").nth(1).click()
+    seen.page.wait_for_selector("#bars .tag:has-text('taken')")
+    seen.page.locator("#bars button:not([disabled])").first.click()
+    seen.page.wait_for_selector("#first")
+    seen.page.wait_for_selector("#result .tokens >> nth=2")
+    after = seen.page.locator("#result .tokens").all_inner_texts()
+    assert [after[0], after[2]] == [before[0], before[2]]
+    assert after[1] != before[1]
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -101,6 +101,7 @@ def test_w13_the_address_says_what_is_shown(look: Callable[..., Look], sentences
     seen.page.reload()
     seen.ended()
     assert seen.page.input_value("#step") == "2"
+    assert "".join(seen.tokens()).replace(" ", "").replace("·", "") == seen.result.replace(" ", "")
     assert seen.page.input_value("#text") == sentences[0]
     assert seen.page.is_checked("input[name=kind][value=decoder]")
     assert seen.page.get_attribute("[data-head='0.2']", "aria-pressed") == "true"

@@ -7,8 +7,8 @@ import type { ModelInfo, Places, Tensors, Vectors } from "./types";
 
 const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
 
-// A signal that is null until the answer is there.
-function answer<T>(sentence: Sentence, what: string, path: string, more: object = {}): Signal<T | null> {
+// A signal that is null until the answer is there. more: null where nothing is posted.
+function answer<T>(sentence: Sentence, what: string, path: string, more: object | null = {}): Signal<T | null> {
   let mine = kept.get(sentence);
   if (!mine) kept.set(sentence, (mine = new Map()));
   const known = mine.get(what);
@@ -16,7 +16,8 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const made = signal<T | null>(null);
   if (!sentence.found) return made;
   mine.set(what, made as Signal<unknown>);
-  const body = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, ...more };
+  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target };
+  const body = more === null ? undefined : { ...tokens, ...more };
   const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
   ask<T>(`${number} ${what}`, path, body).then(
     (found) => (made.value = found),
@@ -44,15 +45,5 @@ export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
 // The model, its operations counted for this sentence.
 export function costsOf(sentence: Sentence): Signal<ModelInfo | null> {
   const query = `source=${sentence.ids.length || 1}&target=${sentence.rows || 1}`;
-  const path = `api/models/${encodeURIComponent(s.chosenModel.value)}?${query}`;
-  let mine = kept.get(sentence);
-  if (!mine) kept.set(sentence, (mine = new Map()));
-  const known = mine.get("costs");
-  if (known) return known as Signal<ModelInfo | null>;
-  const made = signal<ModelInfo | null>(null);
-  if (!sentence.found) return made;
-  mine.set("costs", made as Signal<unknown>);
-  const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
-  ask<ModelInfo>(`${number} costs`, path).then((found) => (made.value = found), () => undefined);
-  return made;
+  return answer(sentence, "costs", `api/models/${encodeURIComponent(s.chosenModel.value)}?${query}`, null);
 }

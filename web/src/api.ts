@@ -24,24 +24,11 @@ export function useKey(given: string): void {
   key = given.trim();
 }
 
-const answers = new Map<string, unknown>(Object.entries(saved?.answers ?? {}));
-
-export function keptAnswers(): Record<string, unknown> {
-  return Object.fromEntries(answers);
-}
-
-export function forgetAnswers(keep: (key: string) => boolean): void {
-  for (const key of answers.keys()) if (!keep(key)) answers.delete(key);
-}
-
-// key: under which the answer is kept.
-export async function ask<T>(key: string, path: string, body?: unknown): Promise<T> {
-  if (answers.has(key)) return answers.get(key) as T;
-  if (saved) throw new Failed("saved");
-  const response = await reach(path, body);
-  const answer = (await response.json()) as T;
-  answers.set(key, answer);
-  return answer;
+// name: under which a saved page has the answer.
+export async function ask<T>(name: string, path: string, body?: unknown): Promise<T> {
+  if (!saved) return (await (await reach(path, body)).json()) as T;
+  if (name in saved.answers) return saved.answers[name] as T;
+  throw new Failed("saved");
 }
 
 async function reach(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {

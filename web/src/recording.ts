@@ -18,6 +18,7 @@ export class Sentence {
   score = 0;
   found = false;
   forced = 0;
+  events: StreamEvent[] = [];
 
   constructor(
     readonly text: string,
@@ -75,14 +76,12 @@ export class Recording {
   text = "";
   warnings: string[] = [];
   ended = false;
-  events: StreamEvent[] = [];
 
   get current(): Sentence | undefined {
     return this.sentences.at(-1);
   }
 
   apply(event: StreamEvent): void {
-    this.events.push(event);
     const sentence = this.current;
     switch (event.event) {
       case "start":
@@ -113,6 +112,19 @@ export class Recording {
         this.warnings = event.warnings;
         this.ended = true;
     }
+    if (["sentence", "again", "step", "found"].includes(event.event)) this.current!.events.push(event);
+  }
+
+  // As if it had been said in one go.
+  get events(): StreamEvent[] {
+    const { model, text, warnings } = this;
+    return [{ event: "start", model }, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
+  }
+
+  // The one sentence of this recording in the place of another among these.
+  putAmong(others: Sentence[], number: number): void {
+    this.sentences = others.with(number, this.sentences[0]!);
+    this.text = this.sentences.map((one) => one.result.trim()).join(" ");
   }
 
   // The text so far, while it is being written.

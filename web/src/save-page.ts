@@ -1,14 +1,11 @@
 // The page as one file that needs nobody: its script, its style, and every answer that its panels would ask for.
 import { insideOf, placesOf, vectorsOf, costsOf } from "./answers";
-import { keptAnswers } from "./api";
 import { placeOf } from "./recording";
 import * as s from "./state";
-import type { Kind } from "./types";
 
 export async function pageOf(): Promise<Blob> {
-  await askEverything();
+  const answers = await everything();
   const [script, style] = await Promise.all(["static/page.js", "static/page.css"].map(async (path) => (await fetch(path)).text()));
-  const answers = { ...keptAnswers(), model: s.model.value };
   const recorded = JSON.stringify({ events: s.recording.value!.events, answers }).replace(/</gu, "\\u003c");
   const page = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -19,20 +16,26 @@ export async function pageOf(): Promise<Blob> {
   return new Blob([page], { type: "text/html" });
 }
 
-async function askEverything(): Promise<void> {
+// Everything that the panels could ask for, by the names under which they ask.
+async function everything(): Promise<Record<string, unknown>> {
   const info = s.model.value!;
-  const kinds: Kind[] = s.kindsOf(info);
-  for (const sentence of s.recording.value!.sentences) {
-    const asked: { value: unknown }[] = [placesOf(sentence), vectorsOf(sentence), costsOf(sentence)];
-    for (const kind of kinds) {
+  const answers: Record<string, unknown> = { model: info };
+  for (const [n, sentence] of s.recording.value!.sentences.entries()) {
+    const asked: Record<string, { value: unknown }> = { vectors: vectorsOf(sentence), costs: costsOf(sentence) };
+    if (info.kind !== "masked") asked["places 1"] = placesOf(sentence);
+    for (const kind of s.kindsOf(info)) {
       for (let layer = 0; layer < s.layersOf(info, kind); layer++) {
-        if (sentence.weightsOf(kind, layer)) asked.push(insideOf(sentence, placeOf(kind, layer)));
+        const place = placeOf(kind, layer);
+        asked[`inside ${place}`] = insideOf(sentence, place);
+        await until(() => asked[`inside ${place}`]!.value !== null); // one after another: the server has others to serve
       }
-      await until(() => asked.every((one) => one.value !== null || info.kind === "masked"));
     }
+    await until(() => Object.values(asked).every((one) => one.value !== null));
+    for (const [what, answer] of Object.entries(asked)) answers[`${n} ${what}`] = answer.value;
   }
+  return answers;
 }
 
 async function until(ready: () => boolean): Promise<void> {
-  for (let n = 0; n < 200 && !ready(); n++) await new Promise((done) => setTimeout(done, 50));
+  for (let n = 0; n < 200 && !ready(); n++) await new Promise((done) => setTimeout(done, 20));
 }

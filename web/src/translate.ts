@@ -1,6 +1,6 @@
 // What the buttons of the translate bar do.
 import { batch } from "@preact/signals";
-import { Failed, ask, forgetAnswers, saved, stream } from "./api";
+import { Failed, ask, saved, stream } from "./api";
 import { Recording, Sentence } from "./recording";
 import * as s from "./state";
 import type { ModelInfo, ModelName, StreamEvent } from "./types";
@@ -74,9 +74,18 @@ export async function translate(): Promise<void> {
 export async function force(place: number, id: number, piece: string): Promise<void> {
   const sentence = s.sentence.value!;
   const old = s.recording.value!;
+  const number = old.sentences.indexOf(sentence);
   s.first.value ??= old;
   s.forcedAt.value = { place, before: sentence.written[place] ?? "", piece };
   await run(sentence.text, [...sentence.target.slice(0, place), id], place + 1);
+  const made = s.recording.value!;
+  if (!made.ended || old.sentences.length === 1) return;
+  batch(() => {
+    made.putAmong(old.sentences, number);
+    s.sentenceNumber.value = number;
+    s.announcement.value = made.text;
+    s.tick.value++;
+  });
 }
 
 async function run(text: string, prefix: number[], place?: number): Promise<void> {
@@ -92,7 +101,6 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
     s.sentenceNumber.value = 0;
     s.speed.value = 0;
   });
-  forgetAnswers((key) => key === "settings" || key === "models" || key.startsWith("model "));
   try {
     for await (const event of events(text, prefix, mine.signal)) {
       if (mine !== abort) return;

@@ -30,6 +30,7 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
   const length = info.lengths[side === "encoder" ? 0 : 1];
   const shape = `(${length}, ${config.d_model})`;
   const blocks = (name: string) => info.blocks.find((one) => one.name === name);
+  const embedding = blocks("embedding")!;
   const isLast = side === "decoder" || !config.decoder.layers;
   const groups = groupsOf(info, side);
   const up = <div class="arrow" aria-hidden="true">↑</div>;
@@ -59,7 +60,7 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
       ))}
       {up}
       <Box name={t.subs.position} block={blocks(`${side}.position`)!} info={info} shape={shape} />
-      <Box name={t.embedding} block={blocks("embedding")!} info={info} shape={shape} detail={`${side === "encoder" ? config.source_vocabulary : config.vocabulary} × ${config.d_model}`} />
+      <Box name={t.embedding} block={{ ...embedding, kind: `tied: ${embedding.kind}` }} info={info} shape={shape} detail={`${side === "encoder" ? config.source_vocabulary : config.vocabulary} × ${config.d_model}`} />
     </div>
   );
 }

@@ -77,6 +77,17 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
     <div class="scroll">
       <div class="atlas" role="group" aria-label={t.atlas} style={{ width: px(width), height: px(height) }} onKeyDown={onKey}>
         <canvas ref={canvas} aria-hidden="true" />
+        {!s.narrow.value &&
+          layers.map((layer, line) => (
+            <span key={`layer ${layer}`} class="layer-number" aria-hidden="true" style={{ top: px(line * (SIZE + GAP)), height: px(SIZE) }}>
+              {layer + 1}
+            </span>
+          ))}
+        {cells.filter((one) => one.line === 0).map(({ head, column }) => (
+          <span key={`head ${head}`} class="head-number" aria-hidden="true" style={{ left: px(column * (SIZE + GAP)), width: px(SIZE) }}>
+            {head + 1}
+          </span>
+        ))}
         {cells.map(({ layer, head, column, line }, n) => (
           <button
             type="button"

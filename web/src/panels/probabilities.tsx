@@ -61,6 +61,7 @@ function streamed(sentence: Sentence, at: number): Place | undefined {
 function Strip({ sentence, places }: { sentence: Sentence; places: Places | null }) {
   const t = words.value;
   const colours = weightColours.value;
+  s.tick.value;
   return (
     <div class="strip" role="group" aria-label={t.strip}>
       {sentence.written.slice(0, s.shownStep.value).map((piece, n) => {

@@ -3,12 +3,11 @@ import { useEffect, useRef } from "preact/hooks";
 import { saved } from "../api";
 import { languageTag } from "../pieces";
 import * as s from "../state";
-import { force, stop, translate } from "../translate";
+import { stop, translate } from "../translate";
 import { words } from "../words";
 import { Examples, Settings } from "./settings";
 import { Result } from "./result";
 
-export { force };
 const PAUSE = 600; // milliseconds without a key, when translating as one types
 
 export function Bar() {

@@ -41,6 +41,7 @@ function isUnsure(sentence: Sentence): boolean {
 }
 
 function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
+  s.tick.value; // the sentence grows, and stays the same object
   const mine = s.sentenceNumber.value === number;
   const places = mine ? placesOf(sentence).value?.places : undefined;
   const at = s.shownStep.value - 1;
