@@ -33,6 +33,7 @@ BY_CHANCE = True  # the errors that are met here need tests of their own
 AT_MOST = 60  # commands of each verb, where a test must give the same on any machine
 PATIENCE = 20  # seconds for one command; then it is interrupted, and must take that well
 
+ENDLESS = ("serve",)  # does not end by itself: tests/serve drives it
 SHARES = {"toy": 0.3, "completion": 0.05}  # of the time; 1 for other verbs
 KEEP_LINES = ("translate", "score", "align", "augment")
 
@@ -166,7 +167,7 @@ def drive(
 
     A verb's n-th command is the same on any machine, and a quick one tries no more than `most` of each."""
     models, known, folder = parts
-    spent = dict.fromkeys(VERBS, 0.0)  # seconds, over the share that is due
+    spent = {verb: 0.0 for verb in VERBS if verb not in ENDLESS}  # seconds, over the share that is due
     ends: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     whole = fingerprint(models)
@@ -207,7 +208,7 @@ def test_made_up_commands_end_well(models: list[Path], known: list[tuple[str, st
     seed = int(os.environ.get("HEADWAY_PROPERTY_SEED", 1))
     ends = drive(seconds_or(50), seed, run_here, (models, known, tmp_path), most=AT_MOST)
     print(sorted(ends.items()))
-    for verb in VERBS:
+    for verb in [verb for verb in VERBS if verb not in ENDLESS]:
         assert any(name.startswith(f"{verb} ") for name in ends), f"headway {verb} was never driven"
 
 
