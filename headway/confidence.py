@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headway.translator import Translator
 
 CALIBRATION = "calibration.json"
+CALIBRATIONS = "calibration*.json"  # one for each target language, where a model has several: calibration.de.json
 FORMAT_VERSION = 1
 FEATURES = ("mean", "worst", "doubtful", "ratio", "length", "numbers")
 DOUBTFUL = math.log(0.2)  # a token with less was one of many choices
@@ -83,16 +84,18 @@ class Calibration:
         """Of a line. One without tokens says what it said: nothing was translated."""
         return self.score(features(source, read, output, logps, self.usual)) if logps else 1.0
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, tag: str = "") -> Path:
+        """Where it went. `tag`: the target language of a model that has several."""
         table = {"format_version": FORMAT_VERSION, "features": list(FEATURES), **asdict(self)}
-        partial = folder / f".{CALIBRATION}.partial"
+        path = folder / named(tag)
+        partial = folder / f".{path.name}.partial"
         partial.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        partial.replace(folder / CALIBRATION)
+        return partial.replace(path)
 
     @classmethod
-    def load(cls, folder: Path) -> "Calibration | None":
+    def load(cls, folder: Path, tag: str = "") -> "Calibration | None":
         """That of a model directory, if it has one."""
-        path = folder / CALIBRATION
+        path = folder / named(tag)
         if not path.exists():
             return None
         try:
@@ -110,16 +113,26 @@ class Calibration:
         raise HeadwayError(f"{path} {told}. Make it anew: headway calibrate --model {folder} …")
 
 
+def named(tag: str) -> str:
+    return f"calibration.{tag}.json" if tag else CALIBRATION
+
+
 def keep_calibration(origin: str | Path, folder: Path) -> None:
     """For a model made from another, whose weights are about the same."""
-    if (Path(origin) / CALIBRATION).exists():
-        (folder / CALIBRATION).write_bytes((Path(origin) / CALIBRATION).read_bytes())
+    for path in Path(origin).glob(CALIBRATIONS):
+        (folder / path.name).write_bytes(path.read_bytes())
 
 
-def refuse_min_score(min_score: float, translator: "Translator") -> None:
+def forget_calibration(folder: Path) -> None:
+    """It was learned from other weights."""
+    for path in folder.glob(CALIBRATIONS):
+        path.unlink()
+
+
+def refuse_min_score(min_score: float, translator: "Translator", to: str) -> None:
     if not 0 <= min_score <= 1:
         raise ConfigError(f"a score lies between 0 and 1, and this is {min_score}.", "min_score")
-    if not min_score or translator.calibration is not None:
+    if not min_score or translator.calibration(to) is not None:
         return
     paths = translator.engines.paths
     if len(paths) > 1:

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.confidence import CALIBRATION
+from headway.confidence import forget_calibration
 from headway.config import Config, write_atomically
 from headway.errors import HeadwayError
 from headway.nn.bitlinear import PER_BYTE
@@ -62,7 +62,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded
 
 def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], tokenizers: Tokenizers, card: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CALIBRATION).unlink(missing_ok=True)  # it was learned from other weights
+    forget_calibration(folder)
     write_tensors(folder / WEIGHTS, weights)
     tokenizers.save(folder / "tokenizer.json")
     write_atomically(folder / "README.md", card)

@@ -202,7 +202,7 @@ class Translator:
         search = search or self.outline.search
         if glossary is not None and search.sample:
             raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
-        refuse_min_score(min_score, self)
+        refuse_min_score(min_score, self, to)
         keeper = None if protect is None else protector(tuple(protect))
         others = [one for one in self.outline.source_languages if one != (to or self.target)]
         language = source or self.source or next(iter(others or self.outline.source_languages), None)
@@ -219,14 +219,19 @@ class Translator:
 
             align_sentences(self, sentences)
         for one in read:
-            one.judge = lambda: self.calibration
+            one.judge = lambda: self.calibration(to)
         return [joined(one, self.tokenizers.target, align).unless_doubtful(min_score) for one in read]
 
-    @functools.cached_property
-    def calibration(self) -> Calibration | None:
+    def calibration(self, to: str = "") -> Calibration | None:
         """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""
-        paths = self.engines.paths
-        return Calibration.load(Path(paths[0])) if len(paths) == 1 else None
+        paths, tag = self.engines.paths, (to or self.target) if self.outline.tags else ""
+        if tag not in self._calibrations:
+            self._calibrations[tag] = Calibration.load(Path(paths[0]), tag) if len(paths) == 1 else None
+        return self._calibrations[tag]
+
+    @functools.cached_property
+    def _calibrations(self) -> dict[str, Calibration | None]:
+        return {}
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""

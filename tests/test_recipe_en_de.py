@@ -5,7 +5,7 @@ import itertools
 import json
 import lzma
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +17,7 @@ from headway.nn.transformer import Transformer
 from headway.packing import MATRICES
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "en-de"
-STEPS = ("recipe", "prepare", "train", "distil", "measure", "pieces", "real_input")
+STEPS = ("recipe", "prepare", "train", "distil", "ready", "measure", "pieces", "real_input")
 SUBJECTS = [
     ("The dog", "Der Hund"),
     ("The woman", "Die Frau"),
@@ -66,16 +66,15 @@ Step = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def steps() -> dict[str, ModuleType]:
-    """The scripts, whose names are nobody else's after the tests."""
+def steps() -> Iterator[dict[str, ModuleType]]:
+    """The scripts, which start processes that import them. After the tests, their names are nobody else's."""
     sys.path.insert(0, str(RECIPE))
     try:
-        found = {name: importlib.import_module(name) for name in STEPS}
+        yield {name: importlib.import_module(name) for name in STEPS}
     finally:
         sys.path.remove(str(RECIPE))
-    for name in STEPS:
-        del sys.modules[name]
-    return found
+        for name in STEPS:
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -122,12 +121,17 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
     (folder / f"{name}.tsv.xz").write_bytes(lzma.compress(table.encode()))
 
 
-def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_step_from_end_to_end(
+    step: Step, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     work, more = tmp_path / "work", ["--", "--steps", "6", *(word for one in TINY for word in ("--set", one))]
     (tmp_path / "corpora.toml").write_text(CORPORA)
     here = ["--work", work, "--corpora", tmp_path / "corpora.toml"]
     step("prepare", "--data", data, *here, "--sizes", "8k")
     assert sorted(path.name for path in (work / "clean").iterdir())[0] == "europarl.1.en-de.tsv.xz"
+    marked = lzma.decompress((work / "clean" / "placed.1.de-en.tsv.xz").read_bytes()).decode().splitlines()
+    assert marked and all(("⟦" in source) == ("⟦" in target) for source, target in (row.split("\t") for row in marked))
     assert len(list((work / "held").iterdir())) == 5
     step("train", "teacher", *here, "--tokenizer", "8k", "--for", "1h", *more)
     step("distil", *here, "--for", "1h", "--at-once", 0, "--compute", "auto", "--min-chrf", 0, "--closest")
@@ -138,7 +142,10 @@ def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, caps
     for name, text in said.items():  # six steps teach nothing: as if more had been learned
         rest = b"Nein.\n" * (text.count(b"\n") - 2)
         (work / "distilled" / name).write_bytes(lzma.compress(b"Ja.\n\n" + rest))
+    step("ready", "student", *here)
+    encoded = set((tmp_path / "cache").glob("rows-*"))
     step("train", "student", *here, "--for", "1h", *more)
+    assert set((tmp_path / "cache").glob("rows-*")) == encoded, "everything was ready"
     taught = (work / "text" / "taught" / "europarl.1.en-de.tsv").read_text().splitlines()
     assert len(taught) == lines - 1  # without the blank one
     assert taught[0].endswith("\tJa.")
@@ -166,7 +173,7 @@ def test_every_step_from_end_to_end(step: Step, data: Path, tmp_path: Path, caps
 
 
 def test_configs_are_of_the_size_that_they_say() -> None:
-    sizes = {"teacher": 72.1, "teacher-wide": 112.5, "student": 27.8, "student-small": 18.7, "student-pair": 13.5}
+    sizes = {"teacher": 59.3, "teacher-wide": 112.5, "student": 27.8, "student-small": 18.7, "student-pair": 13.5}
     for name, megabytes in sizes.items():
         path = RECIPE / f"{name}.toml"
         table = read_toml(path)
@@ -243,6 +250,20 @@ def test_measuring_anew_keeps_what_is_not_asked_for(steps: dict[str, ModuleType]
     kept.add("a", {"bleu": 5})
     assert kept.knows("a")
     assert json.loads(path.read_text()) == {"a": {"bleu": 5}, "b": {"bleu": 4}, "c": {"bleu": 3}}
+
+
+def test_what_was_begun_is_closed(steps: dict[str, ModuleType], tmp_path: Path) -> None:
+    said = [lzma.compress(text) for text in (b"Eins.\n\n", b"Drei.\n")]
+    pairs = tmp_path / "x.en-de.tsv.xz"
+    pairs.write_bytes(lzma.compress("".join(f"{n}\t{n}\n" for n in range(5)).encode()))
+    job = steps["distil"].Job(pairs, "de", tmp_path / "x.de.xz")
+    steps["distil"].close(job)
+    assert not job.out.exists()  # nothing was begun
+    (tmp_path / "x.de.xz.partial").write_bytes(b"".join(said) + b"half a group")
+    (tmp_path / "x.de.xz.progress").write_text(json.dumps({"bytes": sum(map(len, said))}))
+    steps["distil"].close(job)
+    assert lzma.decompress(job.out.read_bytes()) == b"Eins.\n\nDrei.\n\n\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.de.xz", "x.en-de.tsv.xz"]
 
 
 def test_a_killed_process_is_a_failure(steps: dict[str, ModuleType]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     ],
 )
 @option(
-    "--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory; calibration.json goes there."
+    "--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory; the calibration goes there."
 )
 @options.target_language
 @options.device
@@ -52,14 +52,13 @@ def calibrate(
     from itertools import islice
 
     from headway.calibration import calibrate as learn
-    from headway.confidence import CALIBRATION
     from headway.data.files import read_pairs
     from headway.translator import load_translator
 
     pairs = list(islice(read_pairs(source, target), at_most))
     translator = load_translator([model], device, engine, compute, threads, lambda told: log(told, "detail"))
     learned, found = learn(translator, [a for a, _ in pairs], [b for _, b in pairs], threshold=threshold, to=to)
-    learned.save(Path(model))
+    path = learned.save(Path(model), (to or translator.target) if translator.outline.tags else "")
     rows = [
         (
             f"{n / len(found.bins):.1f} to {(n + 1) / len(found.bins):.1f}",
@@ -80,5 +79,5 @@ def calibrate(
 
         draw_reliability(found, png)
         log(f"the curve is in {png}")
-    log(f"{Path(model) / CALIBRATION} is written")
+    log(f"{path} is written")
     log(f"next: headway translate --model {shlex.quote(model)} --min-score 0.4")

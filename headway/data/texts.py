@@ -25,6 +25,7 @@ class Counts(NamedTuple):
     words: int  # of one side
     characters: int
     said: int  # lines that say something, on both sides
+    marked: int  # pairs with placeholders
 
 
 class Readable(Protocol):
@@ -153,12 +154,12 @@ def in_memory(
 
 def running(paths: Sequence[str]) -> Running:
     known = tuple(regular(path) for path in paths)
-    text = Running(known, fingerprint(map(hash_file, known)), Counts(0, 0, 0, 0))
+    text = Running(known, fingerprint(map(hash_file, known)), Counts(0, 0, 0, 0, 0))
     return replace(text, counts=count_lines(text))
 
 
 def running_in_memory(lines: Sequence[str]) -> Running:
-    text = Running((), fingerprint(lines), Counts(0, 0, 0, 0), memory=tuple(lines))
+    text = Running((), fingerprint(lines), Counts(0, 0, 0, 0, 0), memory=tuple(lines))
     return replace(text, counts=_counted_lines(lines))
 
 
@@ -171,13 +172,14 @@ def count_lines(text: Running) -> Counts:
 
 
 def _counted_pairs(pairs: Iterable[Pair]) -> Counts:
-    lines = words = characters = said = 0
+    lines = words = characters = said = marked = 0
     for source, target in pairs:
         lines += 1
         words += len(target.split())
         characters += len(target)
         said += bool(source and target)
-    return Counts(lines, words, characters, said)
+        marked += "⟦" in source
+    return Counts(lines, words, characters, said, marked)
 
 
 def _counted_lines(text: Iterable[str]) -> Counts:

@@ -126,7 +126,10 @@ def _numbered(sides: Sequence[str]) -> Pair:
 
 
 def placed(corpora: Sequence[Parallel], share: float) -> list[Parallel]:
-    """The same corpora with placeholders in a share of their pairs: written once, and kept with what is tokenised."""
+    """The same corpora with placeholders in a share of their pairs: written once, and kept with what is tokenised. Text
+    that came with so many is left as it is."""
+    if sum(corpus.counts.marked for corpus in corpora) >= share * sum(corpus.counts.said for corpus in corpora):
+        return list(corpora)
     learned: dict[tuple[str, str], Aligner] = {}
 
     def build(folder: Path, corpus: Parallel, alike: Sequence[Parallel]) -> None:

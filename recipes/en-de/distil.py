@@ -4,9 +4,11 @@
 
 WORK/distilled/NAME.N.{de,en}.xz are its translations, line by line beside WORK/clean/NAME.N.en-de.tsv.xz, blank where
 there is none. Several processes work at a time, so that the GPU has something to do while others read, compare and pack.
-Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed."""
+Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed.
+With --close there is no other time: what was begun counts as it is, with blank lines for the rest."""
 
 import argparse
+import json
 import lzma
 import os
 import subprocess
@@ -17,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from recipe import HERE, TARGETS, corpora, headway
+from recipe import HERE, TARGETS, corpora, headway, rows
 
 LEAST = 20.0  # seconds in which a process can do something worth its start
 
@@ -42,6 +44,7 @@ def main() -> None:
         "--closest", action="store_true", help="of the beam's translations the one most like the true one"
     )
     parser.add_argument("--compute", default="bfloat16")
+    parser.add_argument("--close", action="store_true", help="take what was begun as it is at the end")
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     jobs = [
@@ -53,6 +56,8 @@ def main() -> None:
     left = [job for job in jobs if not job.out.exists()]
     with ThreadPoolExecutor(max(given.at_once, 1)) as pool:
         codes = list(pool.map(lambda job: distil(job, given, end), left))
+    for job in jobs if given.close else []:
+        close(job)
     done = [job for job in jobs if job.out.exists()]
     size = sum(job.out.stat().st_size for job in done)
     print(f"{len(done)} of {len(jobs)} pieces are complete, {size / 1e6:.1f} MB", file=sys.stderr)
@@ -100,6 +105,21 @@ def repack(path: Path) -> None:
         partial = path.with_name(f".{path.name}")
         partial.write_bytes(lzma.compress(lzma.decompress(path.read_bytes()), preset=8))
         partial.replace(path)
+
+
+def close(job: Job) -> None:
+    """What was said of the first lines, and blank ones for the others; nothing where nothing was said."""
+    partial, progress = (job.out.with_name(f"{job.out.name}.{end}") for end in ("partial", "progress"))
+    if job.out.exists() or not progress.exists():
+        return
+    said = lzma.decompress(partial.read_bytes()[: json.loads(progress.read_text(encoding="utf-8"))["bytes"]])
+    rest = sum(1 for _ in rows(job.pairs)) - said.count(b"\n")
+    packed = job.out.with_name(f".{job.out.name}")
+    packed.write_bytes(lzma.compress(said + b"\n" * rest, preset=0))
+    packed.replace(job.out)
+    partial.unlink()
+    progress.unlink()
+    print(f"{job.out.name}: closed, {rest:,} lines are left out", file=sys.stderr)
 
 
 def environment() -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))  # Headway is found where it was not installed
 LANGUAGES = ("en", "de")
+PLACED = "placed"  # what pairs with placeholders are called
 TARGETS = {"de": "en-de", "en": "de-en"}  # a target language, and its direction as files are named
 
 

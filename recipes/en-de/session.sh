@@ -4,29 +4,37 @@
 #     recipes/en-de/session.sh teach WORK DATA [14m] [9m]      the teacher, and what it says of its training text
 #     recipes/en-de/session.sh learn WORK DATA [20m]           the student, in eight bits too, adapted and measured
 #     recipes/en-de/session.sh control WORK DATA [20m]         the same model without a teacher
+#     recipes/en-de/session.sh all WORK DATA [10m] [6m] [8m]   teacher, what it says, and student, in half an hour together
 #
 # What is worth carrying lies in WORK/out, in pieces of at most 16 MiB: see pieces.py. The log is WORK/session.log; to leave
 # it alone: setsid nohup recipes/en-de/session.sh teach WORK DATA > /dev/null 2>&1 &
 set -eu
-what=$1 work=$2 data=$3 time=${4:-} more=${5:-9m}
+what=$1 work=$2 data=$3 time=${4:-} more=${5:-} last=${6:-8m}
 here=$(dirname "$0")
 python=${PYTHON:-python3} compute=${COMPUTE:-bfloat16}
 export PYTHONPATH="$here/../..${PYTHONPATH:+:$PYTHONPATH}" HEADWAY_CACHE="${HEADWAY_CACHE:-$work/cache}" PYTHONUNBUFFERED=1
 mkdir -p "$work/out"
 exec >> "$work/session.log" 2>&1
 
+# Several processes at a time on the GPU, and not by turns, where NVIDIA's service for that is there.
+together() { command -v nvidia-cuda-mps-control > /dev/null && echo "$1" | nvidia-cuda-mps-control ${2:-} > /dev/null || true; }
+
 run() { name=$1; shift; echo "== $(date +%T) $name $*"; "$python" "$here/$name.py" "$@"; }
 
 case $what in
 teach)
+    run ready teacher --work "$work"
     run train teacher --work "$work" --for "${time:-14m}"
-    run distil --work "$work" --for "$more" --compute "$compute" ${DISTIL:-}
+    together "" -d
+    run distil --work "$work" --for "${more:-9m}" --compute "$compute" ${DISTIL:-}
+    together quit
     run pieces split "$work/out/distilled" "$work/distilled"
     run measure --data "$data" --work "$work" --compute "$compute" --out "$work/out/teacher.md" "teacher=$work/teacher"
     "$python" -m headway pack "$work/teacher" --out "$work/teacher-int8" --int8 --overwrite
     run pieces split "$work/out/teacher-int8" "$work/teacher-int8"
     ;;
 learn)
+    run ready student --work "$work"
     run train student --work "$work" --for "${time:-20m}"
     "$python" -m headway pack "$work/student" --out "$work/student-int8" --int8 --overwrite
     run pieces split "$work/out/student-int8" "$work/student-int8"
@@ -39,11 +47,26 @@ learn)
         "student=$work/student" "manual=$work/manual" "manual-mixed=$work/manual-mixed"
     ;;
 control)
+    run ready control --work "$work"
     run train control --work "$work" --for "${time:-20m}"
     run measure --data "$data" --work "$work" --out "$work/out/control.md" "control=$work/control"
     ;;
+all)
+    run ready teacher --work "$work"
+    run train teacher --work "$work" --for "${time:-10m}"
+    together "" -d
+    run distil --work "$work" --for "${more:-6m}" --close --compute "$compute" ${DISTIL:-}
+    together quit
+    run measure --data "$data" --work "$work" --compute "$compute" --out "$work/out/teacher.md" "teacher=$work/teacher" &
+    run ready student --work "$work"
+    run train student --work "$work" --for "$last"
+    "$python" -m headway pack "$work/student" --out "$work/student-int8" --int8 --overwrite
+    run pieces split "$work/out/student-int8" "$work/student-int8"
+    wait
+    run measure --data "$data" --work "$work" --out "$work/out/student.md" "student=$work/student"
+    ;;
 *)
-    echo "teach, learn or control: $what is none of them" && exit 2
+    echo "teach, learn, control or all: $what is none of them" && exit 2
     ;;
 esac
 cp "$work/scores.json" "$work/out/"

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from recipe import HERE, TARGETS, Corpus, corpora, headway, rows
+from recipe import HERE, PLACED, TARGETS, Corpus, corpora, headway, rows
 
 ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
 VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
@@ -63,14 +63,19 @@ def main() -> None:
 def texts_for(role: str, work: Path, known: list[Corpus]) -> list[Text]:
     """The text as it was, in both directions; or as the teacher says it, and the dictionary as it was."""
     plain, taught = work / "text" / "clean", work / "text" / "taught"
+    placed = [Text(plain / f"{PLACED}.1.{way}.tsv", to, 1) for to, way in TARGETS.items() if role != "teacher"]
     if role in ("teacher", "control"):
-        return [Text(plain / f"{p}.en-de.tsv", to, c.weight) for c in known for p in c.parts for to in TARGETS]
+        texts = [Text(plain / f"{p}.en-de.tsv", to, c.weight) for c in known for p in c.parts for to in TARGETS]
+        return texts + placed
     found = []
     for corpus in known:
         for to, direction in TARGETS.items():
             files = [taught / f"{part}.{direction}.tsv" for part in corpus.parts[: corpus.taught]]
-            files = [path for path in files if path.exists()] or [plain / f"{p}.en-de.tsv" for p in corpus.parts]
+            files = [path for path in files if path.exists() and path.stat().st_size] or [
+                plain / f"{p}.en-de.tsv" for p in corpus.parts
+            ]
             found += [Text(path, to, corpus.weight) for path in files]
+    found += placed
     if role == "manual":
         found = []
     if role.startswith("manual"):
@@ -106,6 +111,9 @@ def unpack(work: Path, known: list[Corpus]) -> None:
                 said = work / "distilled" / f"{part}.{to}.xz"
                 if said.exists():
                     jobs.append((clean, said, to, work / "text" / "taught" / f"{part}.{direction}.tsv"))
+    for way in TARGETS.values():
+        name = f"{PLACED}.1.{way}.tsv"
+        jobs.append((work / "clean" / f"{name}.xz", None, "", work / "text" / "clean" / name))
     for path in sorted((work / "held").glob("*.en-de.tsv")):
         stem = path.name.removesuffix(".en-de.tsv")
         jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]

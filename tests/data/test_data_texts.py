@@ -20,7 +20,7 @@ def pairs_file(folder: Path, name: str = "a.tsv", count: int = 30) -> ParallelFi
 def test_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = pairs_file(tmp_path)
     first = parallel(files)
-    assert first.counts == (30, 90, sum(len(f"target of {n}") for n in range(30)), 30)
+    assert first.counts == (30, 90, sum(len(f"target of {n}") for n in range(30)), 30, 0)
     monkeypatch.setattr(headway.data.texts, "read_parallel", lambda files: 1 / 0)
     assert parallel(files).counts == first.counts  # nothing was read
     assert first.weight == 1.0 and (first.source_language, first.target_language) == ("en", "de")
@@ -49,7 +49,7 @@ def test_running_text(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("four")
     text = running([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")])
     assert list(text.read()) == ["one two", "", "three", "four"]
-    assert text.counts == (4, 4, 16, 3)
+    assert text.counts == (4, 4, 16, 3, 0)
     kept, held = text.split(1)
     assert (list(kept.read()), list(held.read())) == (["one two", "", "three"], ["four"])
     assert (kept.counts.lines, held.counts.lines) == (3, 1)

@@ -60,7 +60,7 @@ def assert_same(mine: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[
         for a, b in zip(one, other):
             assert a.score == pytest.approx(b.score, abs=1e-5, rel=1e-5)
             assert a.logp == pytest.approx(b.logp, abs=1e-5, rel=1e-5)
-            assert a.token_logps == pytest.approx(b.token_logps, abs=1e-5)
+            assert a.token_logps == pytest.approx(b.token_logps, abs=1e-5, rel=1e-5)
 
 
 def both(stepper: ModelStepper, rows: int, search: Search, marks: Marks = MARKS, **more: Any) -> list[list[Hypothesis]]:

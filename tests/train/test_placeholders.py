@@ -63,6 +63,9 @@ def test_a_share_of_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert made.identity != corpus.identity
     assert (made.weight, made.counts, made.target_language) == (2.0, corpus.counts, "qtx")
     assert list(made.read()) == list(placed([corpus], 0.5)[0].read())
+    marked = list(made.read())
+    corpus = in_memory([a for a, _ in marked], [b for _, b in marked], "en", "qtx")
+    assert placed([corpus], 0.3) == [corpus]  # it came with so many
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,53 @@
+"""Beside other steps, to save a GPU's time: text into ids, a process a file, so that a training finds them and begins.
+
+    python recipes/en-de/ready.py teacher --work WORK        # or student, control; what is not there yet is left out
+
+They lie where `headway train` keeps such things (HEADWAY_CACHE)."""
+
+import argparse
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from recipe import HERE, LANGUAGES, corpora
+from train import VARIED, Text, texts_for, unpack
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", choices=["teacher", "student", "control"])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
+    parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
+    given = parser.parse_args()
+    known, teacher = corpora(given.corpora), given.role == "teacher"
+    unpack(given.work, known)
+    size = given.tokenizer or ("16k" if teacher else "8k")
+    encode = partial(encode_one, given.work / f"tokenizer-{size}.json", 0.0 if teacher else VARIED)
+    texts = [text for text in texts_for(given.role, given.work, known) if text.path.exists()]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        list(pool.map(encode, sorted(texts, key=lambda text: -text.path.stat().st_size)))
+
+
+def encode_one(tokenizer: Path, vary: float, text: Text) -> None:
+    """One file in one direction and, with --vary, as people type it."""
+    from headway.data.variety import varied
+    from headway.text import Tokenizers
+    from headway.train.corpus import encoded, sides_of
+    from headway.train.texts import Files, read_corpora
+
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(
+        0, {cores[os.getpid() % len(cores)]}
+    )  # where there is one core, no further processes are started
+    source, target = LANGUAGES if text.to == "de" else LANGUAGES[::-1]
+    found = read_corpora(Files(pairs=[str(text.path)], source_languages=[source], target_languages=[target]))
+    tokenizers = Tokenizers.load(tokenizer)
+    for corpus in [*found, *(varied(one, vary) for one in found if vary)]:
+        encoded(corpus, sides_of(corpus, tokenizers, sorted(LANGUAGES)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Step 7: the model as the package has it, in eight bits, with its shortlist, its calibration and its card.
+
+    python recipes/en-de/ship.py --data DATA --work WORK --model WORK/student-int8 --name student --out headway/models/en-de
+
+The shortlist is made of the text that the model was trained on, the calibration of the text that was held out. The card is
+card.md beside this file, with the scores of NAME and of all others that measure.py left in WORK/scores.json."""
+
+import argparse
+import json
+import shutil
+from itertools import islice
+from pathlib import Path
+
+from measure import Kept, faults, table
+from recipe import HERE, TARGETS, corpora, headway, rows
+from train import unpack
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+CALIBRATED = ("newstest2012", "europarl.valid", "tatoeba")  # news, parliament, everyday
+HEAD = ("newstest2015", "europarl.test", "tatoeba.valid", "multi30k")  # scores that `headway models` shows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
+    parser.add_argument("--model", type=Path, required=True, help="what `headway pack --int8` wrote")
+    parser.add_argument("--name", required=True, help="what its scores are kept under")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--pictures", type=Path, help="where the reliability curves go")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copyfile(given.model / name, given.out / name)
+    known = corpora(given.corpora)
+    unpack(given.work, known)
+    words: list[object] = []
+    for to, way in TARGETS.items():
+        path = given.work / f"shortlist.{way}.tsv"
+        write(path, [row if to == "de" else row[::-1] for row in sample(given.work, known)])
+        words += ["--pairs", path, "--to", to]
+    headway("shortlist", "--model", given.out, *words)
+    for to, way in TARGETS.items():
+        held = [row for name in CALIBRATED for row in rows(given.work / "text" / "held" / f"{name}.{way}.tsv")]
+        sides = [given.work / f"calibrated.{way}.{side}" for side in ("source", "target")]
+        for path, side in zip(sides, zip(*held)):
+            path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+        more = ["--png", given.pictures / f"calibration-{way}.png"] if given.pictures else []
+        headway("calibrate", "--model", given.out, "--to", to, "--source", sides[0], "--target", sides[1], *more)
+    (given.out / "README.md").write_text(card(given), encoding="utf-8")
+
+
+def sample(work: Path, known: list) -> list[list[str]]:
+    """The first piece of everything, as long as one of Europarl's at most."""
+    paths = [work / "text" / "clean" / f"{corpus.parts[0]}.en-de.tsv" for corpus in known]
+    return [row for path in paths for row in islice(rows(path), 150_000)]
+
+
+def write(path: Path, table: list[list[str]]) -> None:
+    path.write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
+
+
+def card(given: argparse.Namespace) -> str:
+    """With a head for programs."""
+    kept = Kept(given.work / "scores.json", anew=False)
+    names = list(dict.fromkeys(key.split(" | ")[0] for key in kept.found))
+    given.tests, given.first, given.faults = ",".join(("newstest2013", *HEAD)), None, 10_000
+    tables = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
+    head = ["---", "license: apache-2.0", "language:", "- en", "- de", "scores:"]
+    for to, way in TARGETS.items():
+        for test in HEAD:
+            found = kept.found.get(f"{given.name} | {test} | {to} | all")
+            head += [f"  {test} {way}: {found['bleu']:.1f} BLEU, {found['chrf']:.1f} chrF"] if found else []
+    size = sum(path.stat().st_size for path in given.out.iterdir() if path.name != "README.md") / 1e6
+    config = json.loads((given.out / "config.json").read_text(encoding="utf-8"))["model"]
+    text = (HERE / "card.md").read_text(encoding="utf-8")
+    shape = f"{config['encoder']['layers']} + {config['decoder']['layers']} layers of {config['d_model']}"
+    values = {"scores": "\n\n".join(part for part in tables if part), "size": f"{size:.1f} MB", "shape": shape}
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return "\n".join([*head, "---", "", text])
+
+
+if __name__ == "__main__":
+    main()
