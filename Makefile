@@ -18,7 +18,11 @@ lint: .venv/dev  ## check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-demo: .venv/plot  ## train a translator on a made-up corpus in under two minutes, and look inside
+demo: .venv/plot  ## translate with the bundled model and look inside; then train one on a made-up corpus in under two minutes
+	$(BIN)/headway translate "The weather is nice today, so we went for a walk."
+	$(BIN)/headway translate --from de --to en "Das Wetter ist heute schön."
+	mkdir -p build
+	$(BIN)/headway attend --model en-de --to de "The old dog is sleeping under the table." --kind cross --png build/attention.png
 	rm -rf $(DEMO)
 	$(BIN)/headway toy --out $(TOY)
 	$(BIN)/headway train --source $(TOY)/train.en --target $(TOY)/train.qtx \

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
+from headway.text.capitals import calmed
 from headway.text.placing import Links, bare, put_back
 from headway.text.protect import Hidden, Protector
 from headway.translation import Sentence
@@ -41,7 +42,8 @@ class Keeper:
     def _said(self, sentence: Sentence, found: "Hypothesis") -> str | None:
         """What a hypothesis says; None if a span is missing, or one too many."""
         assert sentence.hidden is not None
-        text, hidden = self.translator.tokenizers.target.decode(found.ids).strip(), sentence.hidden
+        text = sentence.spelled(self.translator.tokenizers.target.decode(found.ids).strip())
+        hidden = sentence.hidden
         if self.translator.outline.placeholders:
             return None if hidden.missing(text) else hidden.said(text)
         return None if self.protector.missing(hidden.spans, text) else text
@@ -52,7 +54,8 @@ class Keeper:
         stripped = []
         for sentence in lost:
             text, _ = bare(hidden_of(sentence))
-            ids = [*sentence.lead, *reader.encode(text), reader.end]
+            calm = calmed(text, reader) if sentence.capitals else text
+            ids = [*sentence.lead, *reader.encode(calm), reader.end]
             stripped.append(
                 Sentence("", text, ids, sentence.number, sentence.prefix, lead=sentence.lead, terms=sentence.terms)
             )
@@ -62,7 +65,7 @@ class Keeper:
             sentence.found, sentence.said = found.found, []
             unsure: list[str] = []
             for hypothesis in found.found:
-                text = self.translator.tokenizers.target.decode(hypothesis.ids).strip()
+                text = sentence.spelled(self.translator.tokenizers.target.decode(hypothesis.ids).strip())
                 text, doubted = put_back(hidden_of(sentence), text, next(links))
                 sentence.said.append(text)
                 unsure = unsure or doubted

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.hypothesis import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
+from headway.text.capitals import calmed
 from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
 from headway.text.sentences import segments
 from headway.text.words import words_before
@@ -136,6 +137,11 @@ class Sentence:
     terms: "list[Term]" = field(default_factory=list)  # whose translations are given
     demands: "Demands | None" = None  # the same in ids
     lead: Sequence[int] = ()  # what its ids begin with, before the text
+    capitals: bool = False  # all of it, read in small letters
+
+    def spelled(self, output: str) -> str:
+        """What was found, as the source is spelled."""
+        return output.upper() if self.capitals else output
 
     @property
     def read(self) -> str:
@@ -207,11 +213,14 @@ class Reader:
             own = own.part(read) if PLACEHOLDER.search(read) else None
             read = own.text if own else read
         found = self.glossary.find(read) if self.glossary else None
+        calm = read
         if found and found.terms:
-            read = found.text
+            calm = read = found.text
             own = Hidden(read, own.spans) if own else None
-        ids = [*self.lead, *self._encoded(read, own), self.tokenizer.end]
-        made = Sentence(before, as_given, ids, number, hidden=own, frame=frame, lead=self.lead)
+        elif read.isupper():
+            calm = calmed(read, self.tokenizer)
+        ids = [*self.lead, *self._encoded(calm, own), self.tokenizer.end]
+        made = Sentence(before, as_given, ids, number, hidden=own, frame=frame, lead=self.lead, capitals=calm != read)
         if found:
             made.terms, made.warnings = found.terms, found.warnings
         return made
@@ -231,7 +240,7 @@ def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation
         found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
         texts = [
             f"{s.before}{s.frame[0]}"
-            f"{s.said[min(rank, len(s.said) - 1)] if s.said else tokenizer.decode(h.ids).strip()}{s.frame[1]}"
+            f"{s.said[min(rank, len(s.said) - 1)] if s.said else s.spelled(tokenizer.decode(h.ids).strip())}{s.frame[1]}"
             for s, h in zip(line.sentences, found)
         ]
         guesses.append(Joined("".join(texts) + line.tail, found, _links(line, texts, rank) if align else None, line))

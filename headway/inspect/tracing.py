@@ -17,6 +17,7 @@ from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, split_sentences
+from headway.text.capitals import calmed
 
 if TYPE_CHECKING:
     from headway.language_model import LanguageModel
@@ -51,7 +52,7 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
     if not isinstance(text, str) or not text.strip():
         raise HeadwayError("there is nothing to look at: give a sentence.")
     reader, writer, config = translator.tokenizers.source, translator.tokenizers.target, translator.config
-    source = [*translator.tag(to), *reader.encode(text.strip()), reader.end]
+    source = [*translator.tag(to), *reader.encode(calmed(text.strip(), reader)), reader.end]
     if len(source) > config.train.longest:
         raise HeadwayError(
             f"this text has {len(source)} tokens, and this model reads {config.train.longest} at once. Trace a "

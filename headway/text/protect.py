@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 
+EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # pictures and signs, flags and colours of skin among them
 # What is protected unless somebody says otherwise. The first that matches at a place wins. Each takes time in proportion
 # to a line, whatever is in it: hence some bounds, and *+, which gives nothing back.
 KINDS = {
@@ -19,12 +20,13 @@ KINDS = {
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
     "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
+    "emoji": rf"[{EMOJI}](?:[{EMOJI}\u200D\uFE0E\uFE0F])*+",
     "percent": (
         r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
         r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
     ),
 }
-HINT = re.compile(r"[`@<&{$%⟦]|://|www\.")  # nothing of the above is without one of these
+HINT = re.compile(rf"[`@<&{{$%⟦{EMOJI}]|://|www\.")  # nothing of the above is without one of these
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
 FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
 TOUCHING = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")

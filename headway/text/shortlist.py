@@ -68,7 +68,8 @@ class Shortlist:
         """All or nothing: under another name first."""
         path = Path(folder) / SHORTLIST
         partial = path.with_name(f".{path.name}.partial")
-        tensors = {"starts": self.starts, "targets": self.targets, "tags": np.array(self.tags, dtype=np.int32)}
+        targets = self.targets.astype(np.uint16) if self.target_size <= 1 << 16 else self.targets
+        tensors = {"starts": self.starts, "targets": targets, "tags": np.array(self.tags, dtype=np.int32)}
         sizes = {"source_size": str(self.source_size), "target_size": str(self.target_size)}
         save_file(tensors, partial, {**self.about, **sizes, "format_version": FORMAT_VERSION})
         partial.chmod(0o644)  # the library makes files that only their owner may read
@@ -90,6 +91,8 @@ class Shortlist:
             raise HeadwayError(
                 f"{path} has format_version {version}; this Headway reads {FORMAT_VERSION}. Update Headway to read it."
             )
+        if targets.dtype == np.uint16:
+            targets = targets.astype(np.int32)
         found = Shortlist(starts, targets, *sizes, tuple(tags.tolist()), about)
         if not found._sound():
             raise _damaged(path)

@@ -61,7 +61,8 @@ class Start(NamedTuple):
                 )
         steps = max(500, self.config.train.steps // 10)
         moved = {"steps": steps, "epochs": 0, "seconds": 0, "validate_every": max(50, steps // 20), "schedule": GENTLE}
-        return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": moved})]
+        here = {"precision": "auto", "compile": "auto"}  # it may have been made on another machine
+        return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": moved | here})]
 
 
 def layers_for(

@@ -12,7 +12,7 @@ SPANS = [
     "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d", "%@",
     "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;", "`ls -l *`",
     "https://example.org/a?b=1&c=(2)#d", "www.example.org/x", "mailto:me@example.org", "first.last+tag@mail.example.org",
-    "⟦0⟧",
+    "⟦0⟧", "👍", "😀🎉", "👩‍👩‍👧", "🇩🇪", "❤️",
 ]  # fmt: skip
 
 

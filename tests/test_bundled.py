@@ -1,0 +1,135 @@
+"""The translator that comes with the package: it is there, it is small, it answers, and it says what it is."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.cards import read_card
+from headway.cli import main
+from headway.installed import BUNDLED
+from headway.text.shortlist import Shortlist
+from headway.translator import Translator
+
+MODEL = BUNDLED / "en-de"
+MOST = 30_000_000  # bytes, for both directions
+OFFLINE = """
+import sys
+def watch(event, arguments):
+    if event.startswith("socket."):
+        raise AssertionError(f"{event} was asked for")
+sys.addaudithook(watch)
+from headway.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+SENTENCES = [
+    ("de", "The weather is nice today.", "Das Wetter ist heute schön."),
+    ("de", "Where is the station?", "Wo ist der Bahnhof?"),
+    ("en", "Das Wetter ist heute schön.", "The weather is beautiful today."),
+    ("en", "Ich habe zwei Brüder.", "I have two brothers."),
+]
+MARKED = [
+    "Click <b>here</b> to open %s.",
+    "Hello {name}, your order $(ARG1) is ready.",
+    "Write to anna@example.org or see https://example.org/a?b=1.",
+    "Run `make test` before you commit.",
+    "That is great 👍🏽 and I am happy 😀!",
+]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    found = headway.load("en-de")
+    assert isinstance(found, Translator)
+    return found
+
+
+def test_it_is_small_and_complete() -> None:
+    assert sum(path.stat().st_size for path in MODEL.iterdir()) <= MOST
+    assert {path.name for path in MODEL.iterdir()} == {
+        "README.md", "calibration.de.json", "calibration.en.json", "config.json", "model.safetensors",
+        "shortlist.safetensors", "tokenizer.json",
+    }  # fmt: skip
+    card = read_card(MODEL)
+    assert card.licence == "apache-2.0"
+    assert {"newstest2015 en-de", "newstest2015 de-en"} <= card.scores.keys()
+    text = (MODEL / "README.md").read_text(encoding="utf-8")
+    assert all(name in text for name in ("Europarl", "Tatoeba", "CC-BY", "What it is bad at", "numbers lost"))
+    assert Shortlist.load(MODEL).target_size == 8000
+
+
+@pytest.mark.parametrize(("to", "text", "wanted"), SENTENCES)
+def test_both_directions(translator: Translator, to: str, text: str, wanted: str) -> None:
+    for engine in (translator, headway.load("en-de", engine="torch")):
+        assert engine.translate([text], to=to)[0].text == wanted
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--from", "en", "--to", "de"], ["--from", "auto"], ["--model", "en-de", "--to", "de"]]
+)
+def test_offline_and_from_anywhere(tmp_path: Path, words: list[str]) -> None:
+    command = [sys.executable, "-c", OFFLINE, "translate", *words, SENTENCES[0][1]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, SENTENCES[0][2] + "\n"), done.stderr
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_what_must_stay_stays(translator: Translator, text: str) -> None:
+    from headway.text.protect import protector
+
+    (made,) = translator.translate([text], to="de")
+    assert protector().missing([found[0] for found in protector().spans(text)], made.text) == []
+    assert not made.warnings
+
+
+def test_it_says_how_sure_it_is(translator: Translator, tmp_path: Path) -> None:
+    sure, doubtful = translator.translate(["The house is big.", "Zxq blorf gnarl wimble snark."], to="de")
+    assert sure.confidence is not None and doubtful.confidence is not None
+    assert 0 < doubtful.confidence < sure.confidence < 1
+    (left,) = translator.translate(["Zxq blorf gnarl wimble snark."], to="de", min_score=0.9)
+    assert left.text == "Zxq blorf gnarl wimble snark." and "left untranslated" in left.warnings[0]
+    for to in ("de", "en"):
+        held = json.loads((MODEL / f"calibration.{to}.json").read_text())["about"]["held_out"]
+        assert held["lines"] == 1000 and held["error"] < 0.05 and held["ranked"] > 0.7
+
+
+def test_the_readme_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    shown = block.strip().split("\n")
+    for command, output in zip(shown[::2], shown[1::2], strict=True):
+        assert main(shlex.split(command.removeprefix("$ headway "))) == 0
+        assert capsys.readouterr().out == output + "\n"
+
+
+def test_it_can_be_adapted(tmp_path: Path) -> None:
+    """Eight bits are learned from, too: a few steps, and it still translates."""
+    for side, lines in (("en", ["A red house.", "The dog sleeps."]), ("de", ["Ein rotes Haus.", "Der Hund schläft."])):
+        (tmp_path / f"a.{side}").write_text("".join(f"{line}\n" for line in lines * 20), encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]
+    command = [
+        sys.executable,
+        "-m",
+        "headway",
+        "train",
+        "--from-model",
+        "en-de",
+        *files,
+        "--to",
+        "de",
+        "--steps",
+        2,
+        "--set",
+        "train.batch_tokens=512",
+    ]
+    done = subprocess.run(
+        [*map(str, command), "--out", str(tmp_path / "own")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (made,) = headway.load(tmp_path / "own", device="cpu").translate(["The dog sleeps."], to="de")
+    assert "Hund" in made.text
