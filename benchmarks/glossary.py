@@ -36,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("model", "source", "target", "train-source", "train-target"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--to", default="", help="the target language, where the model has several")
     parser.add_argument("--lines", type=int, default=150)
     given = parser.parse_args()
     pairs = list(read_pairs(given.source, given.target))[: given.lines]
@@ -43,8 +44,8 @@ def main() -> None:
     translator = load_translator([given.model], "cpu", "torch")
     chance = random.Random(0)
     told = [terms_of(pair, links.tolist(), chance) for pair, links in zip(pairs, aligner.align(pairs))]
-    plain = [one.text for one in translator.translate([source for source, _ in pairs])]
-    found = [translator.translate([source], glossary=terms)[0] for (source, _), terms in zip(pairs, told)]
+    plain = [one.text for one in translator.translate([source for source, _ in pairs], to=given.to)]
+    found = [translator.translate([source], glossary=terms, to=given.to)[0] for (source, _), terms in zip(pairs, told)]
     print("| | terms said | BLEU | chrF | lines with a warning |")
     print("|---|---|---|---|---|")
     wanted = sum(map(len, told))

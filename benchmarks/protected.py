@@ -124,6 +124,7 @@ def main() -> None:
     parser.add_argument("--source", required=True)
     parser.add_argument("--train-source", required=True)
     parser.add_argument("--train-target", required=True)
+    parser.add_argument("--to", default="", help="the target language, where the model has several")
     parser.add_argument("--lines", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=10, help="lines in a wrong place to show")
@@ -131,7 +132,7 @@ def main() -> None:
     chance = random.Random(given.seed)
     plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
     lines = [made(line, chance) for line in plain]
-    found = load_translator([given.model], "cpu").translate(lines)
+    found = load_translator([given.model], "cpu").translate(lines, to=given.to)
     aligner = learn_aligner(read_pairs(given.train_source, given.train_target))
     counts: Counter[tuple[str, bool]] = Counter()
     for line, one in zip(lines, found):
