@@ -15,8 +15,10 @@ export function signed(value: number, digits = 3): string {
   return (value < 0 ? "−" : "") + Math.abs(value).toFixed(digits);
 }
 
+// What is small keeps a digit that counts.
 export function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
+  const shown = 100 * share;
+  return `${shown > 0 && shown < 0.1 ? shown.toPrecision(1) : shown.toFixed(1)} %`;
 }
 
 // A length in a style.

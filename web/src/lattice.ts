@@ -1,6 +1,6 @@
 // The tree of a beam search, from what it told step by step.
 import type { Step } from "./recording";
-import type { Fate } from "./types";
+import type { Fate, Penalty } from "./types";
 
 export interface Node {
   number: number;
@@ -56,7 +56,7 @@ function winnerOf(nodes: Node[], found: number[]): Node | null {
 }
 
 // As headway.decode.settings has it.
-export function penaltyOf([kind, alpha]: [string, number], length: number): number {
+export function penaltyOf([kind, alpha]: Penalty, length: number): number {
   if (kind === "none") return 1;
   return (kind === "paper" ? (5 + length) / 6 : length) ** alpha;
 }

@@ -1,4 +1,5 @@
 // One head, step by step, on the model's own numbers.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { insideOf } from "../answers";
 import { signed, weight } from "../format";
@@ -88,8 +89,14 @@ function Picture({ step, found, keys, query, scale }: PictureProps) {
       <>
         <NumberStrip label={`x: ${query}`} values={found.x} bound={boundOf(found.x)} note={wide(found.x)} />
         <NumberStrip label={`q: ${query}`} values={found.q} bound={bound} note={wide(found.q)} lit />
-        {found.keys.map((one, n) => <NumberStrip key={n} label={`k: ${keys[n]}`} values={one} bound={bound} />)}
-        {found.values.map((one, n) => <NumberStrip key={`v${n}`} label={`v: ${keys[n]}`} values={one} bound={loud} />)}
+        <div class="pair">
+          {keys.slice(0, found.keys.length).map((key, n) => (
+            <Fragment key={n}>
+              <NumberStrip label={`k: ${key}`} values={found.keys[n]!} bound={bound} />
+              <NumberStrip label={`v: ${key}`} values={found.values[n]!} bound={loud} />
+            </Fragment>
+          ))}
+        </div>
       </>
     );
   }
