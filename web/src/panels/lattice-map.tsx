@@ -16,22 +16,25 @@ const y = (node: Node): number => node.rank * DOWN + TOP;
 export function Lattice({ nodes }: { nodes: Node[] }) {
   const t = words.value;
   const picture = useRef<SVGSVGElement>(null);
-  const [chosen, choose] = useState<number | null>(null); // numbers, as nodes are made anew while the search runs
-  const [kept, keep] = useState(false);
+  const [focused, focus] = useState<number | null>(null); // numbers, as nodes are made anew while the search runs
+  const [pointed, point] = useState<number | null>(null);
+  const [kept, keep] = useState<number | null>(null);
   const steps = Math.max(0, ...nodes.map((one) => one.step)) + 1;
   const ranks = Math.max(0, ...nodes.map((one) => one.rank)) + 1;
   const width = steps * ACROSS;
   const height = ranks * DOWN + TOP + 4;
-  const told = nodes.find((one) => one.number === chosen) ?? null;
+  const told = nodes.find((one) => one.number === (kept ?? pointed ?? focused)) ?? null;
   const way = wayOf(told);
-  const reached = told ?? nodes.find((one) => one.wins) ?? nodes[0];
+  const reached = nodes.find((one) => one.number === focused) ?? nodes.find((one) => one.wins) ?? nodes[0];
   const onKey = (event: KeyboardEvent) => {
     if (!reached) return;
-    if (event.key === "Enter" || event.key === " ") keep(!kept);
-    else if (event.key === "Escape" && kept) keep(false);
+    if (event.key === "Enter" || event.key === " ") keep(kept === reached.number ? null : reached.number);
+    else if (event.key === "Escape" && kept !== null) keep(null);
     else {
       const next = neighbour(nodes, reached, event.key);
       if (next === undefined) return;
+      keep(null);
+      point(null);
       if (next) picture.current?.querySelector<SVGElement>(`[data-number="${next.number}"]`)?.focus();
     }
     event.preventDefault();
@@ -54,19 +57,17 @@ export function Lattice({ nodes }: { nodes: Node[] }) {
               class={`${node.wins ? "win " : ""}${node.fate}${way.has(node.number) ? " told" : ""}`}
               role="button"
               aria-label={tell(node)}
-              aria-pressed={kept && node === told}
-              tabIndex={node === reached ? 0 : -1}
+              aria-pressed={node.number === kept}
+              tabindex={node === reached ? 0 : -1}
               data-number={node.number}
               data-step={node.step}
               data-fate={node.fate}
               data-wins={node.wins ? "" : undefined}
               transform={`translate(${x(node)} ${y(node)})`}
-              onFocus={() => choose(node.number)}
-              onPointerEnter={() => !kept && choose(node.number)}
-              onClick={() => {
-                keep(!(kept && node === told));
-                choose(node.number);
-              }}
+              onFocus={() => focus(node.number)}
+              onPointerEnter={() => point(node.number)}
+              onPointerLeave={() => point(null)}
+              onClick={() => keep(kept === node.number ? null : node.number)}
             >
               <rect width={BOX.width} height={BOX.height} rx={4} />
               <text x={6} y={16} aria-hidden="true">{clipped(shown(node.piece))}</text>
