@@ -86,7 +86,9 @@ class SearchBody(Body):
     sample: bool | None = Field(None, description="draw at random instead")
     temperature: float | None = Field(None, gt=0, le=10, allow_inf_nan=False, description="of what is drawn")
     top_k: int | None = Field(None, ge=0, le=100_000, description="draw from so many of the likeliest; 0: from all")
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="draw from this share of the likeliest")
+    top_p: float | None = Field(
+        None, gt=0, le=1, allow_inf_nan=False, description="draw from this share of the likeliest"
+    )
     seed: int | None = Field(None, ge=0, lt=2**31, description="the same draws again")
 
     def changes(self) -> dict[str, Any]:

@@ -92,9 +92,7 @@ COUNT = """() => { window.painted = 0; window.changed = 0;
     .observe(document.getElementById('panel'), {subtree: true, childList: true, attributes: true, characterData: true}); }"""
 
 
-def test_w14_long_sentences_stay_fluent(
-    look: Callable[..., Look], long_dir: Path, sentences: list[str]
-) -> None:
+def test_w14_long_sentences_stay_fluent(look: Callable[..., Look], long_dir: Path, sentences: list[str]) -> None:
     """Frames are not timed here: what would make them late is counted. 64 tokens and more, pointing at 120 cells and 120
     changes of the head."""
     with running(long_dir) as server:
