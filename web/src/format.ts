@@ -25,3 +25,8 @@ export function percent(share: number): string {
 export function px(count: number): string {
   return `${count}px`;
 }
+
+// As small numbers below the line.
+export function subscript(count: number): string {
+  return [...String(count)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
+}

@@ -239,6 +239,7 @@ export const en = {
   positionAdded: "What is added to each vector: rows are positions, columns channels.",
   positionScores: "How the score of a query and a key that are alike depends on their positions.",
   channel: "Channel",
+  axes: { channel: "channel", key: "key", position: "position", query: "query" },
   noPositions: "This side marks no positions.",
   side: "Side",
 

@@ -216,6 +216,7 @@ export const zh: Words = {
   positionAdded: "加到每个向量上的数：行是位置，列是通道。",
   positionScores: "相同的查询和键，其分数怎样随位置变化。",
   channel: "通道",
+  axes: { channel: "通道", key: "键", position: "位置", query: "查询" },
   noPositions: "这一侧不标位置。",
   side: "哪一侧",
 
