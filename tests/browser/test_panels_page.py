@@ -71,6 +71,8 @@ def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[s
     assert after[2] == piece.lstrip("·")
     assert seen.page.inner_text("#result .output").strip() == seen.result
     assert seen.page.inner_text("#first") == first
+    winner = seen.tab("beam").page.locator("#hypotheses tr[data-wins] th")
+    assert winner.inner_text() == seen.result  # with what was forced
 
 
 def test_a_word_is_forced_in_one_of_several_sentences(look: Callable[..., Look], sentences: list[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from serve.conftest import Running, running, until
 
 from browser.conftest import Look
+from headway.cli.root import main
 from headway.translator import Translator
 
 WATCH = """
@@ -130,11 +131,13 @@ def test_w13_the_address_says_what_is_shown(look: Callable[..., Look], sentences
     assert seen.page.url == "about:blank"
 
 
-def test_w22_page_and_python_say_the_same(
-    look: Callable[..., Look], translator: Translator, sentences: list[str]
-) -> None:
+def test_w22_page_and_python_and_the_command_line_say_the_same(
+    look: Callable[..., Look], translator: Translator, translator_dir: Path, sentences: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     for text in sentences[:2]:
-        assert look().open().translate(text).result == translator(text)
+        assert main(["translate", "--model", str(translator_dir), "--device", "cpu", text]) == 0
+        assert look().open().translate(text).result == translator(text) == capsys.readouterr().out.strip()
 
 
 def test_w26_nothing_to_translate(look: Callable[..., Look]) -> None:

@@ -15,8 +15,8 @@ export interface Node {
   wins: boolean;
 }
 
-// found: the output; of the nodes that ended with it, the likeliest won.
-export function latticeOf(steps: Step[], found: number[] | null, forced: number[]): Node[] {
+// found: the output; of the nodes that ended with it, the likeliest won. forced: what every one begins with, as it reads.
+export function latticeOf(steps: Step[], found: number[] | null, forced: { ids: number[]; text: string }): Node[] {
   const nodes: Node[] = [];
   let slots: Node[] | null = null;
   for (const { step, beam } of steps) {
@@ -29,8 +29,8 @@ export function latticeOf(steps: Step[], found: number[] | null, forced: number[
         rank: n,
         parent,
         piece: beam.pieces[n]!,
-        ids: [...(parent?.ids ?? forced), id],
-        text: (parent?.text ?? "") + beam.pieces[n]!,
+        ids: [...(parent?.ids ?? forced.ids), id],
+        text: (parent?.text ?? forced.text) + beam.pieces[n]!,
         logp: beam.logps[n] ?? -Infinity,
         fate: beam.fates[n]!,
         wins: false,

@@ -6,7 +6,8 @@ export const alpha = signal<number | null>(null); // of the length penalty; null
 export const sample = signal(false);
 export const heat = signal(1);
 export const topK = signal(0); // 0: all
-export const topP = signal(1);
+const USUAL_P = 0.9; // all of the vocabulary would draw nonsense now and then
+export const topP = signal(USUAL_P);
 export const seed = signal(1);
 
 // As requests have it. What a way of searching does not use is not sent.
@@ -21,7 +22,7 @@ export function tellAddress(told: URLSearchParams): void {
     told.set("sample", String(seed.value));
     if (heat.value !== 1) told.set("temperature", String(heat.value));
     if (topK.value) told.set("top-k", String(topK.value));
-    if (topP.value !== 1) told.set("top-p", String(topP.value));
+    if (topP.value !== USUAL_P) told.set("top-p", String(topP.value));
     return;
   }
   if (beamSize.value) told.set("beam", String(beamSize.value));
@@ -39,5 +40,5 @@ export function readFrom(given: URLSearchParams): void {
   seed.value = Math.round(number("sample", 0, 2 ** 31 - 1, 1));
   heat.value = number("temperature", 0.1, 2, 1);
   topK.value = Math.round(number("top-k", 0, 1000, 0));
-  topP.value = number("top-p", 0.05, 1, 1);
+  topP.value = number("top-p", 0.05, 1, USUAL_P);
 }

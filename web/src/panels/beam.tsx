@@ -9,16 +9,19 @@ export function BeamPanel() {
   const sentence = s.sentence.value!;
   s.tick.value;
   if (!sentence.steps.length) return <p class="note">{s.model.value?.kind === "masked" ? t.noDecoder : t.nothingYet}</p>;
-  const forced = sentence.target.slice(0, sentence.forced);
+  const forced = {
+    ids: sentence.target.slice(0, sentence.forced),
+    text: sentence.targetPieces.slice(0, sentence.forced).join(""),
+  };
   const nodes = latticeOf(sentence.steps, sentence.found ? sentence.target : null, forced);
   const atEnd = s.shownStep.value === s.lastStep.value;
-  const until = atEnd ? Infinity : s.shownStep.value - forced.length;
+  const until = atEnd ? Infinity : s.shownStep.value - forced.ids.length;
   return (
     <>
       <h3>{t.beamTitle}</h3>
       <Legend />
       <Lattice nodes={nodes.filter((one) => one.step < until)} />
-      <Hypotheses nodes={nodes} forced={forced.length} />
+      <Hypotheses nodes={nodes} forced={forced.ids.length} />
     </>
   );
 }
