@@ -11,10 +11,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 PICTURES = Path(__file__).parent / "pictures"
 SHOTS = [  # name, width, height, scheme, language, what is shown
-    ("page-light", 1200, 1170, "light", "en", "panel=attention&kind=cross&layer=2&head=4"),
-    ("page-dark", 1200, 900, "dark", "en", "panel=beam"),
-    ("page-inside", 1200, 860, "light", "en", "panel=inside&kind=cross&layer=2&head=4&step=2"),
-    ("page-zh", 1200, 860, "dark", "zh-CN", "panel=probabilities&step=4"),
+    ("page-light", 1200, 1165, "light", "en", "panel=attention&kind=cross&layer=2&head=2"),
+    ("page-dark", 1200, 925, "dark", "en", "panel=beam"),
+    ("page-inside", 1200, 1150, "light", "en", "panel=inside&kind=cross&layer=2&head=2&step=6"),
+    ("page-zh", 1200, 925, "dark", "zh-CN", "panel=probabilities&step=4"),
 ]
 
 

@@ -28,4 +28,4 @@ await build({
   minify: true,
   logLevel: "warning",
 });
-await copyFile(join(here, "index.html"), join(out, "index.html"));
+for (const file of ["index.html", "example.json"]) await copyFile(join(here, file), join(out, file));

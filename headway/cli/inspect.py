@@ -1,5 +1,7 @@
 """`headway inspect`: one sentence, looked at from all sides, as files."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, out: Path) -> None:
     """Look into one sentence: write a page that opens without a server, pictures, and the trace.
 
-    The folder gets page.html, which shows what the page of headway serve shows; attention-KIND-LAYER.png and .svg;
-    position-SIDE.png and .svg; trace.json and trace.safetensors."""
+    The folder gets page.html, which shows what the page of headway serve shows; attention-KIND-LAYER, position-SIDE,
+    way-SIDE, and, where something is written, probabilities and beam, each as .png and .svg; trace.json and
+    trace.safetensors."""
     from headway.errors import ConfigError
     from headway.translator import Translator, load
 
@@ -66,12 +69,24 @@ def _write_page(made: "Trace", name: str, network: Any, readers: dict[str, Any],
 
 
 def _draw(made: "Trace", network: Any, out: Path) -> int:
-    """Every layer that has weights, and the positions of each side."""
+    """Every layer that has weights; the positions of each side, and the ways of its tokens; what was likely, and tried."""
     from headway.inspect.attention import KINDS, PLACES, attended
     from headway.inspect.geometry import positions_of
+    from headway.inspect.panels import draw_beam, draw_likely, draw_ways
     from headway.inspect.pictures import draw_attention, draw_table
 
     count = 0
+    pictures: dict[str, Callable[[Path], None]] = {
+        f"way-{side}": partial(draw_ways, made, side) for side in network.config.sides
+    }
+    if made.written.ids:
+        pictures["probabilities"] = partial(draw_likely, made)
+    if made.beam:
+        pictures["beam"] = partial(draw_beam, made)
+    for name, draw in pictures.items():
+        for ending in ("png", "svg"):
+            draw(out / f"{name}.{ending}")
+            count += 1
     for kind in KINDS[made.kind]:
         for layer in range(max(made.model["encoder"]["layers"], made.model["decoder"]["layers"])):
             if f"{PLACES[kind].format(layer)}.weights" in made.tensors:

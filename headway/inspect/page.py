@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.inspect.blocks import blocks
 from headway.inspect.geometry import vectors_of
-from headway.inspect.recording import events_of, place_of, places_in
+from headway.inspect.recording import events_of, penalty_of, place_of, places_in
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 from headway.parts import from_dict
@@ -67,5 +67,5 @@ def described(config: Transformer.Config, search: Mapping[str, Any], source: int
         "lengths": [source, target],
         "blocks": [asdict(block) for block in blocks(config, source, target)],
         "beam_size": search.get("beam_size", 1),
-        "penalty": [search.get("penalty", "none"), search.get("alpha", 0.0)],
+        "penalty": penalty_of(search),
     }

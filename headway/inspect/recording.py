@@ -67,6 +67,11 @@ def place_of(tensors: Mapping[str, Tensor], place: str) -> dict[str, Any]:
     return {name: packed_floats(tensor) for name, tensor in found.items()}
 
 
+def penalty_of(search: Mapping[str, Any]) -> list[Any]:
+    """How lengths count, and how much; nothing where nothing was searched."""
+    return [search.get("penalty", "none"), search.get("alpha", 0.0)]
+
+
 def events_of(trace: Trace, model: str) -> list[Event]:
     """As POST /api/translate tells them."""
     weights = {name: packed_weights(t) for name, t in trace.tensors.items() if name.endswith(".weights")}
@@ -74,7 +79,7 @@ def events_of(trace: Trace, model: str) -> list[Event]:
     decoder = {name: tensor for name, tensor in weights.items() if name.startswith("decoder.")}
     sentence = {"sentence": 0, "sentences": 1, "text": trace.text, "forced": trace.forced}
     events: list[Event] = [
-        {"event": "start", "model": model, "kind": trace.kind},
+        {"event": "start", "model": model, "kind": trace.kind, "penalty": penalty_of(trace.search)},
         {"event": "sentence", **sentence, **trace.source._asdict(), "tensors": encoder},
     ]
     for choice in trace.beam:

@@ -78,11 +78,29 @@ class TranslateBody(Wishes):
     alternatives: int = Field(0, ge=0, le=MOST_ALTERNATIVES, description="how many other translations to give")
 
 
-class StreamBody(Body):
+class SearchBody(Body):
+    """How to search, where it is not to be as the model's config says."""
+
+    beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM, description="hypotheses followed; 1 is greedy")
+    alpha: float | None = Field(None, ge=-10, le=10, allow_inf_nan=False, description="how much length counts")
+    sample: bool | None = Field(None, description="draw at random instead")
+    temperature: float | None = Field(None, gt=0, le=10, allow_inf_nan=False, description="of what is drawn")
+    top_k: int | None = Field(None, ge=0, le=100_000, description="draw from so many of the likeliest; 0: from all")
+    top_p: float | None = Field(
+        None, gt=0, le=1, allow_inf_nan=False, description="draw from this share of the likeliest"
+    )
+    seed: int | None = Field(None, ge=0, lt=2**31, description="the same draws again")
+
+    def changes(self) -> dict[str, Any]:
+        """What differs from the model's own way."""
+        given = {name: getattr(self, name) for name in SearchBody.model_fields if name not in Body.model_fields}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class StreamBody(SearchBody):
     q: str = Field(min_length=1, description="the text")
     source: str = Field(min_length=1, description='a language code, or "auto"')
     target: str = Field(min_length=1, description="a language code")
-    beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM)
     prefix: Annotated[str, Field(max_length=2000)] | Tokens = Field(
         "", description="how the first sentence's output must begin; a text, or the ids of its tokens"
     )
@@ -91,13 +109,12 @@ class StreamBody(Body):
     qkv: bool = Field(False, description="tell queries, keys and values too")
 
 
-class ReadBody(Body):
+class ReadBody(SearchBody):
     """A text for a language model."""
 
     q: str = Field(min_length=1, description="the text")
     model: str = Field(min_length=1, max_length=500, description="its name")
     length: int = Field(0, ge=0, le=200, description="how many tokens to write at most")
-    beam_size: int | None = Field(None, ge=1, le=WIDEST_BEAM)
 
 
 class TokensBody(Body):

@@ -114,7 +114,10 @@ def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
         raise Refused(400, f"Invalid request: {model.name} is a translator: ask /api/translate")
     loaded = model.writer
     if loaded.config.train.objective.kind == "causal":
-        trace = loaded.trace(body.q, length=body.length, **({"beam_size": body.beam_size or 1} if body.length else {}))
+        settings = body.changes()
+        if not settings.get("sample"):
+            settings.setdefault("beam_size", 1)
+        trace = loaded.trace(body.q, length=body.length, **(settings if body.length else {}))
     else:
         trace = loaded.trace(body.q)
     return events_of(trace, model.name)

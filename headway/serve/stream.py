@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.decode.settings import Search
 from headway.errors import HeadwayError
 from headway.serve import shapes
 from headway.serve.bodies import StreamBody
@@ -40,8 +41,10 @@ def routes(service: Service) -> APIRouter:
         begin = {"event": "start", "model": model.name, "source": source, "target": target}
 
         def work(emit: Emit) -> None:
-            emit(begin)
-            narrate(model, body, source, target, emit)
+            assert isinstance(model.loaded, Translator)
+            search = model.loaded.search(**body.changes())
+            emit({**begin, "penalty": [search.penalty, search.alpha]})
+            narrate(model, body, search, source, target, emit)
 
         def failed(error: Exception) -> Event:
             if isinstance(error, HeadwayError):
@@ -60,13 +63,12 @@ def line_of(event: Event) -> bytes:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def narrate(model: Model, body: Any, source: str, target: str, emit: Emit) -> None:
+def narrate(model: Model, body: Any, search: Search, source: str, target: str, emit: Emit) -> None:
     """The sentences of a text one after another, each step of their searches, and the text at the end."""
     from headway.serve.openly import Follower, Reader
 
     translator = model.loaded
     assert isinstance(translator, Translator)
-    search = translator.search(beam_size=body.beam_size)
     outline, reader, writer = translator.outline, translator.tokenizers.source, translator.tokenizers.target
     cut = Sentences(
         reader, translator.tag(target), outline.longest, source, True, protector(()), outline.placeholders

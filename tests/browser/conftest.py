@@ -50,6 +50,13 @@ def translator(translator_dir: Path) -> Translator:
 
 
 @pytest.fixture(scope="session")
+def long_dir(train_toy: Callable[..., Path]) -> Path:
+    """A model that reads long sentences, and has hardly learned anything."""
+    few = ["train.longest=400", "train.steps=10", "train.validate_every=10", "search.max_length=20"]
+    return train_toy(*(word for one in few for word in ("--set", one)))
+
+
+@pytest.fixture(scope="session")
 def trace(translator: Translator, sentences: list[str]) -> Trace:
     return translator.trace(sentences[0])
 

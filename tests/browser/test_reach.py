@@ -30,6 +30,7 @@ def violations(seen: Look, axe: str) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_w10_axe_finds_nothing(look: Callable[..., Look], axe: str, sentences: list[str], scheme: str) -> None:
     seen = look(color_scheme=scheme, bypass_csp=True).open(table=1).translate(sentences[0])
+    seen.page.click(".settings summary")
     for panel in PANELS:
         seen.tab(panel).page.wait_for_timeout(200)
         assert violations(seen, axe) == [], panel
@@ -56,6 +57,7 @@ def test_w11_dark_changes_page_and_canvas_and_stays(look: Callable[..., Look], s
 @pytest.mark.parametrize("tongue", ["en", "zh"])
 def test_w12_and_w34_small_screens(look: Callable[..., Look], sentences: list[str], width: int, tongue: str) -> None:
     seen = look(width=width, locale=tongue).open(table=1).translate(sentences[0])
+    seen.page.click(".settings summary")
     for panel in PANELS:
         seen.tab(panel).page.wait_for_timeout(100)
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width, panel

@@ -32,8 +32,11 @@ def test_a_translation(capsys: pytest.CaptureFixture[str], translator_dir: Path,
         "attention-cross-1.png",
         "attention-encoder-1.svg",
         "position-decoder.png",
+        "probabilities.png",
+        "beam.svg",
+        "way-encoder.png",
     } <= names
-    assert "10 pictures" in err
+    assert "18 pictures" in err
     answers = recorded((tmp_path / "page.html").read_text())["answers"]
     assert {"model", "0 costs", "0 vectors", "0 places 1", "0 inside decoder.0.cross"} <= answers.keys()
 

@@ -220,3 +220,45 @@ def test_a_stream_ends_when_its_time_is_up(translator_dir: Path, monkeypatch: py
             server.post("/api/translate", LONG)
         assert time.monotonic() - began < 10
         until(lambda: not server.service.streams, 5)
+
+
+def test_how_to_search_can_be_said(served: Running, translator_dir: Path, sentences: list[str]) -> None:
+    translator = load_translator([translator_dir], "cpu")
+    drawn = {"sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.9, "seed": 3}
+    for settings in ({"alpha": 2.0}, {"beam_size": 2, "alpha": 0.0}, drawn):
+        events = events_of(served, {"q": sentences[0], **settings})
+        search = translator.search(**settings)
+        made = translator.translate([sentences[0]], search)[0]
+        assert events[0]["penalty"] == [search.penalty, search.alpha]
+        assert events[-1]["text"] == made.text
+        assert events[-2]["score"] == pytest.approx(made.score, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": 0.5}, "0.5 has no effect without sampling. Set sample = true, or leave it out."),
+        ({"sample": True, "beam_size": 3}, "sampling follows one hypothesis at a time, not 3."),
+    ],
+)
+def test_settings_that_do_not_fit_are_told(
+    served: Running, sentences: list[str], settings: dict[str, Any], told: str
+) -> None:
+    (event,) = events_of(served, {"q": sentences[0], **settings})
+    assert event["event"] == "error"
+    assert told in event["error"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": 0}, "temperature parameter must be more than 0"),
+        ({"top_p": 2}, "top_p parameter must be at most 1"),
+        ({"seed": -1}, "seed parameter must be at least 0"),
+        ({"alpha": "much"}, "alpha parameter is not a number"),
+    ],
+)
+def test_settings_have_bounds(served: Running, sentences: list[str], settings: dict[str, Any], told: str) -> None:
+    body = {"q": sentences[0], "source": "en", "target": "qtx", **settings}
+    code, text = served.error("/api/translate", body)
+    assert (code, told in text) == (400, True), text

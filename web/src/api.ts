@@ -18,6 +18,17 @@ export class Failed extends Error {
 const embedded = document.getElementById("recording")?.textContent;
 export const saved: Saved | null = embedded ? (JSON.parse(embedded) as Saved) : null;
 
+// What is shown while a model is being loaded: recorded once, shipped with the page.
+let example: Saved | null = null;
+
+export function useExample(given: Saved | null): void {
+  example = given;
+}
+
+export async function loadExample(): Promise<Saved> {
+  return (await (await reach("static/example.json", undefined)).json()) as Saved;
+}
+
 let key = ""; // where the server wants one
 
 export function useKey(given: string): void {
@@ -26,8 +37,9 @@ export function useKey(given: string): void {
 
 // name: under which a saved page has the answer.
 export async function ask<T>(name: string, path: string, body?: unknown): Promise<T> {
-  if (!saved) return (await (await reach(path, body)).json()) as T;
-  if (name in saved.answers) return saved.answers[name] as T;
+  const known = saved ?? example;
+  if (!known) return (await (await reach(path, body)).json()) as T;
+  if (name in known.answers) return known.answers[name] as T;
   throw new Failed("saved");
 }
 

@@ -1,6 +1,6 @@
 // A heatmap as a picture for a paper, and the whole recording as JSON.
 import { css, inkOn, weightColours } from "./colours";
-import { ownScale, recording, rootScale, sentenceNumber } from "./state";
+import { ownScale, recording, rootScale, sentenceNumber, threshold } from "./state";
 import { MASKED, type View, highest } from "./view";
 
 const CELL = 24;
@@ -21,7 +21,7 @@ function layoutOf(view: View): Layout {
 }
 
 function colourOf(value: number, high: number): number {
-  const share = Math.min(value / high, 1);
+  const share = value < threshold.value ? 0 : Math.min(value / high, 1);
   return weightColours.value[Math.round(255 * (rootScale.value ? Math.sqrt(share) : share))]!;
 }
 

@@ -12,9 +12,11 @@ interface Looked {
   weight: number;
   layer: number;
   head: number;
+  row: number;
+  column: number;
 }
 
-export function factsOf(): (TourFacts & { self: Looked; place: number }) | null {
+export function factsOf(): (TourFacts & { self: Looked; cross: Looked; place: number }) | null {
   const sentence = s.sentence.value;
   const info = s.model.value;
   if (!sentence?.found || !info) return null;
@@ -59,23 +61,29 @@ function unsurest(entropies: number[]): number {
   return entropies.indexOf(Math.max(...entropies));
 }
 
-// The largest weight between two different words, marks left out.
+// Who looks at whom most, over all heads: one head alone may look beside it. Of these two words the head that shows it
+// best; marks are left out.
 function strongest(sentence: Sentence, info: ModelInfo, kind: Kind): Looked {
   const rows = kind === "encoder" ? sentence.pieces : sentence.written;
   const columns = kind === "decoder" ? sentence.heard : sentence.pieces;
-  const best: Looked = { from: "", to: "", weight: 0, layer: 1, head: 1 };
+  const best: Looked = { from: "", to: "", weight: 0, layer: 1, head: 1, row: 0, column: 0 };
   const isWord = (piece: string) => !isSpecial(piece) && /\p{L}/u.test(piece);
-  for (let layer = 0; layer < s.layersOf(info, kind); layer++) {
-    const weights = sentence.weightsOf(kind, layer);
-    for (let head = 0; head < (weights?.heads ?? 0); head++) {
-      rows.forEach((row, q) =>
-        columns.forEach((column, k) => {
-          if (!isWord(row) || !isWord(column) || (kind !== "cross" && q === k)) return;
+  const layers = Array.from({ length: s.layersOf(info, kind) }, (_, layer) => ({ layer, weights: sentence.weightsOf(kind, layer) }));
+  let most = 0;
+  rows.forEach((row, q) =>
+    columns.forEach((column, k) => {
+      if (!isWord(row) || !isWord(column) || (kind !== "cross" && q === k)) return;
+      const together = layers.reduce((sum, { weights }) => sum + (weights?.mean(q, k) ?? 0), 0);
+      if (together <= most) return;
+      most = together;
+      Object.assign(best, { from: bare(row), to: bare(column), weight: 0, row: q, column: k });
+      for (const { layer, weights } of layers) {
+        for (let head = 0; head < (weights?.heads ?? 0); head++) {
           const weight = weights!.at(head, q, k);
-          if (weight > best.weight) Object.assign(best, { from: bare(row), to: bare(column), weight, layer: layer + 1, head: head + 1 });
-        }),
-      );
-    }
-  }
+          if (weight > best.weight) Object.assign(best, { weight, layer: layer + 1, head: head + 1 });
+        }
+      }
+    }),
+  );
   return best;
 }

@@ -15,11 +15,18 @@ export function signed(value: number, digits = 3): string {
   return (value < 0 ? "−" : "") + Math.abs(value).toFixed(digits);
 }
 
+// What is small keeps a digit that counts.
 export function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
+  const shown = 100 * share;
+  return `${shown > 0 && shown < 0.1 ? shown.toPrecision(1) : shown.toFixed(1)} %`;
 }
 
 // A length in a style.
 export function px(count: number): string {
   return `${count}px`;
+}
+
+// As small numbers below the line.
+export function subscript(count: number): string {
+  return [...String(count)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
 }

@@ -1,6 +1,6 @@
 // The tree of a beam search, from what it told step by step.
 import type { Step } from "./recording";
-import type { Fate } from "./types";
+import type { Fate, Penalty } from "./types";
 
 export interface Node {
   number: number;
@@ -15,8 +15,8 @@ export interface Node {
   wins: boolean;
 }
 
-// found: the output; of the nodes that ended with it, the likeliest won.
-export function latticeOf(steps: Step[], found: number[] | null, forced: number[]): Node[] {
+// found: the output; of the nodes that ended with it, the likeliest won. forced: what every one begins with, as it reads.
+export function latticeOf(steps: Step[], found: number[] | null, forced: { ids: number[]; text: string }): Node[] {
   const nodes: Node[] = [];
   let slots: Node[] | null = null;
   for (const { step, beam } of steps) {
@@ -29,8 +29,8 @@ export function latticeOf(steps: Step[], found: number[] | null, forced: number[
         rank: n,
         parent,
         piece: beam.pieces[n]!,
-        ids: [...(parent?.ids ?? forced), id],
-        text: (parent?.text ?? "") + beam.pieces[n]!,
+        ids: [...(parent?.ids ?? forced.ids), id],
+        text: (parent?.text ?? forced.text) + beam.pieces[n]!,
         logp: beam.logps[n] ?? -Infinity,
         fate: beam.fates[n]!,
         wins: false,
@@ -56,7 +56,7 @@ function winnerOf(nodes: Node[], found: number[]): Node | null {
 }
 
 // As headway.decode.settings has it.
-export function penaltyOf([kind, alpha]: [string, number], length: number): number {
+export function penaltyOf([kind, alpha]: Penalty, length: number): number {
   if (kind === "none") return 1;
   return (kind === "paper" ? (5 + length) / 6 : length) ** alpha;
 }

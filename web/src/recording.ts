@@ -1,6 +1,6 @@
 // What happened in one translation, put together from the events of the stream.
 import { Weights } from "./tensors";
-import type { Beam, Kind, Likely, Rows, StreamEvent, Tensors } from "./types";
+import type { Beam, Kind, Likely, Penalty, Rows, StreamEvent, Tensors } from "./types";
 
 export interface Step {
   step: number;
@@ -72,6 +72,7 @@ export function placeOf(kind: Kind, layer: number): string {
 
 export class Recording {
   model = "";
+  penalty: Penalty | undefined;
   sentences: Sentence[] = [];
   text = "";
   warnings: string[] = [];
@@ -86,6 +87,7 @@ export class Recording {
     switch (event.event) {
       case "start":
         this.model = event.model;
+        this.penalty = event.penalty;
         break;
       case "sentence":
         this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
@@ -117,8 +119,8 @@ export class Recording {
 
   // As if it had been said in one go.
   get events(): StreamEvent[] {
-    const { model, text, warnings } = this;
-    return [{ event: "start", model }, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
+    const { model, penalty, text, warnings } = this;
+    return [{ event: "start", model, penalty }, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
   }
 
   // The one sentence of this recording in the place of another among these.

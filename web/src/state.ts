@@ -27,10 +27,10 @@ export const chosenModel = signal("");
 export const model = signal<ModelInfo | null>(null);
 export const pair = signal(""); // "en de"
 export const text = signal("");
-export const beamSize = signal(0); // 0: the model's own
 export const asTyped = signal(false);
 export const charLimit = signal(0);
 export const needsKey = signal(false);
+export const isExample = signal(false); // what is shown was recorded with another model
 
 // The recording is no signal: it grows with every event, and `tick` counts them.
 export const recording = signal<Recording | null>(null);
@@ -55,6 +55,7 @@ export const asWords = signal(false);
 export const hideSpecials = signal(false);
 export const ownScale = signal(false);
 export const rootScale = signal(false);
+export const threshold = signal(0); // weights below it are drawn as 0
 export const asTable = signal(false);
 
 export const tourStep = signal(-1); // -1: no tour

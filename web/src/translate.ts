@@ -1,7 +1,9 @@
 // What the buttons of the translate bar do.
 import { batch } from "@preact/signals";
 import { Failed, ask, saved, stream } from "./api";
+import { exampleMeanwhile } from "./example";
 import { Recording, Sentence } from "./recording";
+import { wishes } from "./searching";
 import * as s from "./state";
 import type { ModelInfo, ModelName, StreamEvent } from "./types";
 import { words } from "./words";
@@ -40,10 +42,21 @@ function showSaved(): void {
   s.phase.value = "done";
 }
 
-export async function choose(name: string): Promise<void> {
+export async function change(name: string): Promise<void> {
+  stop();
+  batch(() => {
+    s.recording.value = s.first.value = s.forcedAt.value = s.model.value = null; // what another model did
+    s.problem.value = "";
+  });
+  await choose(name).catch(fail);
+}
+
+async function choose(name: string): Promise<void> {
   s.chosenModel.value = name;
   s.phase.value = "starting";
-  const info = await ask<ModelInfo>(`model ${name}`, `api/models/${encodeURIComponent(name)}`);
+  const isThere = exampleMeanwhile();
+  const info = await ask<ModelInfo>(`model ${name}`, `api/models/${encodeURIComponent(name)}`).finally(isThere);
+  if (name !== s.chosenModel.value) return; // another was chosen meanwhile
   batch(() => {
     s.model.value = info;
     const pairs = info.pairs.map((one) => one.join(" "));
@@ -115,14 +128,13 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
 
 async function* events(text: string, prefix: number[], signal: AbortSignal): AsyncGenerator<StreamEvent> {
   const info = s.model.value!;
-  const beam_size = s.beamSize.value || undefined;
   if (info.kind === "translation") {
     const [source, target] = s.pair.value.split(" ");
-    yield* stream("api/translate", { q: text, source, target, beam_size, prefix: prefix.length ? prefix : "" }, signal);
+    yield* stream("api/translate", { ...wishes(), q: text, source, target, prefix: prefix.length ? prefix : "" }, signal);
     return;
   }
   const length = info.kind === "causal" ? 20 : 0;
-  yield* await ask<StreamEvent[]>("read", "api/read", { q: text, model: info.name, length, beam_size });
+  yield* await ask<StreamEvent[]>("read", "api/read", { ...(length ? wishes() : {}), q: text, model: info.name, length });
 }
 
 function take(event: StreamEvent): void {

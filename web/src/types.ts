@@ -37,7 +37,7 @@ export interface Places {
 }
 
 export type StreamEvent =
-  | { event: "start"; model: string; kind?: Objective }
+  | { event: "start"; model: string; kind?: Objective; penalty?: Penalty }
   | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
@@ -54,6 +54,9 @@ export interface Rows {
   entropy?: number;
   top?: Likely;
 }
+
+// How lengths count, and how much.
+export type Penalty = [string, number];
 
 export type Objective = "translation" | "causal" | "masked";
 
@@ -104,7 +107,7 @@ export interface ModelInfo extends ModelName {
   lengths: [number, number];
   blocks: Block[];
   beam_size: number;
-  penalty: [string, number];
+  penalty: Penalty;
   longest: number;
 }
 

@@ -2,6 +2,7 @@
 import { effect } from "@preact/signals";
 import { saved } from "./api";
 import * as s from "./state";
+import { readFrom, tellAddress } from "./searching";
 import type { Kind } from "./types";
 
 export function readAddress(): void {
@@ -10,7 +11,7 @@ export function readAddress(): void {
   s.text.value = given.get("text") ?? "";
   s.chosenModel.value = given.get("model") ?? "";
   s.pair.value = (given.get("pair") ?? "").replace("-", " ");
-  s.beamSize.value = Math.min(number("beam"), 10);
+  readFrom(given);
   const panel = given.get("panel") as s.Panel;
   if (s.PANELS.includes(panel)) s.panel.value = panel;
   const kind = given.get("kind") as Kind;
@@ -24,6 +25,7 @@ export function readAddress(): void {
   s.asWords.value = given.has("words");
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
+  s.threshold.value = Math.min(number("from"), 95) / 100;
 }
 
 export function keepAddress(): void {
@@ -33,7 +35,7 @@ export function keepAddress(): void {
     if (s.text.value) told.set("text", s.text.value);
     if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
     if (s.pair.value) told.set("pair", s.pair.value.replace(" ", "-"));
-    if (s.beamSize.value) told.set("beam", String(s.beamSize.value));
+    tellAddress(told);
     told.set("panel", s.panel.value);
     told.set("kind", s.kind.value);
     told.set("layer", String(s.layer.value + 1));
@@ -42,6 +44,7 @@ export function keepAddress(): void {
     if (s.asWords.value) told.set("words", "1");
     if (s.hideSpecials.value) told.set("plain", "1");
     if (s.asTable.value) told.set("table", "1");
+    if (s.threshold.value) told.set("from", String(Math.round(100 * s.threshold.value)));
     history.replaceState(null, "", "#" + told.toString());
   });
 }

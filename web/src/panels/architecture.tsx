@@ -48,7 +48,7 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
       {groups.toReversed().map(({ from, count }) => (
         <div class="layers" key={from}>
           <span class="times">
-            {t.layerN(from + 1)}{count > 1 && ` ${t.times(count)}`} · {t.norms[config[side].residual.kind] ?? config[side].residual.kind}
+            {count > 1 ? t.layersFromTo(from + 1, from + count) : t.layerN(from + 1)} · {t.norms[config[side].residual.kind] ?? config[side].residual.kind}
           </span>
           {(["feedforward", "cross", "self"] as const).map((sub) => {
             const block = blocks(`${side}.${from}.${sub}`);
@@ -87,7 +87,7 @@ function detailOf(info: ModelInfo, side: "encoder" | "decoder", sub: "self" | "c
   const heads = part["heads"] ? `${part["heads"]} × ${part["d_k"] ?? "?"}` : "";
   const grouped = part["groups"] && part["groups"] !== part["heads"] ? ` / ${part["groups"]}` : "";
   const mask = sub === "self" ? stack.mask[layer % stack.mask.length]?.kind : "";
-  return [heads + grouped, mask].filter(Boolean).join(", ");
+  return [heads + grouped, mask, sub === "cross" && words.value.fromEncoder].filter(Boolean).join(", ");
 }
 
 interface BoxProps {
@@ -104,10 +104,18 @@ function Box({ name, block, info, shape, detail, to, layer }: BoxProps) {
   if (!block) return null;
   const inner = (
     <>
-      <span>{name} <span class="faint small">{block.kind}</span></span>
-      <span class="number">{shape}</span>
-      <span class="faint small">{detail}</span>
-      <span class="number">{block.parameters > 0 && short(block.parameters)}</span>
+      <span class="line">
+        <span>{name} <span class="faint small">{block.kind}</span></span>
+        <span class="number">{shape}</span>
+      </span>
+      <span class="line">
+        <span class="faint small">{detail}</span>
+        <span class="number">
+          {[block.parameters && words.value.parameters(short(block.parameters)), block.flops && words.value.operations(short(block.flops))]
+            .filter(Boolean)
+            .join(", ")}
+        </span>
+      </span>
       <span class="share" style={{ width: `${(100 * block.parameters) / info.parameters}%` }} />
     </>
   );
@@ -139,15 +147,15 @@ function Costs({ info }: { info: ModelInfo }) {
           <tr>
             <th scope="col">{t.block}</th>
             <th scope="col">{t.type}</th>
-            <th scope="col">{t.parameterColumn}</th>
-            <th scope="col">{t.flops}</th>
+            <th scope="col" class="end">{t.parameterColumn}</th>
+            <th scope="col" class="end">{t.flops}</th>
           </tr>
         </thead>
         <tbody>
           {info.blocks.map((one) => (
             <tr key={one.name}>
               <th scope="row">{one.name}</th>
-              <td>{one.kind}</td>
+              <td class="said">{one.kind}</td>
               <td>{one.parameters.toLocaleString("en")}</td>
               <td>{one.flops.toLocaleString("en")}</td>
             </tr>

@@ -54,10 +54,11 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
         low: 0,
         high: s.ownScale.value ? highest(values) : 1,
         root: s.rootScale.value,
+        from: s.threshold.value,
       };
     });
     paint(canvas.current, width, height, tiles, weightColours.value);
-  }, [sentence, kind, sides, columns, lines, s.layer.value * Number(s.narrow.value), s.ownScale.value, s.rootScale.value, weightColours.value]);
+  }, [sentence, kind, sides, columns, lines, s.layer.value * Number(s.narrow.value), s.ownScale.value, s.rootScale.value, s.threshold.value, weightColours.value]);
 
   if (!cells.length) return null;
   const onKey = (event: KeyboardEvent) => {

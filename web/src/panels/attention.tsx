@@ -22,6 +22,7 @@ export function Attention() {
     [sentence, kind, options.step, options.asWords, options.hideSpecials, s.tick.value],
   );
   const view = weights && viewOf(weights, kind, s.head.value, sides);
+  const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>
       {!s.narrow.value && <Kinds />}
@@ -30,20 +31,26 @@ export function Attention() {
         <br />
         {t.rows}
       </p>
-      {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
-      <HeadChoice heads={weights?.heads ?? 0} />
-      {view && view.rows.length > 0 && view.columns.length > 0 ? (
+      {drawn && <Options />}
+      <div class="beside">
+        {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
+        <div class="detail">
+          <HeadChoice heads={weights?.heads ?? 0} />
+          {drawn ? (
+            <Heatmap view={view} title={title(t)} />
+          ) : (
+            <p class="note" data-unsupported={weights ? undefined : ""}>
+              {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
+            </p>
+          )}
+        </div>
+      </div>
+      {drawn && (
         <>
-          <Options />
-          <Heatmap view={view} title={title(t)} />
           <p class="faint">{t.honesty}</p>
           {s.asTable.value && <WeightsTable view={view} title={title(t)} />}
           <Save view={view} title={title(t)} />
         </>
-      ) : (
-        <p class="note" data-unsupported={weights ? undefined : ""}>
-          {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
-        </p>
       )}
     </>
   );
@@ -108,7 +115,7 @@ function Options() {
     ["table", t.asTable, s.asTable],
   ] as const;
   return (
-    <fieldset class="choice boxes">
+    <fieldset class="choice">
       <legend class="unseen">{t.options}</legend>
       {boxes.map(([id, name, signal]) => (
         <label key={id} class="check">
@@ -116,6 +123,11 @@ function Options() {
           {name}
         </label>
       ))}
+      <label>
+        {t.threshold}{" "}
+        <input id="threshold" type="range" min={0} max={0.95} step={0.05} value={s.threshold.value} onInput={(e) => (s.threshold.value = Number(e.currentTarget.value))} />{" "}
+        <output class="count">{s.threshold.value.toFixed(2)}</output>
+      </label>
     </fieldset>
   );
 }

@@ -3,13 +3,13 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { css, weightColours } from "../colours";
 import { px, weight } from "../format";
 import { paint } from "../pixels";
-import { cell, locked, ownScale, rootScale, shownStep } from "../state";
+import { cell, locked, narrow, ownScale, rootScale, shownStep, threshold } from "../state";
 import { MASKED, type View, highest } from "../view";
 import { words } from "../words";
 
 export function cellSize(view: View): number {
   const most = Math.max(view.rows.length, view.columns.length);
-  return most > 40 ? 14 : most > 20 ? 20 : 28;
+  return most > 40 ? 14 : most > 20 || narrow.value ? 20 : 28;
 }
 
 export function Heatmap({ view, title }: { view: View; title: string }) {
@@ -23,9 +23,9 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
   const high = ownScale.value ? highest(view.values) : 1;
 
   useLayoutEffect(() => {
-    const tile = { values: view.values, rows, columns, x: 0, y: 0, width, height, low: 0, high, root: rootScale.value };
+    const tile = { values: view.values, rows, columns, x: 0, y: 0, width, height, low: 0, high, root: rootScale.value, from: threshold.value };
     paint(canvas.current!, width, height, [tile], weightColours.value);
-  }, [view, high, rootScale.value, weightColours.value]);
+  }, [view, high, rootScale.value, threshold.value, weightColours.value]);
 
   const at = (event: PointerEvent | MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
@@ -127,13 +127,15 @@ function Legend({ high }: { high: number }) {
   const colours = weightColours.value;
   const stops = [0, 64, 128, 192, 255].map((n) => css(colours[n]!)).join(", ");
   const shown = high === 1 ? "1" : high.toFixed(2);
+  const from = threshold.value ? threshold.value.toFixed(2) : "";
   return (
     <span class="legend">
       <span aria-hidden="true">0</span>
       <span class="ramp" aria-hidden="true" style={{ background: `linear-gradient(to right, ${stops})` }} />
       <span aria-hidden="true">{shown}</span>
-      <span class="unseen">{words.value.legend(shown, rootScale.value)}</span>
+      <span class="unseen">{words.value.legend(shown, rootScale.value, from)}</span>
       {rootScale.value && <span class="faint">√</span>}
+      {from && <span class="faint" id="drawn-from">{words.value.drawnFrom(from)}</span>}
       <span class="hatched swatch" aria-hidden="true" /> <span class="faint">{words.value.masked}</span>
     </span>
   );

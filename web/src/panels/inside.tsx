@@ -1,7 +1,8 @@
 // One head, step by step, on the model's own numbers.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { insideOf } from "../answers";
-import { signed, weight } from "../format";
+import { signed, subscript, weight } from "../format";
 import { type Computed, computed } from "../head";
 import { shown } from "../pieces";
 import { placeOf } from "../recording";
@@ -59,7 +60,7 @@ export function Inside() {
       <p>{t.insideTexts[at]}</p>
       <div class="scroll"><Formula step={at} width={found.q.length} heads={part.heads ?? 1} /></div>
       <div class="strips">
-        <Picture step={at} found={found} keys={keys} query={shown(queries[row] ?? "")} scale={whole ? part.scale : undefined} />
+        <Picture step={at} found={found} keys={keys} query={shown(queries[row] ?? "")} scale={whole ? part.scale : undefined} heads={part.heads ?? 1} />
       </div>
       <p class="row">
         <button type="button" disabled={at === 0} onClick={() => go(at - 1)}>{t.previous}</button>
@@ -76,9 +77,10 @@ interface PictureProps {
   keys: string[];
   query: string;
   scale?: number;
+  heads: number;
 }
 
-function Picture({ step, found, keys, query, scale }: PictureProps) {
+function Picture({ step, found, keys, query, scale, heads }: PictureProps) {
   const t = words.value;
   const wide = (values: Float32Array) => t.ofWidth(values.length);
   if (step === 0) {
@@ -88,8 +90,14 @@ function Picture({ step, found, keys, query, scale }: PictureProps) {
       <>
         <NumberStrip label={`x: ${query}`} values={found.x} bound={boundOf(found.x)} note={wide(found.x)} />
         <NumberStrip label={`q: ${query}`} values={found.q} bound={bound} note={wide(found.q)} lit />
-        {found.keys.map((one, n) => <NumberStrip key={n} label={`k: ${keys[n]}`} values={one} bound={bound} />)}
-        {found.values.map((one, n) => <NumberStrip key={`v${n}`} label={`v: ${keys[n]}`} values={one} bound={loud} />)}
+        <div class="pair">
+          {keys.slice(0, found.keys.length).map((key, n) => (
+            <Fragment key={n}>
+              <NumberStrip label={`k: ${key}`} values={found.keys[n]!} bound={bound} />
+              <NumberStrip label={`v: ${key}`} values={found.values[n]!} bound={loud} />
+            </Fragment>
+          ))}
+        </div>
       </>
     );
   }
@@ -99,7 +107,7 @@ function Picture({ step, found, keys, query, scale }: PictureProps) {
     return (
       <>
         {Array.from(found.scores, (score, n) => (
-          <NumberStrip key={n} label={keys[n]!} values={Float32Array.of(score)} bound={bound} note={signed(score)} />
+          <ScoreBar key={n} label={keys[n]!} share={score / bound} note={signed(score)} />
         ))}
         {bent && <p class="note">{t.bent}</p>}
       </>
@@ -150,9 +158,21 @@ function Picture({ step, found, keys, query, scale }: PictureProps) {
   }
   return (
     <>
-      <NumberStrip label="[c₁ … c]" values={found.contexts} bound={boundOf(found.contexts)} note={wide(found.contexts)} />
+      <NumberStrip label={`[c₁ … c${subscript(heads)}]`} values={found.contexts} bound={boundOf(found.contexts)} note={wide(found.contexts)} />
       <NumberStrip label="o" values={found.output} bound={boundOf(found.output)} note={wide(found.output)} lit />
     </>
+  );
+}
+
+// From the middle to the right above 0, to the left below.
+function ScoreBar({ label, share, note }: { label: string; share: number; note: string }) {
+  const width = 50 * Math.abs(share);
+  return (
+    <div class="strip-row">
+      <span class="label" title={label}>{label}</span>
+      <span class="score"><span class={share < 0 ? "below" : ""} style={{ left: `${share < 0 ? 50 - width : 50}%`, width: `${width}%` }} /></span>
+      <span class="count small">{note}</span>
+    </div>
   );
 }
 

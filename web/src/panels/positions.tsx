@@ -1,10 +1,11 @@
 // The model's own positions, as a picture and as a curve.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { signedColours } from "../colours";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { css, signedColours } from "../colours";
 import { signed } from "../format";
 import { paint } from "../pixels";
 import type { PositionTable } from "../types";
 import { words } from "../words";
+import { boundOf } from "./number-strip";
 
 export function Positions({ table }: { table: PositionTable }) {
   const t = words.value;
@@ -13,10 +14,11 @@ export function Positions({ table }: { table: PositionTable }) {
   const rows = table.values.length;
   const columns = table.values[0]?.length ?? 0;
   const [channel, setChannel] = useState(Math.min(8, columns - 1));
+  const values = useMemo(() => Float32Array.from(table.values.flat()), [table]);
+  const most = useMemo(() => boundOf(values), [values]);
+  const stops = [0, 64, 128, 192, 255].map((n) => css(signedColours.value[n]!)).join(", ");
   useLayoutEffect(() => {
-    const values = Float32Array.from(table.values.flat());
-    const bound = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
-    const tile = { values, rows, columns, x: 0, y: 0, width: columns, height: rows, low: -bound, high: bound, root: false };
+    const tile = { values, rows, columns, x: 0, y: 0, width: columns, height: rows, low: -most, high: most, root: false };
     paint(canvas.current!, columns, rows, [tile], signedColours.value);
   }, [table, signedColours.value]);
   const over = (event: PointerEvent) => {
@@ -33,6 +35,13 @@ export function Positions({ table }: { table: PositionTable }) {
       <h3>{t.positionTitle(table.kind)}</h3>
       <p class="faint">{table.columns === "channel" ? t.positionAdded : t.positionScores}</p>
       <canvas ref={canvas} class="table-canvas" data-table={table.kind} role="img" aria-label={t.positionTitle(table.kind)} onPointerMove={over} onPointerLeave={() => setCell(null)} />
+      <p class="ends faint small" aria-hidden="true">
+        <span>{t.axes[table.columns === "channel" ? "channel" : "key"]} 0</span>
+        <span class="legend">
+          {signed(-most, 2)} <span class="ramp" style={{ background: `linear-gradient(to right, ${stops})` }} /> {signed(most, 2)}
+        </span>
+        <span>{columns - 1}</span>
+      </p>
       <output id="position-reads" class="count">
         {cell ? t.cellReads(String(cell[0]), String(cell[1]), signed(table.values[cell[0]]![cell[1]]!, 4)) : " "}
       </output>
@@ -45,6 +54,10 @@ export function Positions({ table }: { table: PositionTable }) {
         <line x1={0} x2={100} y1={50} y2={50} />
         <path d={path} />
       </svg>
+      <p class="ends faint small" aria-hidden="true">
+        <span>{t.axes[table.columns === "channel" ? "position" : "query"]} 0</span>
+        <span>{rows - 1}</span>
+      </p>
     </>
   );
 }

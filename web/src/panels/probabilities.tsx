@@ -28,7 +28,7 @@ export function Probabilities() {
       ) : (
         <>
           <h3>{t.likelyAt(at + 1)}</h3>
-          {!saved && (
+          {!isFixed() && (
             <label class="row">
               {t.temperature}
               <input
@@ -44,12 +44,17 @@ export function Probabilities() {
             </label>
           )}
           <Bars place={place} at={at} sentence={sentence} />
-          {!saved && s.model.value?.kind === "translation" && <p class="faint">{t.clickHint}</p>}
+          {!isFixed() && s.model.value?.kind === "translation" && <p class="faint">{t.clickHint}</p>}
           <Facts place={place} />
         </>
       )}
     </>
   );
+}
+
+// Nobody is there who could be asked for more.
+function isFixed(): boolean {
+  return saved !== null || s.isExample.value;
 }
 
 // While the stream runs, what it told of the place.
@@ -66,7 +71,7 @@ function Strip({ sentence, places }: { sentence: Sentence; places: Places | null
     <div class="strip" role="group" aria-label={t.strip}>
       {sentence.written.slice(0, s.shownStep.value).map((piece, n) => {
         const probability = places?.places[n]?.probability;
-        const colour = colours[Math.round(255 * 0.75 * (probability ?? 0))]!;
+        const colour = colours[Math.round(255 * 0.45 * (probability ?? 0))]!;
         return (
           <button
             type="button"
@@ -86,7 +91,7 @@ function Strip({ sentence, places }: { sentence: Sentence; places: Places | null
 
 function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sentence }) {
   const t = words.value;
-  const fixed = !!saved || !sentence.found || s.model.value?.kind !== "translation";
+  const fixed = isFixed() || !sentence.found || s.model.value?.kind !== "translation";
   return (
     <div class="bars" id="bars">
       {place.ids.map((id, n) => {

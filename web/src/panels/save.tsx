@@ -1,6 +1,7 @@
 import { saved } from "../api";
 import { jsonOf, pngOf, svgOf } from "../export";
 import { pageOf } from "../save-page";
+import { isExample } from "../state";
 import type { View } from "../view";
 import { words } from "../words";
 
@@ -12,7 +13,7 @@ export function Save({ view, title }: { view: View; title: string }) {
     ["SVG", () => new Blob([svgOf(view, title)], { type: "image/svg+xml" }), "svg"],
     ["JSON", () => new Blob([jsonOf()], { type: "application/json" }), "json"],
   ];
-  if (!saved) kinds.push(["HTML", pageOf, "html"]);
+  if (!saved && !isExample.value) kinds.push(["HTML", pageOf, "html"]);
   return (
     <p class="row">
       {t.save}:

@@ -42,9 +42,8 @@ export function VectorsPanel() {
   );
 }
 
-const WIDTH = 640;
-const HEIGHT = 380;
 const EDGE = 44;
+const LETTER = 7.5; // pixels, about
 
 function Ways({ side, vectors, pieces }: { side: SideName; vectors: SideVectors; pieces: string[] }) {
   const t = words.value;
@@ -60,8 +59,9 @@ function Ways({ side, vectors, pieces }: { side: SideName; vectors: SideVectors;
     const [low, high] = range(axis);
     return (value: number) => EDGE + ((value - low) / (high - low || 1)) * (size - 2 * EDGE);
   };
-  const x = place(0, WIDTH);
-  const y = place(1, HEIGHT);
+  const [width, height] = s.narrow.value ? [320, 340] : [800, 440]; // letters keep their size on a small screen
+  const x = place(0, width);
+  const y = place(1, height);
   const name = nameOf(vectors.stages[stage]!);
   return (
     <>
@@ -71,15 +71,17 @@ function Ways({ side, vectors, pieces }: { side: SideName; vectors: SideVectors;
         <input id="stage" type="range" min={0} max={last} value={stage} aria-valuetext={name} onInput={(e) => setStage(Number(e.currentTarget.value))} />
         <output>{name}</output>
       </label>
-      <svg class="plane" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${t.vectorsTitle}: ${name}`}>
+      <svg class="plane" viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${t.vectorsTitle}: ${name}`}>
         {pieces.map((piece, n) => {
           const way = vectors.places.slice(0, stage + 1).map((all) => all[n]!);
           const [left, top] = way.at(-1)!;
+          const label = shown(piece);
+          const ends = x(left) + 8 + LETTER * label.length > width; // it would leave the picture
           return (
             <g key={n} class={side}>
               <polyline class="trail" points={way.map((point) => `${x(point[0])},${y(point[1])}`).join(" ")} />
               <circle cx={x(left)} cy={y(top)} r={5} />
-              <text x={x(left) + 8} y={y(top) + 4}>{shown(piece)}</text>
+              <text x={x(left) + (ends ? -8 : 8)} y={y(top) + 4} text-anchor={ends ? "end" : "start"}>{label}</text>
             </g>
           );
         })}

@@ -28,8 +28,9 @@ export function Bar() {
   }, []);
   const [from] = s.pair.value.split(" ");
   const empty = !s.text.value.trim();
-  const why = saved ? t.savedPage : empty ? t.needText : "";
-  const reading = s.model.value !== null && s.model.value.kind !== "translation";
+  const loads = s.phase.value === "starting";
+  const why = saved ? t.savedPage : loads ? t.modelLoads : empty ? t.needText : "";
+  const reading = !loads && s.model.value !== null && s.model.value.kind !== "translation";
   return (
     <section class="bar" aria-label={t.translate}>
       <form

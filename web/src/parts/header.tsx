@@ -1,7 +1,7 @@
 import { useKey } from "../api";
 import { chooseTheme, theme, type Theme } from "../colours";
 import { short } from "../format";
-import { choose as chooseModel, retry } from "../translate";
+import { change, retry } from "../translate";
 import * as s from "../state";
 import { choose, tongue, words, type Tongue } from "../words";
 
@@ -15,7 +15,7 @@ export function Header() {
         {s.models.value.length > 1 ? (
           <label>
             <span class="unseen">{t.model}</span>
-            <select value={s.chosenModel.value} onChange={(e) => void chooseModel(e.currentTarget.value)}>
+            <select value={s.chosenModel.value} onChange={(e) => void change(e.currentTarget.value)}>
               {s.models.value.map((one) => (
                 <option value={one.name}>{one.name}</option>
               ))}
@@ -24,7 +24,7 @@ export function Header() {
         ) : (
           <strong>{s.chosenModel.value}</strong>
         )}
-        {info && <span class="faint">{t.parameters(short(info.parameters))}</span>}
+        {info && !s.isExample.value && <span class="faint">{t.parameters(short(info.parameters))}</span>}
       </span>
       {s.needsKey.value && (
         <label>
@@ -42,7 +42,7 @@ export function Header() {
       )}
       <span class="buttons">
         <button type="button" onClick={() => (s.tourStep.value = 0)} aria-pressed={s.tourStep.value >= 0}>
-          {t.tour}
+          {s.narrow.value ? t.tourShort : t.tour}
         </button>
         <label>
           <span class="unseen">{t.interfaceLanguage}</span>

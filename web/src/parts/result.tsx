@@ -1,5 +1,7 @@
-// The translation, token by token; each leads to its step.
+// The translation: a text that can be read, marked and copied. A click on a token goes to its step, as the timeline does.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
+import { percent } from "../format";
 import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
 import type { Sentence } from "../recording";
@@ -27,6 +29,7 @@ export function Result() {
       </div>
       <div class="under">
         <span class="faint" id="phase">{t.phases[s.phase.value]}</span>
+        {s.isExample.value && <span id="example">{t.exampleShown(made?.sentences[0]?.text ?? "")}</span>}
         {made?.sentences.some(isUnsure) && <span class="faint small">{t.unsure}</span>}
         {made?.ended && made.text && <Copy text={made.text} />}
       </div>
@@ -48,19 +51,22 @@ function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
   return (
     <span class="tokens">
       {sentence.targetPieces.map((piece, n) => {
-        const unsure = (places?.[n]?.probability ?? 1) < UNSURE;
+        const probability = places?.[n]?.probability ?? null;
+        const unsure = (probability ?? 1) < UNSURE;
         return (
-          <button
-            type="button"
-            key={n}
-            class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
-            onClick={() => {
-              s.sentenceNumber.value = number;
-              s.goTo(n + 1);
-            }}
-          >
-            {bare(piece)}
-          </button>
+          <Fragment key={n}>
+            {n > 0 && piece.startsWith(" ") && " "}
+            <span
+              class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
+              title={probability === null ? undefined : percent(probability)}
+              onClick={() => {
+                s.sentenceNumber.value = number;
+                s.goTo(n + 1);
+              }}
+            >
+              {piece === " " ? "" : bare(piece)}
+            </span>
+          </Fragment>
         );
       })}{" "}
     </span>

@@ -1,11 +1,12 @@
 import { saved } from "../api";
 import * as s from "../state";
 import { words } from "../words";
+import { SearchSettings } from "./search-settings";
 
 export function Settings() {
   const t = words.value;
   const info = s.model.value;
-  if (saved || !info) return null;
+  if (saved || !info || s.isExample.value) return null;
   return (
     <details class="settings">
       <summary>{t.settings}</summary>
@@ -20,20 +21,12 @@ export function Settings() {
             </select>
           </label>
         )}
-        <label>
-          {t.beamSize}{" "}
-          <select id="beam" value={s.beamSize.value} onChange={(e) => (s.beamSize.value = Number(e.currentTarget.value))}>
-            <option value={0}>{t.beamOwn(info.kind === "translation" ? info.beam_size : 1)}</option>
-            {[1, 2, 3, 4, 5, 6, 8, 10].map((n) => (
-              <option value={n}>{n}</option>
-            ))}
-          </select>
-        </label>
         <label class="check">
           <input type="checkbox" checked={s.asTyped.value} onChange={(e) => (s.asTyped.value = e.currentTarget.checked)} />{" "}
           {t.asTyped}
         </label>
       </div>
+      <SearchSettings info={info} />
     </details>
   );
 }

@@ -28,11 +28,18 @@ export function Tour() {
     if (!stage || !facts) return;
     s.panel.value = stage.panel;
     if (stage.kind && s.kindsOf(s.model.value).includes(stage.kind)) s.kind.value = stage.kind;
-    if (at === 5) [s.layer.value, s.head.value] = [facts.cross.layer - 1, facts.cross.head - 1];
-    if (at === 2) [s.layer.value, s.head.value] = [facts.self.layer - 1, facts.self.head - 1];
-    if (at === 6) s.goTo(facts.place + 1);
-    if (at === 7) s.goTo(s.lastStep.value);
+    const seen = at === 2 ? facts.self : at === 5 ? facts.cross : null;
+    s.goTo(at === 5 ? facts.cross.row + 1 : at === 6 ? facts.place + 1 : s.lastStep.value);
+    s.cell.value = null;
+    s.locked.value = false;
+    if (seen) {
+      [s.layer.value, s.head.value, s.asWords.value, s.hideSpecials.value] = [seen.layer - 1, seen.head - 1, false, false];
+      s.cell.value = { row: seen.row, column: seen.column };
+      s.locked.value = true;
+    }
     settle();
+    // What it speaks of stands above it.
+    requestAnimationFrame(() => (document.querySelector(".beside") ?? document.getElementById("panel"))?.scrollIntoView({ block: "start" }));
   }, [at]);
   if (at < 0) return null;
   const steps = t.tourSteps;

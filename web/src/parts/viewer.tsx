@@ -7,6 +7,7 @@ import { Inside } from "../panels/inside";
 import { Probabilities } from "../panels/probabilities";
 import { VectorsPanel } from "../panels/vectors";
 import * as s from "../state";
+import { translate } from "../translate";
 import { words } from "../words";
 
 const SHOWN = {
@@ -54,8 +55,33 @@ export function Viewer() {
         ))}
       </div>
       <div class="panel" role="tabpanel" id="panel" aria-labelledby={`tab-${s.panel.value}`} data-panel={s.panel.value} tabIndex={-1}>
-        {needsSentence ? <p class="faint">{t.nothingYet}</p> : <Panel />}
+        {needsSentence ? <Nothing /> : <Panel />}
       </div>
     </section>
+  );
+}
+
+// Nothing is there to be seen: a click, and there is.
+function Nothing() {
+  const t = words.value;
+  const texts = s.phase.value === "empty" ? (t.exampleTexts[s.pair.value.split(" ")[0] || "en"] ?? []) : [];
+  return (
+    <>
+      <p class="faint">{t.nothingYet}{texts.length > 0 && ` ${t.tryOne}`}</p>
+      <div class="tries">
+        {texts.map((one) => (
+          <button
+            type="button"
+            key={one}
+            onClick={() => {
+              s.text.value = one;
+              void translate();
+            }}
+          >
+            {one}
+          </button>
+        ))}
+      </div>
+    </>
   );
 }

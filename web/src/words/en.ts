@@ -32,6 +32,7 @@ export const en = {
   help: "Help",
   close: "Close",
   tour: "Guided tour",
+  tourShort: "Tour",
 
   source: "Text",
   sourceOf: (language: string) => `Text (${language})`,
@@ -45,10 +46,19 @@ export const en = {
   stop: "Stop",
   tryAgain: "Try again",
   needText: "Type a text first.",
+  modelLoads: "The model is being loaded.",
+  exampleShown: (text: string) => `Meanwhile an example, recorded with another model: “${text}”`,
   savedPage: "This page was saved: it shows one translation and cannot make others.",
   settings: "Settings",
   beamSize: "Beam size",
   beamOwn: (size: number) => `${size} (the model's)`,
+  ways: { search: "Beam search", sample: "Sampling" },
+  onlyWith: (way: string) => `Only used with: ${way}`,
+  lengthPenalty: "Length penalty α",
+  noPenalty: "This model's search knows no length penalty.",
+  topK: "Top k (0: all)",
+  topP: "Top p",
+  seed: "Seed",
   asTyped: "Translate as I type",
   direction: "Direction",
   examples: "Examples",
@@ -129,6 +139,7 @@ export const en = {
     architecture: "Architecture",
   },
   nothingYet: "Translate a sentence, and this fills.",
+  tryOne: "Or try one of these:",
   atlas: "All layers and heads",
   atlasHead: (layer: number, head: number) => `Layer ${layer}, head ${head}`,
   heatmap: "attention heatmap",
@@ -142,8 +153,10 @@ export const en = {
   ownScale: "Scale to the head's maximum",
   rootScale: "Square root",
   asTable: "Show as table",
+  threshold: "Hide below",
+  drawnFrom: (from: string) => `(hidden below ${from})`,
   options: "Display",
-  legend: (high: string, root: boolean) => `0 to ${high}${root ? ", square root" : ""}`,
+  legend: (high: string, root: boolean, from: string) => `0 to ${high}${root ? ", square root" : ""}${from && `, hidden below ${from}`}`,
   honesty: "Attention shows where the model looked, not why.",
   save: "Save",
   noWeights: (kind: string, layer: number) =>
@@ -167,6 +180,7 @@ export const en = {
   beamTitle: "Every hypothesis that the search looked at",
   beamLegend: { win: "winning", runs: "went on", ends: "finished", cut: "cut", pruned: "pruned" },
   beamNode: (text: string, logp: string, fate: string) => `${text}: log-probability ${logp}, ${fate}`,
+  beamHint: "Point at a hypothesis, or focus one and use the arrow keys; Enter keeps it.",
   hypotheses: "Finished hypotheses",
   hypothesis: "Hypothesis",
   logp: "log p",
@@ -187,7 +201,9 @@ export const en = {
   positions: "Positions",
   output: "Output",
   subs: { self: "Self-attention", cross: "Cross-attention", feedforward: "Feed-forward", end: "Last norm", position: "Positions" },
-  times: (n: number) => `× ${n}`,
+  layersFromTo: (from: number, to: number) => `Layers ${from} to ${to}`,
+  operations: (count: string) => `${count} operations`,
+  fromEncoder: "hears the encoder",
   norms: { pre: "norm before", post: "norm after" } as Record<string, string>,
   lookAtIt: (what: string) => `Look at ${what}`,
 
@@ -214,7 +230,7 @@ export const en = {
   chooseHead: "Choose one head: the mean of all has no queries.",
 
   vectorsTitle: "The way of each token through the layers",
-  stage: "Behind",
+  stage: "After",
   stageNames: { embedded: "embedding" },
   plane: "One plane for all layers: that in which the vectors, each with length 1, differ most.",
   neighbours: "Nearest in the vocabulary",
@@ -223,6 +239,7 @@ export const en = {
   positionAdded: "What is added to each vector: rows are positions, columns channels.",
   positionScores: "How the score of a query and a key that are alike depends on their positions.",
   channel: "Channel",
+  axes: { channel: "channel", key: "key", position: "position", query: "query" },
   noPositions: "This side marks no positions.",
   side: "Side",
 
@@ -244,7 +261,7 @@ export const en = {
     {
       title: "The encoder: words look at each other",
       text: (f: TourFacts) =>
-        `In ${f.encoderLayers} layers, each with ${f.heads} heads, every word gathers from all others what matters for it. Here the strongest look between two different words: ${f.self.from} looks at ${f.self.to} with ${percent(f.self.weight)} of its attention.`,
+        `In ${f.encoderLayers} layers, each with ${f.heads} heads, every word gathers from all others what matters for it. Here the strongest link between two different words: “${f.self.from}” looks at “${f.self.to}” with ${percent(f.self.weight)} of its attention.`,
     },
     {
       title: "Inside one head",
@@ -259,13 +276,13 @@ export const en = {
     {
       title: "Cross-attention: where translation happens",
       text: (f: TourFacts) =>
-        `While it writes ${f.cross.from}, head ${f.cross.head} of layer ${f.cross.layer} looks at ${f.cross.to}: ${percent(f.cross.weight)}. Nobody told the model which word means which. Move the timeline and watch the row.`,
+        `While it writes “${f.cross.from}”, head ${f.cross.head} of layer ${f.cross.layer} looks at “${f.cross.to}”: ${percent(f.cross.weight)}. Nobody told the model which word means which. Move the timeline and watch the row.`,
     },
     {
       title: "From a vector to a word",
       text: (f: TourFacts) =>
         f.likely
-          ? `At the end stands a share for each of the ${f.vocabulary} pieces. Here ${f.likely.piece} has ${percent(f.likely.probability)}, ${f.likely.second} ${percent(f.likely.secondProbability)}; the entropy is ${(f.likely.entropy / Math.LN2).toFixed(2)} bits. Click another word, and the model must go on from it.`
+          ? `At the end stands a share for each of the ${f.vocabulary} pieces. Here “${f.likely.piece}” has ${percent(f.likely.probability)}, “${f.likely.second}” ${percent(f.likely.secondProbability)}; the entropy is ${(f.likely.entropy / Math.LN2).toFixed(2)} bits. Click another word, and the model must go on from it.`
           : `At the end stands a share for each of the ${f.vocabulary} pieces.`,
     },
     {
@@ -280,6 +297,7 @@ export const en = {
     ["Esc", "stop, unlock, close"],
     ["Space", "play, pause"],
     ["← →", "step of the decoder; in the heatmap: the cell"],
+    ["← → ↑ ↓", "in the beam: parent, child, rank above, rank below"],
     ["[ ]", "layer"],
     [", .", "head"],
     ["1 2 3", "encoder, decoder, cross"],

@@ -15,6 +15,7 @@ export const zh: Words = {
   help: "帮助",
   close: "关闭",
   tour: "导览",
+  tourShort: "导览",
 
   source: "原文",
   sourceOf: (language) => `原文（${language}）`,
@@ -28,10 +29,19 @@ export const zh: Words = {
   stop: "停止",
   tryAgain: "重试",
   needText: "请先输入文字。",
+  modelLoads: "正在载入模型。",
+  exampleShown: (text) => `先看一个例子，是用另一个模型录下的：“${text}”`,
   savedPage: "这是保存下来的页面：只展示一次翻译，不能再翻译。",
   settings: "设置",
   beamSize: "束宽",
   beamOwn: (size) => `${size}（模型自带）`,
+  ways: { search: "束搜索", sample: "采样" },
+  onlyWith: (way) => `只用于：${way}`,
+  lengthPenalty: "长度惩罚 α",
+  noPenalty: "这个模型的搜索没有长度惩罚。",
+  topK: "Top k（0：全部）",
+  topP: "Top p",
+  seed: "随机种子",
   asTyped: "边输入边翻译",
   direction: "方向",
   examples: "例句",
@@ -107,6 +117,7 @@ export const zh: Words = {
     architecture: "结构",
   },
   nothingYet: "翻译一个句子，这里就会有内容。",
+  tryOne: "或者试试这些：",
   atlas: "所有的层和头",
   atlasHead: (layer, head) => `第 ${layer} 层，头 ${head}`,
   heatmap: "注意力热图",
@@ -120,8 +131,10 @@ export const zh: Words = {
   ownScale: "以该头的最大值为上限",
   rootScale: "开平方",
   asTable: "显示为表格",
+  threshold: "隐藏小于",
+  drawnFrom: (from) => `（小于 ${from} 的不画）`,
   options: "显示",
-  legend: (high, root) => `0 到 ${high}${root ? "，开平方" : ""}`,
+  legend: (high, root, from) => `0 到 ${high}${root ? "，开平方" : ""}${from && `，小于 ${from} 的不画`}`,
   honesty: "注意力说明模型看了哪里，不说明为什么。",
   save: "保存",
   noWeights: (kind, layer) => `第 ${layer} 层没有注意力权重：它的混合方式（${kind}）不分配注意力。`,
@@ -144,6 +157,7 @@ export const zh: Words = {
   beamTitle: "搜索考虑过的所有假设",
   beamLegend: { win: "胜出", runs: "继续", ends: "结束", cut: "截断", pruned: "剪掉" },
   beamNode: (text, logp, fate) => `${text}：对数概率 ${logp}，${fate}`,
+  beamHint: "指向一个假设，或聚焦后用方向键；回车把它留住。",
   hypotheses: "结束的假设",
   hypothesis: "假设",
   logp: "log p",
@@ -164,7 +178,9 @@ export const zh: Words = {
   positions: "位置",
   output: "输出",
   subs: { self: "自注意力", cross: "交叉注意力", feedforward: "前馈网络", end: "最后的归一化", position: "位置" },
-  times: (n) => `× ${n}`,
+  layersFromTo: (from, to) => `第 ${from} 到 ${to} 层`,
+  operations: (count) => `${count} 次运算`,
+  fromEncoder: "看编码器",
   norms: { pre: "先归一化", post: "后归一化" },
   lookAtIt: (what) => `查看${what}`,
 
@@ -191,7 +207,7 @@ export const zh: Words = {
   chooseHead: "请选一个头：平均值没有查询。",
 
   vectorsTitle: "每个词元穿过各层的路径",
-  stage: "位于",
+  stage: "经过",
   stageNames: { embedded: "词嵌入" },
   plane: "各层共用一个平面：长度都取 1 的向量在其中差别最大。",
   neighbours: "词表中最近的词",
@@ -200,6 +216,7 @@ export const zh: Words = {
   positionAdded: "加到每个向量上的数：行是位置，列是通道。",
   positionScores: "相同的查询和键，其分数怎样随位置变化。",
   channel: "通道",
+  axes: { channel: "通道", key: "键", position: "位置", query: "查询" },
   noPositions: "这一侧不标位置。",
   side: "哪一侧",
 
@@ -221,7 +238,7 @@ export const zh: Words = {
     {
       title: "编码器：词与词互相看",
       text: (f: TourFacts) =>
-        `一共 ${f.encoderLayers} 层，每层 ${f.heads} 个头，每个词从其他词那里收集对自己有用的东西。这里两个不同的词之间最强的一眼：${f.self.from} 把 ${percent(f.self.weight)} 的注意力给了 ${f.self.to}。`,
+        `一共 ${f.encoderLayers} 层，每层 ${f.heads} 个头，每个词从其他词那里收集对自己有用的东西。这里两个不同的词之间最强的联系：“${f.self.from}”把 ${percent(f.self.weight)} 的注意力给了“${f.self.to}”。`,
     },
     {
       title: "一个头的内部",
@@ -236,13 +253,13 @@ export const zh: Words = {
     {
       title: "交叉注意力：翻译发生的地方",
       text: (f: TourFacts) =>
-        `写 ${f.cross.from} 的时候，第 ${f.cross.layer} 层的头 ${f.cross.head} 看着 ${f.cross.to}：${percent(f.cross.weight)}。没有人告诉过模型哪个词对应哪个词。移动时间轴，看那一行怎么变。`,
+        `写“${f.cross.from}”的时候，第 ${f.cross.layer} 层的头 ${f.cross.head} 看着“${f.cross.to}”：${percent(f.cross.weight)}。没有人告诉过模型哪个词对应哪个词。移动时间轴，看那一行怎么变。`,
     },
     {
       title: "从向量到词",
       text: (f: TourFacts) =>
         f.likely
-          ? `最后，词表里的 ${f.vocabulary} 块各得一份概率。这里 ${f.likely.piece} 是 ${percent(f.likely.probability)}，${f.likely.second} 是 ${percent(f.likely.secondProbability)}；熵为 ${(f.likely.entropy / Math.LN2).toFixed(2)} 比特。点另一个词，模型就得从它接着写。`
+          ? `最后，词表里的 ${f.vocabulary} 块各得一份概率。这里“${f.likely.piece}”是 ${percent(f.likely.probability)}，“${f.likely.second}”是 ${percent(f.likely.secondProbability)}；熵为 ${(f.likely.entropy / Math.LN2).toFixed(2)} 比特。点另一个词，模型就得从它接着写。`
           : `最后，词表里的 ${f.vocabulary} 块各得一份概率。`,
     },
     {
@@ -257,6 +274,7 @@ export const zh: Words = {
     ["Esc", "停止、解锁、关闭"],
     ["空格", "播放、暂停"],
     ["← →", "解码步；在热图中：格子"],
+    ["← → ↑ ↓", "在束搜索图中：父节点、子节点、上一名、下一名"],
     ["[ ]", "层"],
     [", .", "头"],
     ["1 2 3", "编码器、解码器、交叉"],

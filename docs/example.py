@@ -1,0 +1,33 @@
+"""What the page shows while a model is being loaded: python docs/example.py my-model "A dog runs." """
+
+import json
+import sys
+from pathlib import Path
+
+from headway.inspect.page import answers_of
+from headway.inspect.recording import events_of
+from headway.translator import Translator, load
+
+EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit("Usage: python docs/example.py MODEL TEXT")
+    translator = load(sys.argv[1], "cpu")
+    if not isinstance(translator, Translator):
+        sys.exit("the example is a translation: give a translator")
+    trace, tokenizers = translator.trace(sys.argv[2]), translator.tokenizers
+    sides = {"encoder": tokenizers.source, "decoder": tokenizers.target}
+    answers = answers_of(trace, "", translator.steppers[0].model, lambda side, ids: sides[side].pieces(ids))
+    # Queries, keys, values and positions are most of the bytes, and the model is soon there.
+    answers = {name: answer for name, answer in answers.items() if " inside " not in name}
+    for side in answers["0 vectors"].values():
+        side["positions"] = None
+    recorded = {"events": events_of(trace, ""), "answers": answers}
+    EXAMPLE.write_text(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"{EXAMPLE}: {EXAMPLE.stat().st_size} bytes, {trace.output}")
+
+
+if __name__ == "__main__":
+    main()
