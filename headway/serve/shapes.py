@@ -184,7 +184,8 @@ COMPLETIONS: dict[str, Any] = {
     "openapi_extra": _takes(CompletionBody, form=False),
     "responses": _answers(_object(["id", "object", "choices"]), *ALL, 404, error=OPENAI_ERROR),
 }
-COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": TEXT}  # with `stream`
+EVENTS = _object(["data"], data=TEXT)  # with `stream`
+COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENTS}
 MODELS: dict[str, Any] = {"tags": ["language models"], "responses": _answers(_object(["object", "data"]))}
 MODEL: dict[str, Any] = {
     "tags": ["language models"],
