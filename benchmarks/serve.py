@@ -14,7 +14,9 @@ soak        --soak requests more (20,000): the server's memory at a tenth of the
 
 Speeds are words of output a second, those that bulk translation writes, counted once for everyone. The server and the
 clients share the cores, which a real server need not; the clients are a few lines around sockets. Numbers of different
-rows were taken minutes apart: on a machine that others use, repeat and compare the ratios."""
+rows were taken minutes apart: on a machine that others use, repeat and compare the ratios, or look at CPU ms, the time
+that bulk or the server computed for a request, which others disturb less. Few lines leave clients without work at the
+end: take ten times as many as there are clients."""
 
 import argparse
 import asyncio
@@ -155,27 +157,35 @@ def environment(given: argparse.Namespace) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(given.threads)}
 
 
-def bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, list[str]]:
-    """Seconds without starting, and what was written."""
+def bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, float, list[str]]:
+    """Seconds without starting, those of computing, and what was written."""
 
-    def run(part: Sequence[str]) -> tuple[float, list[str]]:
+    def run(part: Sequence[str]) -> tuple[float, float, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "in", Path(folder) / "out"
             source.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
             command = [sys.executable, "-m", "headway", "-q", "translate", "--model", str(given.model), *engine(given)]
-            began = time.perf_counter()
+            began, before = time.perf_counter(), os.times()
             subprocess.run([*command, "-i", str(source), "--output", str(target)], check=True, env=environment(given))
-            return time.perf_counter() - began, target.read_text(encoding="utf-8").splitlines()
+            after = os.times()
+            computed = after.children_user + after.children_system - before.children_user - before.children_system
+            return time.perf_counter() - began, computed, target.read_text(encoding="utf-8").splitlines()
 
-    start, _ = run(lines[:FEW])
-    whole, written = run(lines)
-    return (whole - start) * len(lines) / (len(lines) - FEW), written
+    (*start, _), (*whole, written) = run(lines[:FEW]), run(lines)
+    seconds, computed = ((long - short) * len(lines) / (len(lines) - FEW) for short, long in zip(start, whole))
+    return seconds, computed, written
 
 
 def resident(pid: int) -> float:
     """MB"""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+def computed_by(pid: int) -> float:
+    """Seconds, of all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(work: Callable[[], Awaitable[list[str]]]) -> tuple[float, list[str]]:
@@ -188,38 +198,39 @@ def measure(given: argparse.Namespace) -> Table:
     text = given.source.read_text(encoding="utf-8").splitlines()
     lines = [text[n % len(text)] for n in range(given.lines)]
     languages = languages_of(given.model)
-    table = Table("the server", ["words/s", "of bulk", "same", "p50 ms", "p99 ms", "MB"])
-    seconds, expected = bulk(given, lines)
+    table = Table("the server", ["words/s", "of bulk", "same", "CPU ms", "p50 ms", "p99 ms", "MB"])
+    seconds, computed, expected = bulk(given, lines)
     words = sum(len(line.split()) for line in expected)
     fastest = words / seconds
-    table.add("bulk", [f"{fastest:.0f}", "1.00", "", "", "", ""])
+    table.add("bulk", [f"{fastest:.0f}", "1.00", "", f"{1000 * computed / len(lines):.1f}", "", "", ""])
 
-    def row(name: str, took: float, found: Sequence[str], pid: int, count: int | None = None) -> float:
-        share = (count or len(lines)) / len(lines)
-        speed = words * share / took
+    def row(name: str, work: Callable[[], Awaitable[list[str]]], pid: int) -> tuple[float, float]:
+        """Words and requests a second."""
+        before = computed_by(pid)
+        took, found = timed(work)
+        each = 1000 * (computed_by(pid) - before) / len(found)
+        speed = words * len(found) / len(lines) / took
         same = sum(one == other for one, other in zip(found, expected)) / len(found)
-        table.add(name, [f"{speed:.0f}", f"{speed / fastest:.2f}", f"{same:.0%}", "", "", f"{resident(pid):.0f}"])
-        return speed
+        shown = [f"{speed:.0f}", f"{speed / fastest:.2f}", f"{same:.0%}", f"{each:.1f}", "", ""]
+        table.add(name, [*shown, f"{resident(pid):.0f}"])
+        return speed, len(found) / took
 
     with server(given) as (port, pid):
         asyncio.run(closed_loop(port, lines[:FEW], 8, languages))  # it loads its model
-        took, found = timed(lambda: closed_loop(port, lines, given.clients, languages))
-        many = row(f"{given.clients} clients", took, found, pid)
-        rate = len(lines) / took / 2
+        clients = given.clients
+        many, rate = row(f"{clients} clients", lambda: closed_loop(port, lines, clients, languages), pid)
         part = lines[: max(len(lines) // 8, FEW)]
-        alone, found = timed(lambda: closed_loop(port, part, 1, languages))
-        one = row("1 client", alone, found, pid, len(part))
-        waits = sorted(asyncio.run(open_loop(port, lines, rate, languages)))
+        one, _ = row("1 client", lambda: closed_loop(port, part, 1, languages), pid)
+        waits = sorted(asyncio.run(open_loop(port, lines, rate / 2, languages)))
         p50, p99 = (1000 * statistics.quantiles(waits, n=100)[n] for n in (49, 98))
-        table.add("half load", [f"{many / 2:.0f}", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident(pid):.0f}"])
-        took, found = timed(lambda: disturbed(port, lines, given.clients, languages))
-        row("disturbed", took, found, pid)
+        table.add("half load", [f"{many / 2:.0f}", "", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident(pid):.0f}"])
+        row("disturbed", lambda: disturbed(port, lines, given.clients, languages), pid)
         if given.soak:
             tenth = given.soak // 10
             soak(port, lines, tenth, languages)
-            table.add(f"after {tenth} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
+            table.add(f"after {tenth} more", [""] * 6 + [f"{resident(pid):.0f}"])
             soak(port, lines, given.soak - tenth, languages)
-            table.add(f"after {given.soak} more", ["", "", "", "", "", f"{resident(pid):.0f}"])
+            table.add(f"after {given.soak} more", [""] * 6 + [f"{resident(pid):.0f}"])
     print(f"\n{given.clients} clients against one at a time: {many / one:.2f} times as fast", file=sys.stderr)
     return table
 

@@ -133,8 +133,7 @@ def segment(pieces: list[Piece], work: Work, dialect: Dialect) -> Segment:
     own = "".join(piece.text for piece in body if piece.kind == "text")
     if not any(character.isalpha() for character in own):
         return Segment(before, body, after)
-    keep = tuple((mark.start, mark.end) for mark in every(marks) if mark.kind == "kept")
-    return Segment(before, body, after, plain, marks, work.ask(plain, bool(marks), keep))
+    return Segment(before, body, after, plain, marks, work.ask(plain, bool(marks)))
 
 
 def trimmed(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
@@ -219,7 +218,3 @@ def read(body: Sequence[Piece]) -> tuple[str, list[Mark]]:
 def squeezed(text: str) -> str:
     """One space for many, as a browser shows it. Soft hyphens would cut words that a model knows."""
     return SPACES.sub(" ", text.replace(SOFT_HYPHEN, ""))
-
-
-def every(marks: Sequence[Mark]) -> list[Mark]:
-    return [each for mark in marks for each in (mark, *every(mark.inner))]

@@ -21,7 +21,6 @@ class Asked(NamedTuple):
 
     text: str
     align: bool = False  # whether it has markup inside, which must find its words again
-    keep: tuple[tuple[int, int], ...] = ()  # what should come back as it is: (start, end) in characters
 
 
 class Said(NamedTuple):
@@ -53,9 +52,9 @@ class Work:
         self.warnings: list[str] = []
         self.refused: set[int] = set()
 
-    def ask(self, text: str, align: bool = False, keep: tuple[tuple[int, int], ...] = ()) -> int:
+    def ask(self, text: str, align: bool = False) -> int:
         """The number under which its translation can be found."""
-        self.asked.append(Asked(text, align, keep))
+        self.asked.append(Asked(text, align))
         return len(self.asked) - 1
 
     def run(self, translate: Translate) -> None:

@@ -27,6 +27,7 @@ from headway.serve.service import Service
 from headway.serve.settings import Settings, Tell
 
 STATIC = Path(__file__).parent / "static"
+LAST_BATCH = 30.0  # seconds
 THREADS = 32  # beside those of the streams: for what would hold the event loop up
 
 
@@ -46,7 +47,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         pool = ThreadPoolExecutor(THREADS + settings.limits.streams, "work")
         asyncio.get_running_loop().set_default_executor(pool)
         yield
-        service.shelf.close()
+        await asyncio.to_thread(service.shelf.close, LAST_BATCH)
         service.files.close()
 
     app = FastAPI(

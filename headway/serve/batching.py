@@ -129,11 +129,14 @@ class Lane(Generic[R]):
             self._changed.notify_all()
         return job.answer
 
-    def close(self) -> None:
-        """Finish what waits, then end."""
+    def close(self, wait: float = 0.0) -> None:
+        """Finish what waits, then end. wait: seconds that the caller has for that."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        end = time.monotonic() + wait
+        for thread in self.threads:
+            thread.join(max(end - time.monotonic(), 0))
 
     def _run(self) -> None:
         last = Last()

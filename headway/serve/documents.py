@@ -12,6 +12,7 @@ from typing import Any
 from headway import documents
 from headway.documents import seam
 from headway.errors import HeadwayError
+from headway.serve.languages import Detected, detected
 from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused
@@ -19,6 +20,7 @@ from headway.serve.work import How, translated, using
 from headway.translator import Translator
 
 AT_ONCE = 128  # segments of a document, so that others get their turn
+TELLING = 5000  # characters that tell in which language a document is
 AGAIN = 0.2  # seconds until a document that found the queue full asks again
 
 
@@ -27,17 +29,55 @@ def suffixes() -> list[str]:
     return sorted(documents.KNOWN)
 
 
-async def html(shelf: Shelf, model: Model | None, text: str, how: How) -> str:
-    return str(await _run(shelf, model, how, lambda translate: documents.translate_html(text, translate)))
+async def html(shelf: Shelf, model: Model | None, text: str, how: How) -> tuple[str, list[str]]:
+    """With warnings."""
+    said: list[str] = []
+
+    def act(translate: "Segments") -> str:
+        made = documents.translate_html(text, translate)
+        said.extend(dict.fromkeys(translate.warnings))
+        return made
+
+    return str(await _run(shelf, model, how, act)), said
 
 
 async def file(shelf: Shelf, model: Model | None, source: Path, target: Path, how: How) -> Any:
     """Counts of what was translated."""
-    name = f"file{source.suffix}"
-    return await _run(shelf, model, how, lambda translate: documents.translate_file(source, target, translate, name))
+    return await _run(
+        shelf, model, how, lambda translate: documents.translate_file(source, target, translate, _named(source))
+    )
 
 
-async def _run(shelf: Shelf, model: Model | None, how: How, act: Callable[[Any], Any]) -> Any:
+def _named(source: Path) -> str:
+    """Where it lies is nobody's business."""
+    return f"file{source.suffix}"
+
+
+async def language_of(source: Path, target: Path, among: Sequence[str]) -> Detected:
+    """Of a document, by the beginning of what there is to translate in it. target: where it will be written."""
+
+    def look() -> Detected:
+        try:
+            documents.translate_file(source, target, _listen, _named(source))
+        except Heard as heard:
+            return detected(str(heard)[:TELLING], among)[0]
+        return Detected(among[0], 0)  # there is no text in it
+
+    try:
+        return await asyncio.to_thread(look)
+    except HeadwayError as error:
+        raise Refused(400, f"Invalid request: {error}") from None
+
+
+class Heard(Exception):
+    """The text of a document: nothing more is wanted of it now."""
+
+
+def _listen(asked: Sequence[Any]) -> list[Any]:
+    raise Heard(" ".join(one.text for one in asked))
+
+
+async def _run(shelf: Shelf, model: Model | None, how: How, act: "Callable[[Segments], Any]") -> Any:
     """act(translate) in a thread, which ends soon after nobody waits for it any more."""
     gone = threading.Event()
     async with AsyncExitStack() as stack:
@@ -57,6 +97,7 @@ class Segments:
     def __init__(self, shelf: Shelf, model: Model | None, how: How, gone: threading.Event) -> None:
         self.shelf, self.model, self.how, self.gone = shelf, model, how, gone
         self.loop = asyncio.get_running_loop()
+        self.warnings: list[str] = []
 
     def __call__(self, asked: Sequence[Any]) -> list[Any]:
         """In a thread."""
@@ -73,6 +114,7 @@ class Segments:
                 for row, made in zip(part, self._translate([asked[row].text for row in part], how)):
                     more = [seam.NO_LINKS] if align and not can else []
                     said[row] = seam.Said(made.text, made.guesses[0].alignment, [*made.warnings, *more])
+                    self.warnings += said[row].warnings
         return [said[row] for row in range(len(asked))]
 
     def _translate(self, texts: list[str], how: How) -> Any:

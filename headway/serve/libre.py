@@ -1,6 +1,7 @@
 """LibreTranslate's API: https://docs.libretranslate.com. Its keys, its answers, its error texts."""
 
 import asyncio
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -130,7 +131,7 @@ def how_of(body: Wishes, target: str, alternatives: int = 0) -> How:
 
 async def found_for(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:
     """Each text by the model for its language, all at the same time."""
-    found: list[Translation] = [unchanged(text) for text in texts]
+    found: list[Translation] = [unscored(text, text) for text in texts]
 
     async def fill(source: str) -> None:
         model = service.shelf.between(source, how.to)
@@ -165,12 +166,14 @@ async def html_of(service: Service, texts: Sequence[str], sources: Sequence[str]
     found = []
     for text, source in zip(texts, sources):
         model = service.shelf.between(source, how.to)
-        found.append(unchanged(text, await documents.html(service.shelf, model, text, replace(how, source=source))))
+        made, warnings = await documents.html(service.shelf, model, text, replace(how, source=source))
+        found.append(unscored(text, made, warnings))
     return found
 
 
-def unchanged(text: str, result: str | None = None) -> Translation:
-    return Translation(text, [Guess(text if result is None else result, 0.0, 0.0, [], [], [])])
+def unscored(source: str, text: str, warnings: Sequence[str] = ()) -> Translation:
+    """What no model has translated as a whole: a text that stays, or HTML, which is many."""
+    return Translation(source, [Guess(text, math.nan, math.nan, [], [], [])], list(warnings))
 
 
 def shown(body: TranslateBody, found: list[Translation], guesses: Sequence[Detected]) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def shown(body: TranslateBody, found: list[Translation], guesses: Sequence[Detec
     if guesses:
         columns["detectedLanguage"] = [guess._asdict() for guess in guesses]
     if body.alternatives:
-        columns["alternatives"] = [[g.text for g in made.guesses[1 : body.alternatives + 1]] for made in found]
+        columns["alternatives"] = [others(made, body.alternatives) for made in found]
     if body.scores:
         columns["scores"] = [score_of(made.guesses[0]) for made in found]
     if body.alignments:
@@ -189,10 +192,16 @@ def shown(body: TranslateBody, found: list[Translation], guesses: Sequence[Detec
     return columns if isinstance(body.q, list) else {name: values[0] for name, values in columns.items()}
 
 
-def score_of(guess: Guess) -> float:
-    """Between 0 and 1 where the model has been calibrated; otherwise the search's, which is never above 0."""
-    sure = getattr(guess, "confidence", None)
-    return round(guess.score if sure is None else sure, 4)
+def others(made: Translation, most: int) -> list[str]:
+    """What else it could be, each once: a search may find one text in several spellings by tokens."""
+    return [text for text in dict.fromkeys(guess.text for guess in made.guesses) if text != made.text][:most]
+
+
+def score_of(guess: Guess) -> float | None:
+    """Between 0 and 1 where the model has been calibrated; otherwise the search's, which is never above 0. None: nobody
+    has scored it."""
+    score = guess.score if guess.confidence is None else guess.confidence
+    return None if math.isnan(score) else round(score, 4)
 
 
 async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str, Any]:
@@ -205,18 +214,24 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
             raise missing(name)
     suffix = re.sub(r".*(?=\.)|^[^.]*$", "", upload.filename.lower())
     if suffix not in documents.suffixes():
-        raise Refused(400, "Invalid request: file format not supported")
-    target = service.shelf.language(table["target"])
-    source = service.shelf.language(table["source"])
-    model = service.shelf.between(source, target)
-    how = replace(how_of(checked(Wishes, table), target), source=source)
+        known = ", ".join(documents.suffixes())
+        named = f"{suffix[:20]} is not one of {known}" if suffix else f"its name does not end with one of {known}"
+        raise Refused(400, f"Invalid request: file format not supported: {named}")
+    shelf, target = service.shelf, service.shelf.language(table["target"])
+    told = None if table["source"] == "auto" else shelf.language(table["source"])
+    how = how_of(checked(Wishes, table), target)
     result, given = service.files.new(suffix), service.files.new(suffix)
+    guess: dict[str, Any] = {}
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)
-        counts = await documents.file(service.shelf, model, given, result, how)
+        if told is None:
+            heard = await documents.language_of(given, result, shelf.sources_of(target))
+            guess = {"detectedLanguage": heard._asdict()}
+        source = told or heard.language
+        counts = await documents.file(shelf, shelf.between(source, target), given, result, replace(how, source=source))
     finally:
         given.unlink(missing_ok=True)
-    return {"translatedFileUrl": url + result.name, **_counted(counts)}
+    return {"translatedFileUrl": url + result.name, **_counted(counts), **guess}
 
 
 def _counted(counts: Any) -> dict[str, Any]:

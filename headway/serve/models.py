@@ -115,10 +115,12 @@ class Shelf:
         with self._counts:
             model.users -= 1
 
-    def close(self) -> None:
+    def close(self, wait: float = 0.0) -> None:
+        """wait: seconds for each model to end a batch whose clients have gone. A process that ended in the midst of one
+        would be aborted by the library that computes."""
         for model in self.models:
             if model.lane is not None:
-                model.lane.close()
+                model.lane.close(wait)
 
     def _make_room(self, model: Model) -> None:
         most = self.settings.memory

@@ -78,7 +78,7 @@ TRANSLATE: dict[str, Any] = {
             translatedText=_or_list(TEXT),
             detectedLanguage=_or_list(DETECTION),
             alternatives={"type": "array"},
-            scores=_or_list({"type": "number"}),
+            scores=_or_list({"type": ["number", "null"]}),
             alignments={"type": "array"},
             warnings={"type": "array"},
         ),
@@ -139,6 +139,7 @@ TRANSLATE_FILE: dict[str, Any] = {
             segments={"type": "integer"},
             translated={"type": "integer"},
             warnings=WARNINGS,
+            detectedLanguage=DETECTION,
         ),
         *ALL,
     ),
@@ -183,6 +184,8 @@ COMPLETIONS: dict[str, Any] = {
     "openapi_extra": _takes(CompletionBody, form=False),
     "responses": _answers(_object(["id", "object", "choices"]), *ALL, 404, error=OPENAI_ERROR),
 }
+EVENTS = _object(["data"], data=TEXT)  # with `stream`
+COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENTS}
 MODELS: dict[str, Any] = {"tags": ["language models"], "responses": _answers(_object(["object", "data"]))}
 MODEL: dict[str, Any] = {
     "tags": ["language models"],

@@ -33,15 +33,18 @@ def silent(asked: Sequence[Asked]) -> list[Said]:
     return [Said(" ") for _ in asked]
 
 
-def copying(asked: Sequence[Asked]) -> list[Said]:
-    """The last word first, but what should be kept is."""
-    said = []
-    for one in asked:
-        kept = [one.text[start:end].strip() for start, end in one.keep]
-        given = [word if any(part in word for part in kept) else word.upper() for word in words(one.text)]
-        links = [(i, len(given) - 1 - i) for i in range(len(given))]
-        said.append(Said(" ".join(reversed(given)), links))
-    return said
+def copying(*kept: str) -> Translate:
+    """The last word first, in capitals, but these words as they are."""
+
+    def translate(asked: Sequence[Asked]) -> list[Said]:
+        said = []
+        for one in asked:
+            given = [word if word.strip(".") in kept else word.upper() for word in words(one.text)]
+            links = [(i, len(given) - 1 - i) for i in range(len(given))]
+            said.append(Said(" ".join(reversed(given)), links))
+        return said
+
+    return translate
 
 
 def fixed(text: str, *links: tuple[int, int]) -> Translate:

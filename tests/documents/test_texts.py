@@ -217,7 +217,7 @@ def test_catalogues(tmp_path: Path) -> None:
 
 
 def test_placeholders_move_and_stay_whole(tmp_path: Path) -> None:
-    new, _ = translated('msgid "open %1$s in %d windows"\nmsgstr ""\n', "po", copying, tmp_path)
+    new, _ = translated('msgid "open %1$s in %d windows"\nmsgstr ""\n', "po", copying("%1$s", "%d"), tmp_path)
     assert new == 'msgid "open %1$s in %d windows"\nmsgstr "WINDOWS %d IN %1$s OPEN"\n'
 
 
@@ -242,7 +242,7 @@ def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:
 )
 def test_placeholders_without_names_keep_their_order(source: str, stays: bool, tmp_path: Path) -> None:
     given = f'msgid "{source}"\nmsgstr ""\n'
-    new, counts = translated(given, "po", copying, tmp_path)
+    new, counts = translated(given, "po", copying(*source.split()), tmp_path)
     assert (new == given) is stays
     told = f'"{source}": the placeholders of its translation stand in another order: it was left as it is'
     assert counts == (Counts(1, 0, [told]) if stays else Counts(1, 1, []))

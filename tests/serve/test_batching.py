@@ -168,10 +168,20 @@ def test_closing_finishes_what_waits() -> None:
     slow, made, first = occupied(patience=20.0, budget=1)
     later = made.submit(["later"], "")
     made.close()
+    assert made.threads[0].is_alive()
     slow.gate.set()
     assert (first.result(10), later.result(10)) == (["FIRST"], ["LATER"])
-    made.threads[0].join(10)
+    made.close(wait=10)
     assert not made.threads[0].is_alive()
+
+
+def test_closing_can_wait_for_what_nobody_waits_for() -> None:
+    slow, made, first = occupied()
+    first.cancel()
+    threading.Timer(0.2, slow.gate.set).start()
+    made.close(wait=10)
+    assert not made.threads[0].is_alive()
+    assert slow.batches == [["first"]]
 
 
 def test_several_threads_share_what_waits() -> None:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from documents.libreoffice import needs_libreoffice, opened
+from documents.office_files import docx, odt, run
 
 from headway.errors import HeadwayError
 from headway.serve import documents
@@ -92,12 +94,14 @@ def test_files_that_are_refused(served: Running, simple: SimpleNamespace) -> Non
     assert told({"target": "qtx"}, file=text) == (400, "Invalid request: missing source parameter")
     assert told({"source": "en"}, file=text) == (400, "Invalid request: missing target parameter")
     assert told({**BODY, "target": "xx"}, file=text) == (400, "xx is not supported")
-    for name in ("a.exe", "txt", "", "a.txt/b", "a.txt\\"):
+    unknown = "Invalid request: file format not supported: "
+    assert told(BODY, file=("a.exe", b"x")) == (400, f"{unknown}.exe is not one of .txt")
+    assert told(BODY, file=("txt", b"x")) == (400, f"{unknown}its name does not end with one of .txt")
+    for name in ("", "a.txt/b", "a.txt\\", "a." + "x" * 1000):
         status, error = told(BODY, file=(name, b"x"))
-        assert (status, error) in [
-            (400, "Invalid request: file format not supported"),
-            (400, "Invalid request: missing file parameter"),
-        ]
+        assert status == 400
+        assert error.startswith(unknown) or error == "Invalid request: missing file parameter"
+        assert len(error) < 100
     assert told(BODY, file=("a.txt", b"broken")) == (400, "Invalid request: file.txt is damaged.")
     assert told(BODY, file=("a.txt", b"x" * (12 * 2**20)))[0] == 413
 
@@ -123,6 +127,52 @@ def test_nobody_waits_for_a_document_any_more(
         server.service.shelf.room.take(29)
         assert server.post("/translate", {**BODY, "format": "html", "q": "A dog."}).status_code == 504
         until(lambda: not server.service.shelf.models[0].users)
+
+
+def test_the_language_of_a_file_is_detected(served: Running, sentences: list[str], translator_dir: Path) -> None:
+    def made(text: str) -> tuple[str, dict[str, Any]]:
+        upload = {"file": ("a.txt", text.encode())}
+        answer = served.post("/translate_file", data={"source": "auto", "target": "qtx"}, files=upload).json()
+        return served.get(answer["translatedFileUrl"].removeprefix(served.url)).text, answer
+
+    expected = load_translator([translator_dir], "cpu")(sentences[:2])
+    text, answer = made("\n".join(sentences[:2]))
+    assert text == "\n".join(expected)
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert answer["detectedLanguage"]["confidence"] > 0
+    empty, answer = made("1\n")
+    assert empty == "1\n"
+    assert (answer["segments"], answer["detectedLanguage"]["confidence"]) == (0, 0)
+    broken = {"file": ("a.docx", b"x")}
+    status, error = served.error("/translate_file", data={"source": "auto", "target": "qtx"}, files=broken)
+    assert status == 400
+    assert error.startswith("Invalid request: file.docx cannot be opened")
+
+
+def test_html_has_warnings_but_no_score(served: Running, simple: SimpleNamespace, sentences: list[str]) -> None:
+    own = {"scores": True, "alternatives": 2, "alignments": True, "warnings": True}
+    made = served.post("/translate", {**BODY, **own, "format": "html", "q": f"{sentences[0]}!"}).json()
+    del made["translatedText"]
+    assert made == {"alternatives": [], "scores": None, "alignments": [], "warnings": ["no links"]}
+
+
+@pytest.mark.slow
+@needs_libreoffice
+@pytest.mark.parametrize("ending", ["docx", "odt"])
+def test_libreoffice_opens_what_is_fetched(
+    served: Running, sentences: list[str], translator_dir: Path, ending: str, tmp_path: Path
+) -> None:
+    first, rest = sentences[0].split(" ", 1)
+    expected = load_translator([translator_dir], "cpu")(sentences[0])
+    if ending == "docx":
+        given = docx(f"<w:p>{run(first, '<w:b/>')}{run(f' {rest}')}</w:p>")
+    else:
+        given = odt(f"<text:p><text:span>{first}</text:span> {rest}</text:p>")
+    made = served.post("/translate_file", data=BODY, files={"file": (f"a.{ending}", given)}).json()
+    assert (made["segments"], made["translated"]) == (1, 1)
+    fetched = tmp_path / f"fetched.{ending}"
+    fetched.write_bytes(served.get(made["translatedFileUrl"].removeprefix(served.url)).content)
+    assert opened(fetched).strip() == expected
 
 
 def test_the_real_package(served: Running, sentences: list[str]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from headway.serve.libre import others
+from headway.translation import Guess, Translation
 from headway.translator import load_translator
 from serve.conftest import Running, running
 
@@ -62,7 +64,7 @@ def test_the_language_of_each_text_is_detected(served: Running, sentences: list[
 def test_a_text_in_the_target_language_stays(served: Running) -> None:
     body = {"q": "  As it is.\n", "source": "qtx", "target": "qtx", "alignments": True, "scores": True}
     made = served.post("/translate", body).json()
-    assert made == {"translatedText": "  As it is.\n", "alignments": [], "scores": 0.0}
+    assert made == {"translatedText": "  As it is.\n", "alignments": [], "scores": None}
 
 
 def test_alternatives_and_own_keys(served: Running, sentences: list[str], expected: list[str]) -> None:
@@ -71,12 +73,19 @@ def test_alternatives_and_own_keys(served: Running, sentences: list[str], expect
     made = served.post("/translate", {**body, **own}).json()
     assert made["translatedText"] == expected[0]
     assert 1 <= len(made["alternatives"]) <= 3
+    assert len({made["translatedText"], *made["alternatives"]}) == 1 + len(made["alternatives"])
     assert made["scores"] <= 0
     assert all(len(link) == 2 for link in made["alignments"])
     assert made["alignments"]
     assert made["warnings"] == []
     several = served.post("/translate", {**body, **own, "q": sentences[:2]}).json()
     assert {name: values[0] for name, values in several.items()} == made
+
+
+def test_alternatives_are_others() -> None:
+    """A search may find one text in several spellings by tokens."""
+    guesses = [Guess(text, 0.0, 0.0, [], []) for text in ("a", "b", "a", "b", "c", "d")]
+    assert others(Translation("x", guesses), 2) == ["b", "c"]
 
 
 def test_spacing_and_lines_stay(served: Running, sentences: list[str], expected: list[str]) -> None:

@@ -65,6 +65,17 @@ def test_it_serves_and_stops_as_told(translator_dir: Path, tmp_path: Path, numbe
     assert re.fullmatch(r"POST /translate status=200 ms=[\d.]+ client=127.0.0.1 texts=1 characters=25", told)
 
 
+def test_it_stops_well_when_clients_have_just_gone(translator_dir: Path, sentences: list[str], tmp_path: Path) -> None:
+    """What they wanted is in work: a thread that computes may not be torn from the process."""
+    log = tmp_path / "log"
+    with program("--model", str(translator_dir), log=log) as (process, url):
+        httpx.post(f"{url}/translate", json=BODY, timeout=60)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/translate", json={**BODY, "q": sentences * 8}, timeout=0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+
+
 def test_several_processes_share_the_port(translator_dir: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with program("--model", str(translator_dir), "--workers", "2", "--log-format", "json", log=log) as (process, url):
