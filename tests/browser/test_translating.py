@@ -11,6 +11,7 @@ from serve.conftest import Running, running, until
 
 from browser.conftest import Look
 from headway.cli.root import main
+from headway.installed import BUNDLED
 from headway.translator import Translator
 
 WATCH = """
@@ -225,3 +226,15 @@ def test_a_key_can_be_given(
         seen.page.press("#key", "Enter")
         seen.page.wait_for_selector("html[data-state=empty]")
         assert seen.translate(sentences[0]).state == "done"
+
+
+def test_the_bundled_translator_both_ways(look: Callable[..., Look], capsys: pytest.CaptureFixture[str]) -> None:
+    text = "DAS HAUS IST ALT 👍"
+    assert main(["translate", "--from", "de", "--to", "en", text]) == 0
+    said = capsys.readouterr().out.strip()
+    with running(BUNDLED / "en-de") as server:
+        seen = look(url=server.url).open()
+        assert seen.translate("The house is old.").result == "Das Haus ist alt."
+        seen.page.select_option("#direction", "de en")
+        assert seen.page.inner_text("label[for=text]") == "Text (de)"
+        assert seen.translate(text).result == said == "THE HOUSE IS OLD 👍"

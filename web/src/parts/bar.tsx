@@ -5,7 +5,7 @@ import { languageTag } from "../pieces";
 import * as s from "../state";
 import { stop, translate } from "../translate";
 import { words } from "../words";
-import { Examples, Settings } from "./settings";
+import { Direction, Examples, Settings } from "./settings";
 import { Result } from "./result";
 
 const PAUSE = 600; // milliseconds without a key, when translating as one types
@@ -72,6 +72,7 @@ export function Bar() {
               {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
             </button>
           )}
+          <Direction />
           <Examples onChoose={typed} />
           <span id="why" class="faint">{why}</span>
         </div>

@@ -11,16 +11,6 @@ export function Settings() {
     <details class="settings">
       <summary>{t.settings}</summary>
       <div class="row">
-        {info.pairs.length > 1 && (
-          <label>
-            {t.direction}{" "}
-            <select value={s.pair.value} onChange={(e) => (s.pair.value = e.currentTarget.value)}>
-              {info.pairs.map((one) => (
-                <option value={one.join(" ")}>{one.join(" → ")}</option>
-              ))}
-            </select>
-          </label>
-        )}
         <label class="check">
           <input type="checkbox" checked={s.asTyped.value} onChange={(e) => (s.asTyped.value = e.currentTarget.checked)} />{" "}
           {t.asTyped}
@@ -28,6 +18,23 @@ export function Settings() {
       </div>
       <SearchSettings info={info} />
     </details>
+  );
+}
+
+/** From what to what, where the model knows several ways. */
+export function Direction() {
+  const t = words.value;
+  const info = s.model.value;
+  if (saved || !info || s.isExample.value || info.pairs.length < 2) return null;
+  return (
+    <label>
+      <span class="unseen">{t.direction}</span>
+      <select id="direction" value={s.pair.value} onChange={(e) => (s.pair.value = e.currentTarget.value)}>
+        {info.pairs.map((one) => (
+          <option value={one.join(" ")}>{one.join(" → ")}</option>
+        ))}
+      </select>
+    </label>
   );
 }
 
