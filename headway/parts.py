@@ -21,6 +21,7 @@ from headway.errors import ConfigError, did_you_mean
 from headway.values import shown, typed
 
 N = TypeVar("N", bound="Node")
+DEEPEST = 60  # parts in parts, or brackets in brackets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +99,31 @@ def config_class(slot_name: str, kind: str) -> type[Part]:
 
 def make_part(slot_name: str, value: Any, default: str | None = None) -> Part:
     """A part from any of the ways to write it. A table without `kind` takes the default's."""
-    try:
-        return _make_part(slot_name, value, default)
-    except RecursionError:
-        raise ConfigError("these parts are nested too deeply to be read. Write them flatter.") from None
+    if _too_deep(value):  # how deep Python itself can go depends on who called it
+        raise ConfigError("these parts are nested too deeply to be read. Write them flatter.")
+    return _make_part(slot_name, value, default)
+
+
+def _too_deep(value: Any) -> bool:
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict | list | tuple):
+                below += one.values() if isinstance(one, dict) else one
+            elif isinstance(one, str) and one.count("(") > DEEPEST and _brackets(one) > DEEPEST:
+                return True
+        level, depth = below, depth + 1
+    return depth > DEEPEST
+
+
+def _brackets(text: str) -> int:
+    """How many are open at once."""
+    deepest = depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
