@@ -41,7 +41,7 @@ class Engines:
             raise ConfigError(f"{threads} threads cannot work. Give 1 or more, or leave it out.", "threads")
         self.paths, self.device_name = list(paths), device
         self.engine, self.compute, self.threads = engine, compute, threads
-        self._tell, self._told = tell or (lambda message: None), ""
+        self._tell, self._told, self._asked = tell or (lambda message: None), "", 0
         self._loaded: Sequence[Loaded] | None = None
         self._torch: TorchEngine | None = None
         self._shortlist: Shortlist | None = None
@@ -168,8 +168,11 @@ class Engines:
             return self._taken(self.torch, f"not ctranslate2: {reason}")
         if self.engine == "ctranslate2":
             return self._taken(self.ct2, "")
-        if self.ct2.compute == "int8" and sentences > FEW:
-            return self._taken(self.torch, f"more than {FEW} sentences in eight bits")
+        self._asked += sentences
+        if self.ct2.compute == "int8" and (self._torch or self._asked > FEW):  # importing torch is repaid, or is done
+            return self._taken(
+                self.torch, f"more than {FEW} sentences in eight bits" if self._asked > FEW else "it is here"
+            )
         return self._taken(self.ct2, "it is faster at this" if self._torch else "torch need not be imported for it")
 
     def _taken(self, engine: Engine, why: str) -> Engine:

@@ -117,6 +117,17 @@ def directory(given: str | Path) -> str:
     return locate(given).paths[0]
 
 
+def own_directory(given: str | Path) -> str:
+    """The same, of a model that is to be written to: none of the package that is called by its name."""
+    folder = directory(given)
+    if Path(folder).parent == BUNDLED and not Path(given).exists():
+        raise HeadwayError(
+            f'"{given}" is part of the package, where nothing is written. Make a copy of your own, which is then found '
+            f"first: headway models add {folder}"
+        )
+    return folder
+
+
 def picked(source: str, target: str) -> Choice:
     """An installed model that translates from one language to another; "" stands for any, if there is only one."""
     if not source and not target:

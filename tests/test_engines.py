@@ -34,6 +34,8 @@ def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> No
     one, other = (load(translator_dir, "cpu", engine=name) for name in ("torch", "ctranslate2"))  # type: ignore[arg-type]
     assert isinstance(one, Translator) and isinstance(other, Translator)
     for settings in ({}, {"beam_size": 1}, {"penalty": "power"}, {"max_length": 4}):
+        first = [translator.translate(lines, translator.search(**settings), mend=False) for translator in (one, other)]
+        assert [result.text for result in first[0]] == [result.text for result in first[1]]
         found = [translator.translate(lines, translator.search(**settings)) for translator in (one, other)]
         plain = [pair for pair in zip(*found) if not any("went round in a loop" in told for told in pair[0].warnings)]
         assert (
@@ -63,10 +65,15 @@ def test_what_is_chosen_and_why(translator_dir: Path, lines: list[str], no_torch
     many = load_translator([translator_dir], "cpu", compute="int8", tell=told.append)
     many.translate(lines, many.search(beam_size=1), mend=False)
     many.translate(lines * 10, many.search(beam_size=1), mend=False)
+    many.translate(lines[:1], mend=False)  # torch is there, and faster
     assert told[3:] == [
         "engine ctranslate2, int8, cpu: torch need not be imported for it",
         "engine torch, int8, cpu: more than 128 sentences in eight bits",
     ]
+    often = load_translator([translator_dir], "cpu", compute="int8", tell=told.append)
+    for _ in range(130):
+        often.translate(["A dog."], often.search(beam_size=1), mend=False)
+    assert told[5:] == told[3:5]
 
 
 def test_a_forced_beginning_and_a_record_go_to_torch(translator_dir: Path, lines: list[str]) -> None:

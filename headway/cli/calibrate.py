@@ -53,9 +53,11 @@ def calibrate(
 
     from headway.calibration import calibrate as learn
     from headway.data.files import read_pairs
+    from headway.installed import own_directory
     from headway.translator import load_translator
 
     pairs = list(islice(read_pairs(source, target), at_most))
+    model = own_directory(model)
     translator = load_translator([model], device, engine, compute, threads, lambda told: log(told, "detail"))
     learned, found = learn(translator, [a for a, _ in pairs], [b for _, b in pairs], threshold=threshold, to=to)
     path = learned.save(Path(model), (to or translator.target) if translator.outline.tags else "")

@@ -57,7 +57,7 @@ def shortlist(
     weights stay as they are; what it had for a shortlist is written over."""
     from headway.config import Config
     from headway.errors import HeadwayError
-    from headway.installed import directory
+    from headway.installed import own_directory
     from headway.text import Tokenizers
     from headway.text.shortlist import SHORTLIST
     from headway.train.shortlist import Frequent, Lexical, made
@@ -68,7 +68,7 @@ def shortlist(
     if keep_outputs and by_hand:
         told = f"--keep-outputs names the same words for every sentence: leave out --{by_hand[0]}."
         raise click.UsageError(told, click.get_current_context())
-    folder = Path(directory(model))
+    folder = Path(own_directory(model))
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")

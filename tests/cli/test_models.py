@@ -147,6 +147,19 @@ def test_a_folder_that_cannot_be_written(
     )
 
 
+@pytest.mark.parametrize("verb", ["shortlist", "calibrate"])
+def test_nothing_is_written_to_the_package(capsys: Capture, shelf: Shelf, tmp_path: Path, verb: str) -> None:
+    folder = shelf.add("en-de", "en", "de", bundled=True)
+    before = state(folder)
+    (tmp_path / "a").write_text("a b\n" * 200)
+    _, err = ran(capsys, verb, "--model", "en-de", "-s", tmp_path / "a", "-t", tmp_path / "a", code=1)
+    assert err == (
+        'error: "en-de" is part of the package, where nothing is written. Make a copy of your own, which is then found '
+        f"first: headway models add {folder}\n"
+    )
+    assert state(folder) == before
+
+
 def test_what_cannot_be_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -> None:
     shelf.add("en-de", "en", "de", bundled=True)
     training = shelf.add("training", "en", "de")
