@@ -1,6 +1,8 @@
 """The processes that train together, as torchrun starts them. A run that nobody started so is a team of one."""
 
+import gc
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # its functions keep the group that is there when they are first imported: none
 from torch import Tensor, nn
 
 from headway.device import choose_device
@@ -85,9 +88,11 @@ class Team:
         """The module, whose gradients are the mean over all processes."""
         if self.size == 1:
             return module
-        return nn.parallel.DistributedDataParallel(
-            module, device_ids=[device] if device.type == "cuda" else None, broadcast_buffers=False
-        )
+        with warnings.catch_warnings():  # the name that it proposes instead is unknown to PyTorch 2.11
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+            return nn.parallel.DistributedDataParallel(
+                module, device_ids=[device] if device.type == "cuda" else None, broadcast_buffers=False
+            )
 
 
 ALONE = Team()
@@ -114,8 +119,11 @@ def join_team(device_name: str) -> tuple[Team, torch.device]:
 
 
 def leave_team() -> None:
+    """Nothing of the team is left behind: a thread of gloo's that still holds a tensor when Python ends takes the
+    program down with it, and a joined module, which others refer to in a circle, keeps such threads."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
+        gc.collect()
 
 
 def _number(name: str, default: int) -> int:
