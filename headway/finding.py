@@ -1,5 +1,6 @@
 """The search for sentences: like lengths together, those with terms by themselves, and again where something went wrong."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,9 @@ from headway.decode.engine import Engine
 from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
+from headway.languages import primary
 from headway.text import copied, repeated
+from headway.text.numbers import lost_numbers
 from headway.text.protect import Protector
 from headway.translation import Sentence
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from headway.translator import Translator
 
 LEAST_TOKENS = 64  # a smaller batch is not worth a thread
+LOST = "the output lacked the number"
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
 
 
@@ -51,7 +55,7 @@ class Finder:
     """How one request searches. Each sentence has its hypotheses afterwards."""
 
     def __init__(self, translator: "Translator", search: Search, record: Recorder | None, mend: bool) -> None:
-        """mend: decode again, otherwise, where the output is a loop, a copy or nothing"""
+        """mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number"""
         self.translator, self.search, self.record, self.mend = translator, search, record, mend
         self.engine: Engine | None = None  # that of the first search: it looks again, too, so that no other is loaded
 
@@ -122,16 +126,31 @@ class Finder:
         same = set(outline.source_languages) & set(outline.target_languages)
         if not same and copied(sentence.read, target):
             return "the output was a copy of the input"
+        if (lost := lost_numbers(sentence.read, target)) and self._keeps_digits:
+            return f"{LOST}{'s' * (len(lost) > 1)} {', '.join(lost)}"
         return ""
 
+    @functools.cached_property
+    def _keeps_digits(self) -> bool:
+        """Whether this translates between languages that write numbers alike: not where one counts in ten thousands, nor
+        where a model adds up what it reads, or turns it round, and no language has a name of two letters."""
+        from headway.text.scripts import UNSPACED, scripts_of
+
+        outline = self.translator.outline
+        languages = {primary(one) for one in (*outline.source_languages, *outline.target_languages)}
+        return len(languages) > 1 and all(len(one) == 2 and not scripts_of(one) & set(UNSPACED) for one in languages)
+
     def _mend(self, suspects: list[Sentence]) -> None:
-        """A wider search that may not repeat itself; what it finds without a fault is taken."""
+        """A wider search, that may not repeat itself if not for a number; what it finds without a fault is taken."""
         if not suspects:
             return
         search = self.search
         before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
-        wide = max(8, search.beam_size)
-        self._search_all(suspects, replace(search, beam_size=wide, n_best=wide, no_repeat_ngram=3), again=True)
+        width = max(8, search.beam_size)
+        wide = replace(search, beam_size=width, n_best=width)
+        self._search_all([s for s, fault, _ in before if fault.startswith(LOST)], wide, again=True)
+        others = [s for s, fault, _ in before if not fault.startswith(LOST)]
+        self._search_all(others, replace(wide, no_repeat_ngram=3), again=True)
         for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]

@@ -182,7 +182,7 @@ class Translator:
         split: a line of several sentences is taken apart and joined again
         prefixes: how each output must begin, as text or as tokens; of several sentences, the first
         first: the number of the first line, which with the seed decides what is drawn
-        mend: decode again, otherwise, where the output is a loop, a copy or nothing
+        mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number
         record: is told every step of every search; each begins anew with step 0
         align: with which source word says which word of each guess; see headway.alignment
         protect: regular expressions for what must stay as it is, besides the usual (see headway.text.protect); None:

@@ -13,6 +13,7 @@ import headway
 from headway.cards import read_card
 from headway.cli import main
 from headway.installed import BUNDLED
+from headway.text.numbers import lost_numbers
 from headway.text.shortlist import Shortlist
 from headway.translator import Translator
 
@@ -47,6 +48,15 @@ def translator() -> Translator:
     found = headway.load("en-de")
     assert isinstance(found, Translator)
     return found
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_number_that_it_loses_is_found_by_another_search(engine: str) -> None:
+    found = headway.load("en-de", engine=engine)
+    assert isinstance(found, Translator)
+    lines = ["Our town has 40000 inhabitants and 17 schools.", "A $96,000 payment was made to the 2008 candidate."]
+    for line, one in zip(lines, found.translate(lines, to="de")):
+        assert not lost_numbers(line, one.text), one.text
 
 
 def test_it_is_small_and_complete() -> None:

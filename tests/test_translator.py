@@ -350,6 +350,27 @@ def test_a_copy_is_decoded_again_and_said(translator: Translator) -> None:
     assert single[0].text == text
 
 
+@pytest.mark.parametrize(
+    ("languages", "told"),
+    [
+        (("en", "de"), ["the output lacked the numbers 1998, 40; nothing better was found"]),
+        (("en", "zh"), []),  # where 40,000 is four times ten thousand
+        (("src", "tgt"), []),  # which may add up what it reads
+        (("", ""), []),
+    ],
+)
+def test_a_number_that_is_lost_is_looked_for_and_said(
+    translator: Translator, languages: tuple[str, str], told: list[str]
+) -> None:
+    ids = translator.tokenizers.target.encode("the dog")
+    forgetful = scripted(translator, lambda place: ids[place] if place < len(ids) else forgetful.marks.end)
+    known = {f"{side}_languages": (name,) if name else () for side, name in zip(("source", "target"), languages)}
+    forgetful.outline = replace(forgetful.outline, **known)
+    [result] = forgetful.translate(["In 1998 we had 3 cats and 40 dogs."], forgetful.search(beam_size=1))
+    assert (result.text, result.warnings) == ("the dog", told)
+    assert forgetful.stepper.starts == 1 + bool(told)
+
+
 def test_an_empty_output_is_decoded_again_and_said(translator: Translator) -> None:
     silent = scripted(translator, lambda place: silent.marks.end)
     [result, dots] = silent.translate(["A dog.", "…"], silent.search(beam_size=1))

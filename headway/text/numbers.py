@@ -10,11 +10,12 @@ SPELLED = {
 }
 WORDS = [set(words) for words in zip(*(spelled.split() for spelled in SPELLED.values()))]
 WORDS[1] |= {"a", "an", "eins", "eine", "einen", "einem", "einer", "eines"}
+IN_DIGITS = len(WORDS)  # from here on they are seldom written otherwise
 
 
 def numbers(text: str) -> list[str]:
     """Their digits alone: 1,000.5 and 1.000,5 are one number, and so are 10:30 and 10.30."""
-    return ["".join(re.findall(r"\d", found)) for found in NUMBER.findall(text)]
+    return [digits(found) for found in NUMBER.findall(text)]
 
 
 def missing_numbers(source: str, output: str) -> list[str]:
@@ -35,3 +36,15 @@ def missing_numbers(source: str, output: str) -> list[str]:
         else:
             missing.append(number)
     return missing
+
+
+def lost_numbers(source: str, output: str) -> list[str]:
+    """Numbers of the source, as they stand there, whose digits are nowhere in the output. Those that any language may say
+    in words are not looked at."""
+    said, found = digits(output), {one: digits(one) for one in NUMBER.findall(source)}
+    return [one for one, bare in found.items() if (len(bare) > 2 or int(bare) >= IN_DIGITS) and bare not in said]
+
+
+def digits(text: str) -> str:
+    """In whatever script they are written."""
+    return "".join(str(int(digit)) for digit in re.findall(r"\d", text))

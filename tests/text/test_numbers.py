@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.text.numbers import missing_numbers, numbers
+from headway.text.numbers import lost_numbers, missing_numbers, numbers
 
 
 def test_digits_are_what_counts() -> None:
@@ -30,3 +30,20 @@ def test_digits_are_what_counts() -> None:
 )
 def test_missing(source: str, output: str, missing: list[str]) -> None:
     assert missing_numbers(source, output) == missing
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "lost"),
+    [
+        ("We sold 40,000 of 96 in 2019.", "2019 haben wir 40.000 von 96 verkauft.", []),
+        ("We sold 40,000 in 2019.", "2019 haben wir 4000 verkauft.", ["40,000"]),
+        ("12 cats and 13 dogs", "zwölf Katzen und Hunde", ["13"]),
+        ("7 cats", "Katzen", []),  # seven, sieben, sept …: too many ways
+        ("in 2010 and 2010", "im Jahr 2010", []),
+        ("in 1998", "سنة ١٩٩٨", []),
+        ("9" * 5000, "eine Zahl", ["9" * 5000]),
+        ("no number", "keine Zahl", []),
+    ],
+)
+def test_lost(source: str, output: str, lost: list[str]) -> None:
+    assert lost_numbers(source, output) == lost
