@@ -10,6 +10,7 @@ from headway.text.capitals import calmed
 from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
 from headway.text.sentences import segments
 from headway.text.words import words_before
+from headway.text.wrapping import Layout, layout_of
 
 if TYPE_CHECKING:
     from headway.confidence import Calibration
@@ -157,6 +158,7 @@ class Line:
     source: str
     sentences: list[Sentence]
     tail: str  # the spacing at its end
+    layout: Layout | None = None  # how it was broken into lines, where its sentences go on in the next
     judge: "Callable[[], Calibration | None] | None" = None  # what its confidence is reckoned with
 
     @property
@@ -180,8 +182,10 @@ class Reader:
 
     def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> Line:
         """The sentences of a line, none longer than the model has learned, and the spacing at its end."""
-        read = Line(line, [], "")
-        text, spans = self.protector.hide(line) if self.protector else (line, [])
+        layout = layout_of(line) if self.split else None
+        read = Line(line, [], "", layout)
+        text = line if layout is None else layout.text
+        text, spans = self.protector.hide(text) if self.protector else (text, [])
         hidden = Hidden(text, spans) if spans else None
         for segment in split_sentences(text, self.language) if self.split else segments([text]):
             if segment.text:
@@ -243,7 +247,9 @@ def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation
             f"{s.said[min(rank, len(s.said) - 1)] if s.said else s.spelled(tokenizer.decode(h.ids).strip())}{s.frame[1]}"
             for s, h in zip(line.sentences, found)
         ]
-        guesses.append(Joined("".join(texts) + line.tail, found, _links(line, texts, rank) if align else None, line))
+        text = "".join(texts) + line.tail
+        text = text if line.layout is None else line.layout.restored(text)
+        guesses.append(Joined(text, found, _links(line, texts, rank) if align else None, line))
     return Translation(line.source, guesses, [w for s in line.sentences for w in s.warnings])
 
 

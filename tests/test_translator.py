@@ -1,6 +1,7 @@
 """Text in, text out: nothing lost, nothing cut in silence, the same text whoever the neighbours are."""
 
 import random
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -348,6 +349,23 @@ def test_a_copy_is_decoded_again_and_said(translator: Translator) -> None:
     assert result.text != text
     single = copying.translate([text], copying.search(beam_size=1), mend=False)
     assert single[0].text == text
+
+
+def test_a_paragraph_that_was_broken_at_a_width_is_read_as_one(
+    translator: Translator, pairs: list[tuple[str, str]]
+) -> None:
+    whole = " ".join(source for source, _ in pairs[:6])
+    broken = "\n".join(textwrap.wrap(whole, 34))
+    text = f"{broken}\n\n{pairs[7][0]}\n"
+    [result, plain] = translator.translate([text, whole], align=True)
+    first, second = result.text.split("\n\n")
+    assert first.replace("\n", " ") == plain.text
+    assert max(map(len, first.split("\n"))) <= 34
+    assert second == f"{translator(pairs[7][0])}\n"
+    links = plain.guesses[0].alignment
+    assert links and result.guesses[0].alignment[: len(links)] == links  # words are counted as before
+    [apart] = translator.translate([text], split=False)
+    assert apart.source == result.source == text
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,22 @@
-"""Plain text: a line is a segment, as `headway translate` reads it."""
+"""Plain text: a line is a segment, as `headway translate` reads it, and so is a paragraph that was broken at a width."""
 
 import re
 
 from headway.documents.encodings import Encoded, decoded
 from headway.documents.pieces import Dialect, Items, Piece, gather, written
 from headway.documents.seam import Counts, Translate, Work
+from headway.text.wrapping import layout_of
 
 LINE = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")
 
 
 def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
     source = decoded(data, name)
-    work = Work()
-    parts = gather(pieces(source.text), work, PLAIN)
+    layout, work = layout_of(source.text), Work()
+    parts = gather(pieces(layout.text if layout else source.text), work, PLAIN)
     work.run(translate)
-    return Encoded(written(parts, work, PLAIN)[0], source.encoding).bytes(), work.counts()
+    text = written(parts, work, PLAIN)[0]
+    return Encoded(layout.restored(text) if layout else text, source.encoding).bytes(), work.counts()
 
 
 def pieces(text: str) -> list[Piece]:

@@ -18,6 +18,7 @@ from headway.nn.context import Report
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, split_sentences
 from headway.text.capitals import calmed
+from headway.text.wrapping import layout_of
 
 if TYPE_CHECKING:
     from headway.language_model import LanguageModel
@@ -51,6 +52,8 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
         raise HeadwayError(f"a trace is of one model, and {len(translator.steppers)} vote here. Load one of them.")
     if not isinstance(text, str) or not text.strip():
         raise HeadwayError("there is nothing to look at: give a sentence.")
+    layout = layout_of(text)
+    text = text if layout is None else layout.text
     reader, writer, config = translator.tokenizers.source, translator.tokenizers.target, translator.config
     source = [*translator.tag(to), *reader.encode(calmed(text.strip(), reader)), reader.end]
     if len(source) > config.train.longest:

@@ -11,6 +11,7 @@ from headway.errors import HeadwayError
 from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused, too_long
+from headway.text.wrapping import layout_of
 from headway.translation import Guess, Translation
 from headway.translator import Translator
 
@@ -74,14 +75,15 @@ async def translated(shelf: Shelf, model: Model, texts: Sequence[str], how: How)
 
 
 def pieces_of(text: str) -> list[str]:
-    """Lines, several together where they are short. A sentence never goes on in another line."""
+    """Paragraphs, several together where they are short. A sentence never goes on in another one."""
     if len(text) <= PIECE:
         return [text]
-    pieces = [""]
-    for line in text.split("\n"):
-        if len(pieces[-1]) + len(line) > PIECE and pieces[-1]:
+    layout, pieces = layout_of(text), [""]
+    paragraphs = ["\n".join(one.lines) for one in layout.paragraphs] if layout else text.split("\n")
+    for paragraph in paragraphs:
+        if len(pieces[-1]) + len(paragraph) > PIECE and pieces[-1]:
             pieces.append("")
-        pieces[-1] += line + "\n"
+        pieces[-1] += paragraph + "\n"
     pieces[-1] = pieces[-1][:-1]
     return [piece for piece in pieces if piece]
 
