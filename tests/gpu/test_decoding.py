@@ -1,12 +1,13 @@
 """Recorded steps write what the plain loop writes. Run with: pytest -m gpu tests/gpu"""
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from decode.test_static import MARKS, assert_same, model, small, sources
+from decode.test_static import MARKS, assert_as_exact, assert_same, model, small, sources
 
 from headway.decode import Search, decode
 from headway.decode.model import ModelStepper
@@ -58,13 +59,15 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -> None:
     """Several times: first the steps are recorded, through several frames, and at last the beginning."""
-    stepper = small(ModelStepper(model(1, **changes).cuda()), shortest=32, fewest=8)
+    built = model(1, **changes).cuda()
+    stepper = small(ModelStepper(built), shortest=32, fewest=8)
     search = Search(beam_size=beam, n_best=beam, max_length=50)
     source, valid = (part.cuda() for part in sources(37))
     given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
     naive = decode(stepper, *given, marks=MARKS, search=search, engine="naive")
+    exact = decode(ModelStepper(copy.deepcopy(built).double()), *given, marks=MARKS, search=search, engine="naive")
     for _ in range(4):
-        assert_same(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive)
+        assert_as_exact(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive, exact)
     players = stepper.engine.players.kept.values()
     assert any(player.graphs for player in players), "nothing was recorded"
     assert any(player.frame.reads and 0 in player.graphs for player in players) == (
