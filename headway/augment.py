@@ -14,10 +14,11 @@ from headway.data.parallel import OBJECTS, unpacked
 from headway.decode.settings import Search
 from headway.errors import HeadwayError
 from headway.text import copied, repeated
+from headway.text.numbers import lost_numbers
 from headway.translation import Translation
 from headway.translator import Translator
 
-Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "score", "unlike"]
+Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "number", "score", "unlike"]
 
 # Why a line gives no pair, and how that is told.
 REASONS: dict[Reason, str] = {
@@ -28,6 +29,7 @@ REASONS: dict[Reason, str] = {
     "loop": "translations that went round in a loop",
     "copy": "copies of the line",
     "ratio": "of a very different length",
+    "number": "without a number of the line",
     "score": "of a low score",
     "unlike": "unlike their reference",
 }
@@ -47,6 +49,7 @@ class Standards:
     longest: int
     least_score: float = -math.inf  # the mean log-probability of a token
     most_ratio: float = 3.0
+    numbers: bool = False  # whether each must be there in digits: see headway.text.numbers.keeps_digits
 
     def fault(self, line: Sequence[int], made: Translation) -> Reason | None:
         """What is wrong with a translation of the tokens in `line`, made without mending."""
@@ -62,6 +65,8 @@ class Standards:
         short, long = sorted((len(line), len(found.tokens)))
         if long > self.most_ratio * short and long > short + SLACK:
             return "ratio"
+        if self.numbers and lost_numbers(made.source, found.text):
+            return "number"
         if sum(found.token_logps) < self.least_score * len(found.token_logps):
             return "score"
         return None
@@ -80,20 +85,47 @@ class BackTranslation:
 
     def pairs(self, lines: Sequence[str], first: int = 0) -> list[Pair | Reason]:
         """For each line a pair, or why there is none. `first`: the number of the first line, for the draws."""
-        texts = [line.strip() for line in lines]
-        ids = self.translator.tokenizers.source.encode_batch(texts)
-        reasons = [unfit(text, tokens, self.standards) for text, tokens in zip(texts, ids)]
-        asked = ["" if reason else text for text, reason in zip(texts, reasons)]
-        made = self.translator.translate(
-            asked, self.search, to=self.to, split=self.split, first=first, mend=False, protect=None
-        )  # fmt: skip
+        tried = attempts(self, [line.strip() for line in lines], first)
         return [
-            reason or self.standards.fault(tokens, translation) or Pair(self._tagged(translation.text), text)
-            for reason, tokens, translation, text in zip(reasons, ids, made, texts)
+            one.reason or self.standards.fault(one.ids, one.made) or Pair(self._tagged(one.made.text), one.text)
+            for one in tried
         ]
 
     def _tagged(self, text: str) -> str:
         return f"{self.tag} {text.strip()}" if self.tag else text.strip()
+
+
+class Asking(Protocol):
+    """Who has lines translated, and how."""
+
+    @property
+    def translator(self) -> Translator: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def standards(self) -> Standards: ...
+    @property
+    def to(self) -> str: ...
+    @property
+    def split(self) -> bool: ...
+
+
+class Attempt(NamedTuple):
+    text: str
+    ids: list[int]
+    made: Translation  # of nothing, if there is a reason
+    reason: Reason | None  # why it was not even translated
+
+
+def attempts(asking: Asking, texts: Sequence[str], first: int) -> list[Attempt]:
+    """Each text translated as a search finds it, unmended, if it is fit for that."""
+    ids = asking.translator.tokenizers.source.encode_batch(texts)
+    reasons = [unfit(text, tokens, asking.standards) for text, tokens in zip(texts, ids)]
+    asked = ["" if reason else text for text, reason in zip(texts, reasons)]
+    made = asking.translator.translate(
+        asked, asking.search, to=asking.to, split=asking.split, first=first, mend=False, protect=None
+    )  # fmt: skip
+    return list(map(Attempt, texts, ids, made, reasons))
 
 
 def unfit(text: str, ids: Sequence[int], standards: Standards) -> Reason | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from headway.augment import Pair, Reason, Standards, unfit, written
+from headway.augment import Pair, Reason, Standards, attempts, written
 from headway.data.parallel import OBJECTS, TABLES, unpacked
 from headway.decode.settings import Search
 from headway.translation import Guess, Translation, one_line
@@ -31,15 +31,9 @@ class Distillation:
         """For each line a pair, or why there is none. `first`: the number of the first line, for the draws."""
         rows = [line.partition("\t") for line in lines]
         texts, references = [row[0].strip() for row in rows], [row[2].strip() for row in rows]
-        ids = self.translator.tokenizers.source.encode_batch(texts)
-        reasons = [unfit(text, tokens, self.standards) for text, tokens in zip(texts, ids)]
-        asked = ["" if reason else text for text, reason in zip(texts, reasons)]
-        made = self.translator.translate(
-            asked, self.search, to=self.to, split=self.split, first=first, mend=False, protect=None
-        )  # fmt: skip
         return [
-            reason or self._pair(tokens, translation, reference)
-            for reason, tokens, translation, reference in zip(reasons, ids, made, references)
+            one.reason or self._pair(one.ids, one.made, reference)
+            for one, reference in zip(attempts(self, texts, first), references)
         ]
 
     def _pair(self, line: Sequence[int], made: Translation, reference: str) -> Pair | Reason:

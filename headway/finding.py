@@ -10,9 +10,8 @@ from headway.decode.engine import Engine
 from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
-from headway.languages import primary
 from headway.text import copied, repeated
-from headway.text.numbers import lost_numbers
+from headway.text.numbers import keeps_digits, lost_numbers
 from headway.text.protect import Protector
 from headway.translation import Sentence
 
@@ -132,13 +131,7 @@ class Finder:
 
     @functools.cached_property
     def _keeps_digits(self) -> bool:
-        """Whether this translates between languages that write numbers alike: not where one counts in ten thousands, nor
-        where a model adds up what it reads, or turns it round, and no language has a name of two letters."""
-        from headway.text.scripts import UNSPACED, scripts_of
-
-        outline = self.translator.outline
-        languages = {primary(one) for one in (*outline.source_languages, *outline.target_languages)}
-        return len(languages) > 1 and all(len(one) == 2 and not scripts_of(one) & set(UNSPACED) for one in languages)
+        return keeps_digits(self.translator.outline.languages)
 
     def _mend(self, suspects: list[Sentence]) -> None:
         """A wider search, that may not repeat itself if not for a number; what it finds without a fault is taken."""

@@ -29,6 +29,11 @@ class Outline:
         """Target languages that the source must name, because there is more than one."""
         return self.target_languages if len(self.target_languages) > 1 else ()
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """Of both sides."""
+        return frozenset((*self.source_languages, *self.target_languages))
+
 
 def outline_of(config: "Config") -> Outline:
     parts = [part for side in config.model.sides for part in getattr(config.model, side).position]

@@ -76,13 +76,15 @@ RUNNING = "wir gehen heute alle zusammen ins kino"
         ([5, 6], made("a sentence", list(range(13)), []), "ratio"),
         (list(range(40)), made("a sentence", [8, 9, 10], []), "ratio"),
         (list(range(40)), made("a sentence", list(range(14)), []), None),
+        ([5, 6, 7], made("4000 Euro", [8, 9, 10], [], source="40,000 euros"), "number"),
+        ([5, 6, 7], made("40.000 Euro", [8, 9, 10], [], source="40,000 euros"), None),
         ([5, 6, 7], made("a sentence", [8, 9, 10], [], logp=-2.5), "score"),
         ([5, 6, 7], made("a sentence", [8, 9, 10], [], logp=-1.5), None),
     ],
 )
 def test_faults(ids: list[int], translation: Translation, reason: Reason | None) -> None:
-    assert Standards(longest=60, least_score=-2.0).fault(ids, translation) == reason
-    if reason == "score":
+    assert Standards(longest=60, least_score=-2.0, numbers=True).fault(ids, translation) == reason
+    if reason in ("score", "number"):
         assert Standards(longest=60).fault(ids, translation) is None
     if reason == "ratio":
         assert Standards(longest=60, most_ratio=math.inf).fault(ids, translation) is None

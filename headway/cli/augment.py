@@ -1,7 +1,5 @@
 """`headway augment`: pairs from text in one language."""
 
-import math
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli import options
-from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete
+from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete, refuse_for_file, standards_for
 from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
@@ -61,36 +59,14 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
 @option(
     "--tag", default="<BT>", metavar="TEXT", group="Result", help='Put before each machine-made source; "" for none.'
 )
-@option("--resume", is_flag=True, group="Result", help="Go on where a stopped run left off.")
-@option("--overwrite", is_flag=True, group="Result", help="Start anew, whatever is there.")
-@option(
-    "--min-score",
-    type=float,
-    metavar="X",
-    group="Drop",
-    help="Pairs below this mean log-probability of a token, as in -1.5.",
-)
-@option(
-    "--length-ratio",
-    type=click.FloatRange(min=1),
-    default=3.0,
-    metavar="X",
-    group="Drop",
-    help="Pairs with one side so many times longer in tokens.",
-)
-@option(
-    "--longest",
-    type=click.IntRange(min=1),
-    metavar="N",
-    group="Drop",
-    help="Lines of more tokens. Default: the longest that the model has learned.",
-)
+@options.going_on
+@options.dropping
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: 1, which is greedy.")
 @options.drawing
 def augment(
     models: tuple[str, ...], source_language: str, to: str, device: str, texts: tuple[str, ...], no_split: bool,
-    out: str | None, tag: str, resume: bool, overwrite: bool, min_score: float | None, length_ratio: float, longest: int | None,
-    batch_tokens: int | None, **search: Any,
+    out: str | None, tag: str, resume: bool, overwrite: bool, min_score: float | None, length_ratio: float,
+    longest: int | None, batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
     """Make pairs from text in one language, by back-translation.
 
@@ -105,7 +81,7 @@ def augment(
     streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
     if resume and is_complete(out):
         return
-    from headway.augment import BackTranslation, Standards, written
+    from headway.augment import BackTranslation, written
     from headway.installed import choose
     from headway.translator import load_translator
 
@@ -113,15 +89,10 @@ def augment(
     translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**{**search, "beam_size": 1 if search["beam_size"] is None else search["beam_size"]})
-    room = translator.config.train.longest - len(translator.tag(to)) - 1
     refuse_reversed_name(out, translator.config, to)
-    standards = Standards(
-        longest=min(longest or room, room),
-        least_score=-math.inf if min_score is None else min_score,
-        most_ratio=length_ratio,
-    )
     way = BackTranslation(
-        translator=translator, search=settings, standards=standards, tag=tag, to=to, split=not no_split
+        translator=translator, search=settings, tag=tag, to=to, split=not no_split,
+        standards=standards_for(translator, to, min_score, length_ratio, longest),
     )  # fmt: skip
     grow(
         chain.from_iterable(streams), way, out, Growing(resume, overwrite, given_options(MAY_DIFFER)),
@@ -136,17 +107,12 @@ def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, over
     context = click.get_current_context()
     if (resume or overwrite) and not out:
         raise click.UsageError("--resume and --overwrite are about a file: name it with --out.", context)
-    if resume and overwrite:
-        raise click.UsageError("--resume goes on and --overwrite starts anew: choose one.", context)
     if out and Path(unpacked(out)).suffix.lower() not in (*TABLES, *OBJECTS):
         raise click.UsageError(
             f"--out is {out}, and pairs go to a file whose name ends in .tsv or .jsonl, with or without .gz, .xz, .zst.",
             context,
         )
-    if out and Path(out).resolve() in [Path(text).resolve() for text in texts]:
-        raise click.UsageError("--out is one of the files of --text: name another.", context)
-    if "-" in texts and sys.stdin is None:
-        raise click.UsageError("standard input is closed: give a file to --text.", context)
+    refuse_for_file(texts, out, resume, overwrite)
     if set(tag) & set("\t\r\n"):
         raise click.UsageError(
             "--tag holds a tab or a line break, which end a cell of the file: leave them out.", context

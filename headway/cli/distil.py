@@ -1,7 +1,6 @@
 """`headway distil`: a teacher's translations, for a student to learn from."""
 
 import math
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli import options
-from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete
+from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_complete, refuse_for_file, standards_for
 from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
@@ -51,13 +50,7 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
 )
 @options.target_language
 @options.device
-@option(
-    "--compute",
-    type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
-    default="auto",
-    group="Model",
-    help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as the weights are stored.",
-)
+@options.compute
 @option(
     "--pairs",
     multiple=True,
@@ -77,8 +70,7 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
     "Default: standard output, as TSV.",
 )
 @option("--for", "seconds", type=options.Duration(), group="Result", help="Stop after this time: 90s, 20m, 1.5h.")
-@option("--resume", is_flag=True, group="Result", help="Go on where a stopped run left off.")
-@option("--overwrite", is_flag=True, group="Result", help="Start anew, whatever is there.")
+@options.going_on
 @option(
     "--closest",
     is_flag=True,
@@ -93,39 +85,13 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
     group="Drop",
     help="Translations with a lower chrF against the true one.",
 )
-@option(
-    "--min-score",
-    type=float,
-    metavar="X",
-    group="Drop",
-    help="Translations below this mean log-probability of a token, as in -1.5.",
-)
-@option(
-    "--length-ratio",
-    type=click.FloatRange(min=1),
-    default=3.0,
-    metavar="X",
-    group="Drop",
-    help="Pairs with one side so many times longer in tokens.",
-)
-@option(
-    "--longest",
-    type=click.IntRange(min=1),
-    metavar="N",
-    group="Drop",
-    help="Lines of more tokens. Default: the longest that the model has learned.",
-)
+@options.dropping
 @option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: the model's.")
 @option(
     "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
 )
 @options.shortlist
-@option(
-    "--batch-tokens",
-    type=click.IntRange(min=1),
-    group="Search",
-    help="Tokens translated at once. Default: by the device.",
-)
+@options.batch_tokens
 def distil(
     models: tuple[str, ...], to: str, device: str, compute: "Compute", pairs: tuple[str, ...], texts: tuple[str, ...],
     columns: tuple[str, str] | None, no_split: bool, out: str | None, seconds: float | None, resume: bool,
@@ -143,7 +109,6 @@ def distil(
         check_readable(path)  # a missing file is told before a model is loaded
     if resume and is_complete(out):
         return
-    from headway.augment import Standards
     from headway.distil import Distillation, written_out
     from headway.installed import choose
     from headway.translator import load_translator
@@ -151,18 +116,13 @@ def distil(
     choice = choose(models, "", to)
     translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
-    room = translator.outline.longest - len(translator.tag(to)) - 1
     settings = translator.search(**search)
     target = target_of(translator, to)
     refuse_reversed_name(out, target)
     way = Distillation(
         translator=translator,
         search=translator.search(**search, n_best=settings.beam_size) if closest else settings,
-        standards=Standards(
-            longest=min(longest or room, room),
-            least_score=-math.inf if min_score is None else min_score,
-            most_ratio=length_ratio,
-        ),
+        standards=standards_for(translator, to, min_score, length_ratio, longest),
         to=to,
         split=not no_split,
         least_chrf=min_chrf,
@@ -206,12 +166,7 @@ def refuse(
         raise click.UsageError("--closest and --min-chrf compare with true translations: give --pairs.", context)
     if (resume or overwrite or seconds) and not out:
         raise click.UsageError("--resume, --overwrite and --for are about a file: name it with --out.", context)
-    if resume and overwrite:
-        raise click.UsageError("--resume goes on and --overwrite starts anew: choose one.", context)
-    if "-" in given and sys.stdin is None:
-        raise click.UsageError("standard input is closed: give a file to --text.", context)
-    if out and Path(out).resolve() in [Path(path).resolve() for path in given]:
-        raise click.UsageError("--out is one of the files that are read: name another.", context)
+    refuse_for_file(given, out, resume, overwrite)
 
 
 def refuse_reversed_name(out: str | None, target: str) -> None:

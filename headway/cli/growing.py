@@ -12,10 +12,12 @@ import click
 
 from headway.cli.progress import clock, columns
 from headway.cli.terminal import log, opened, shows_progress
+from headway.text.numbers import keeps_digits
 
 if TYPE_CHECKING:
-    from headway.augment import Pair, Reason, Way
+    from headway.augment import Pair, Reason, Standards, Way
     from headway.data.growing import Begin, Counts
+    from headway.translator import Translator
 
 LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
 TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
@@ -46,6 +48,32 @@ def given_options(may_differ: Sequence[str]) -> dict[str, Any]:
         for parameter in context.command.params
         if parameter.name in context.params and parameter.name not in may_differ
     }
+
+
+def refuse_for_file(given: Sequence[str], out: str | None, resume: bool, overwrite: bool) -> None:
+    """What does not go together, whatever is made of the files that are given."""
+    context = click.get_current_context()
+    if resume and overwrite:
+        raise click.UsageError("--resume goes on and --overwrite starts anew: choose one.", context)
+    if "-" in given and sys.stdin is None:
+        raise click.UsageError("standard input is closed: give a file to --text.", context)
+    if out and Path(out).resolve() in [Path(path).resolve() for path in given]:
+        raise click.UsageError("--out is one of the files that are read: name another.", context)
+
+
+def standards_for(
+    translator: "Translator", to: str, min_score: float | None, length_ratio: float, longest: int | None
+) -> "Standards":
+    """What is dropped, as the options say."""
+    from headway.augment import Standards
+
+    room = translator.outline.longest - len(translator.tag(to)) - 1
+    return Standards(
+        longest=min(longest or room, room),
+        least_score=-math.inf if min_score is None else min_score,
+        most_ratio=length_ratio,
+        numbers=keeps_digits(translator.outline.languages),
+    )
 
 
 def grow(

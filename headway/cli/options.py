@@ -86,6 +86,13 @@ target_language = option(
 )
 direction = together(source_language, target_language)
 device = option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+compute = option(
+    "--compute",
+    type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
+    default="auto",
+    group="Model",
+    help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as stored.",
+)
 engines = together(
     option(
         "--engine",
@@ -94,13 +101,7 @@ engines = together(
         group="Model",
         help="What searches; auto: ctranslate2 for little text.",
     ),
-    option(
-        "--compute",
-        type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
-        default="auto",
-        group="Model",
-        help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as stored.",
-    ),
+    compute,
     option("--threads", type=click.IntRange(min=1), group="Model", help="Threads on a CPU. Default: all cores."),
 )
 columns = option(
@@ -120,16 +121,45 @@ shortlist = option(
     group="Search",
     help="Only words that the model's shortlist names. Default: the model's.",
 )
+batch_tokens = option(
+    "--batch-tokens",
+    type=click.IntRange(min=1),
+    group="Search",
+    help="Tokens translated at once. Default: by the device.",
+)
 drawing = together(
     option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching."),
     option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe."),
     option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest."),
     option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share."),
     option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output."),
+    batch_tokens,
+)
+going_on = together(
+    option("--resume", is_flag=True, group="Result", help="Go on where a stopped run left off."),
+    option("--overwrite", is_flag=True, group="Result", help="Start anew, whatever is there."),
+)
+dropping = together(
     option(
-        "--batch-tokens",
+        "--min-score",
+        type=float,
+        metavar="X",
+        group="Drop",
+        help="Translations below this mean log-probability of a token, as in -1.5.",
+    ),
+    option(
+        "--length-ratio",
+        type=click.FloatRange(min=1),
+        default=3.0,
+        metavar="X",
+        group="Drop",
+        help="Pairs with one side so many times longer in tokens.",
+    ),
+    option(
+        "--longest",
         type=click.IntRange(min=1),
-        group="Search",
-        help="Tokens translated at once. Default: by the device.",
+        metavar="N",
+        group="Drop",
+        help="Lines of more tokens. Default: the longest that the model has learned.",
     ),
 )

@@ -2,6 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Collection
+
+from headway.languages import primary
 
 NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,:]\d+)*")
 SPELLED = {
@@ -48,3 +51,12 @@ def lost_numbers(source: str, output: str) -> list[str]:
 def digits(text: str) -> str:
     """In whatever script they are written."""
     return "".join(str(int(digit)) for digit in re.findall(r"\d", text))
+
+
+def keeps_digits(languages: Collection[str]) -> bool:
+    """Whether text goes between languages that write numbers alike: not where one counts in ten thousands, nor where a
+    model adds up what it reads, or turns it round, and no language has a name of two letters."""
+    from headway.text.scripts import UNSPACED, scripts_of
+
+    names = {primary(language) for language in languages}
+    return len(names) > 1 and all(len(name) == 2 and not scripts_of(name) & set(UNSPACED) for name in names)

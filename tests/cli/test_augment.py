@@ -213,7 +213,7 @@ def test_a_broken_text_leaves_what_was_done(capsys: Capture, translator_dir: Pat
         (["--text", "a", "--resume"], "--resume and --overwrite are about a file: name it with --out."),
         (["--text", "a", "--out", "a.tsv", "--resume", "--overwrite"], "--resume goes on and --overwrite starts anew"),
         (["--text", "a", "--out", "a.txt"], "--out is a.txt, and pairs go to a file whose name ends in .tsv or .jsonl"),
-        (["--text", "a.tsv", "--out", "./a.tsv"], "--out is one of the files of --text: name another."),
+        (["--text", "a.tsv", "--out", "./a.tsv"], "--out is one of the files that are read: name another."),
         (["--text", "a", "--tag", "a\tb"], "--tag holds a tab or a line break, which end a cell of the file"),
         (["--text", "a", "--length-ratio", "0.5"], "--length-ratio: 0.5 is not in the range x>=1."),
         (["--text", __file__, "--temperature", "2"], "temperature: 2.0 has no effect without sampling."),

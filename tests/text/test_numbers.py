@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.text.numbers import lost_numbers, missing_numbers, numbers
+from headway.text.numbers import keeps_digits, lost_numbers, missing_numbers, numbers
 
 
 def test_digits_are_what_counts() -> None:
@@ -47,3 +47,8 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
 )
 def test_lost(source: str, output: str, lost: list[str]) -> None:
     assert lost_numbers(source, output) == lost
+
+
+def test_which_languages_write_numbers_alike() -> None:
+    assert keeps_digits(("en", "de")) and keeps_digits({"en", "pt-BR", "hi"})
+    assert not any(map(keeps_digits, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
