@@ -1,6 +1,7 @@
 """What happened: history.jsonl in the model directory, and TensorBoard if asked for."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,10 @@ def _board(folder: Path, since: int) -> Any:
     except ImportError:
         raise HeadwayError("TensorBoard is not installed. Type: pip install 'headway[tensorboard]'") from None
     return SummaryWriter(str(folder), purge_step=since + 1)
+
+
+def finite(number: float | list[float]) -> float | list[float | None] | None:
+    """JSON has no word for the others. Of many numbers, as the load of experts, a few digits each."""
+    if isinstance(number, list):
+        return [round(part, 5) if math.isfinite(part) else None for part in number]
+    return number if math.isfinite(number) else None

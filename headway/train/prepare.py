@@ -16,16 +16,19 @@ from headway.data.epochs import EpochEncoder
 from headway.data.texts import Parallel, Running
 from headway.errors import ConfigError, HeadwayError
 from headway.layers import Layer, compose
-from headway.model_dir import load_model
+from headway.model_dir import WEIGHTS, fill, load_model
+from headway.nn.transformer import Transformer
 from headway.packing import is_packed
 from headway.parts import expand
 from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
+from headway.train.changes import changes
 from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of
 from headway.train.links import links_of
 from headway.train.running import Lanes, RunningText, held_out, text_stream
 from headway.train.texts import Files, Texts, distinct
 
+FEW = 8192  # tokens a step: enough to move a model, and a step that a CPU takes in seconds
 GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate that improves a model without making it forget
 
 
@@ -61,8 +64,22 @@ class Start(NamedTuple):
                 )
         steps = max(500, self.config.train.steps // 10)
         moved = {"steps": steps, "epochs": 0, "seconds": 0, "validate_every": max(50, steps // 20), "schedule": GENTLE}
-        here = {"precision": "auto", "compile": "auto"}  # it may have been made on another machine
+        here: dict[str, Any] = {"precision": "auto", "compile": "auto"}  # it may have been made on another machine
+        here["batch_tokens"] = min(self.config.train.batch_tokens, FEW)
         return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": moved | here})]
+
+    def fill(self, model: Transformer, config: Config) -> None:
+        """With these weights, which a changed architecture does not fit."""
+        try:
+            fill(model, self.weights, self.folder / WEIGHTS)
+        except HeadwayError:
+            told = [change.told for change in changes(self.config, config) if change.path.startswith("model.")]
+            if not told:
+                raise
+            raise HeadwayError(
+                f"the weights of {self.folder} do not fit another architecture: {'; '.join(told[:3])}. Leave these settings "
+                "as they are, or train a new model without --from-model."
+            ) from None
 
 
 def layers_for(

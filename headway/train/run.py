@@ -19,9 +19,9 @@ from headway.text import Tokenizers
 from headway.text.shortlist import SHORTLIST
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.changes import MOVING, changes, refuse_changes
+from headway.train.changes import MOVING, refuse_changes
 from headway.train.corpus import Corpus, marks_for
-from headway.train.history import History, Silence
+from headway.train.history import History, Silence, finite
 from headway.train.lock import only_one
 from headway.train.loop import Trainer
 from headway.train.prepare import Start, make_corpora
@@ -64,7 +64,7 @@ class Training:
             self.corpus, self.valid = self._corpora()
         model = Transformer(self.config.model)
         if self.start is not None:
-            begin_with(model, self.start, self.config)
+            self.start.fill(model, self.config)
         self.trainer = Trainer(self.config, model, self.corpus, self.marks, self.device, self.team)
         if self.team.size > 1:  # from here on each process draws for itself
             torch.manual_seed(self.settings.seed * 1000 + self.team.rank)
@@ -284,24 +284,3 @@ class Training:
     def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
         card = model_card(self.config, self.texts, result, self.trainer.at.step)
         save_model(self.out, self.config, weights, self.tokenizers, card)
-
-
-def begin_with(model: Transformer, start: Start, config: Config) -> None:
-    """Another model's weights, which a changed architecture does not fit."""
-    try:
-        fill(model, start.weights, start.folder / WEIGHTS)
-    except HeadwayError:
-        told = [change.told for change in changes(start.config, config) if change.path.startswith("model.")]
-        if not told:
-            raise
-        raise HeadwayError(
-            f"the weights of {start.folder} do not fit another architecture: {'; '.join(told[:3])}. Leave these settings "
-            "as they are, or train a new model without --from-model."
-        ) from None
-
-
-def finite(number: float | list[float]) -> float | list[float | None] | None:
-    """JSON has no word for the others. Of many numbers, as the load of experts, a few digits each."""
-    if isinstance(number, list):
-        return [round(part, 5) if math.isfinite(part) else None for part in number]
-    return number if math.isfinite(number) else None

@@ -120,10 +120,13 @@ def join_team(device_name: str) -> tuple[Team, torch.device]:
 
 def leave_team() -> None:
     """Nothing of the team is left behind: a thread of gloo's that still holds a tensor when Python ends takes the
-    program down with it, and a joined module, which others refer to in a circle, keeps such threads."""
+    program down with it. A joined module, which others refer to in a circle, keeps such threads; and only this
+    reference to the group, as its last, gives up Python's lock while it waits for threads that may want it."""
     if dist.is_available() and dist.is_initialized():
+        group = dist.group.WORLD
         dist.destroy_process_group()
         gc.collect()
+        del group
 
 
 def _number(name: str, default: int) -> int:
