@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from headway.languages import primary
 
-NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,:]\d+)*")
+NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,:]\d+)*")
+GROUPED = re.compile(r"\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
 SPELLED = {
     "en": "zero one two three four five six seven eight nine ten eleven twelve",
     "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
@@ -42,10 +43,26 @@ def missing_numbers(source: str, output: str) -> list[str]:
 
 
 def lost_numbers(source: str, output: str) -> list[str]:
-    """Numbers of the source, as they stand there, whose digits are nowhere in the output. Those that any language may say
-    in words are not looked at."""
-    said, found = digits(output), {one: digits(one) for one in NUMBER.findall(source)}
-    return [one for one, bare in found.items() if (len(bare) > 2 or int(bare) >= IN_DIGITS) and bare not in said]
+    """Numbers of the source, as they stand there, that no number of the output says or is a part of. Those that any
+    language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself."""
+    said = numbers(output)
+    return [
+        one
+        for one in dict.fromkeys(NUMBER.findall(source))
+        if any(not any(part in number for number in said) for part in _parts(one) if _is_said_in_digits(part))
+    ]
+
+
+def _parts(number: str) -> list[str]:
+    """What another language cannot write otherwise: 18:45 may be 6:45, and 16.11.2026 the 16th of some month in 2026."""
+    if ":" in number:
+        return [digits(number.rpartition(":")[2])]
+    dated = len(re.findall("[.,]", number)) > 1 and not GROUPED.fullmatch(number)
+    return re.split("[.,]", number) if dated else [digits(number)]
+
+
+def _is_said_in_digits(part: str) -> bool:
+    return len(part) > 2 or int(part) >= IN_DIGITS
 
 
 def digits(text: str) -> str:

@@ -41,6 +41,12 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
         ("7 cats", "Katzen", []),  # seven, sieben, sept …: too many ways
         ("in 2010 and 2010", "im Jahr 2010", []),
         ("in 1998", "سنة ١٩٩٨", []),
+        ("We sold 1,250,000.", "Wir haben 1.250 000 verkauft.", ["1,250,000"]),  # two numbers, the second of them 000
+        ("It costs 1,250,000.50.", "Das kostet 1 250 000,50.", []),
+        ("Am 16.11.2026 um 18:45", "On 16 November 2026, at 6:45", []),
+        ("Am 16.11.2026 um 18:45", "On 17 November 2026, at 6:54", ["16.11.2026", "18:45"]),
+        ("on 16/11/2026", "am 16.11.2026", []),
+        ("version 2.13.0", "Version 2.13.0", []),
         ("9" * 5000, "eine Zahl", ["9" * 5000]),
         ("no number", "keine Zahl", []),
     ],
