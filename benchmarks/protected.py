@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway.data.files import read_lines, read_pairs
+from headway.installed import directory
 from headway.text.align import Aligner, learn_aligner
 from headway.text.protect import PLACEHOLDER, pairs_of, protector
 from headway.text.words import WORD
@@ -132,7 +133,7 @@ def main() -> None:
     chance = random.Random(given.seed)
     plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
     lines = [made(line, chance) for line in plain]
-    found = load_translator([given.model], "cpu").translate(lines, to=given.to)
+    found = load_translator([directory(given.model)], "cpu").translate(lines, to=given.to)
     aligner = learn_aligner(read_pairs(given.train_source, given.train_target))
     counts: Counter[tuple[str, bool]] = Counter()
     for line, one in zip(lines, found):

@@ -59,6 +59,15 @@ def test_a_number_that_it_loses_is_found_by_another_search(engine: str) -> None:
         assert not lost_numbers(line, one.text), one.text
 
 
+def test_its_card_shows_what_it_says(translator: Translator) -> None:
+    """Most of it: what it is unsure of may come out otherwise on another processor."""
+    card = (MODEL / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"`([^`]+)` → \*([^*]+)\*", card)
+    assert len(shown) > 8
+    said = [said for text, said in shown if said in (translator(text, to="de"), translator(text, to="en"))]
+    assert len(said) > 0.6 * len(shown)
+
+
 def test_it_is_small_and_complete() -> None:
     assert sum(path.stat().st_size for path in MODEL.iterdir()) <= MOST
     assert {path.name for path in MODEL.iterdir()} == {

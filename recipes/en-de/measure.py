@@ -176,7 +176,8 @@ def faults(names: list[str], given: argparse.Namespace, kept: Kept) -> str:
     lines = ["| | loops, en→de | numbers lost | loops, de→en | numbers lost |", "|---|---|---|---|---|"]
     for name in names:
         cells = [kept.found.get(key_of(name, "faults", to, given)) for to in TARGETS]
-        lines.append(f"| {name} | {' | '.join(shares(cell) for cell in cells)} |")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(shares(cell) for cell in cells)} |")
     true = [rates(*map(list, zip(*read("faults", to, given)))) for to in TARGETS]
     lines.append(f"| the true translations | {' | '.join(shares(cell) for cell in true)} |")
     return (

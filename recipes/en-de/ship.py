@@ -3,10 +3,12 @@
     python recipes/en-de/ship.py --data DATA --work WORK --model WORK/student-int8 --name student --out headway/models/en-de
 
 The shortlist is made of the text that the model was trained on, the calibration of the text that was held out. The card is
-card.md beside this file, with the scores of NAME and of all others that measure.py left in WORK/scores.json."""
+card.md beside this file, with the scores of NAME and of all others that measure.py left in WORK/scores.json, and with what
+the model says to each {de: sentence} in it. --card-only writes nothing else."""
 
 import argparse
 import json
+import re
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -15,6 +17,7 @@ from measure import Kept, faults, table
 from recipe import HERE, TARGETS, corpora, headway, rows
 from train import unpack
 
+EXAMPLE = re.compile(r"\{(de|en): ([^}]*)\}")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 CALIBRATED = ("newstest2012", "europarl.valid", "tatoeba")  # news, parliament, everyday
 HEAD = ("newstest2015", "europarl.test", "tatoeba.valid", "multi30k")  # scores that `headway models` shows
@@ -29,7 +32,15 @@ def main() -> None:
     parser.add_argument("--name", required=True, help="what its scores are kept under")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pictures", type=Path, help="where the reliability curves go")
+    parser.add_argument("--card-only", action="store_true")
     given = parser.parse_args()
+    if not given.card_only:
+        fill(given)
+    (given.out / "README.md").write_text(card(given), encoding="utf-8")
+
+
+def fill(given: argparse.Namespace) -> None:
+    """All but the card."""
     given.out.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(given.model / name, given.out / name)
@@ -48,7 +59,6 @@ def main() -> None:
             path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
         more = ["--png", given.pictures / f"calibration-{way}.png"] if given.pictures else []
         headway("calibrate", "--model", given.out, "--to", to, "--source", sides[0], "--target", sides[1], *more)
-    (given.out / "README.md").write_text(card(given), encoding="utf-8")
 
 
 def sample(work: Path, known: list) -> list[list[str]]:
@@ -79,7 +89,15 @@ def card(given: argparse.Namespace) -> str:
     values = {"scores": "\n\n".join(part for part in tables if part), "size": f"{size:.1f} MB", "shape": shape}
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
-    return "\n".join([*head, "---", "", text])
+    return "\n".join([*head, "---", "", with_examples(text, given.out)])
+
+
+def with_examples(text: str, model: Path) -> str:
+    """What the model itself says, so that no card tells of another one."""
+    from headway.translator import load_translator
+
+    translator = load_translator([model], "cpu")
+    return EXAMPLE.sub(lambda found: f"`{found[2]}` → *{translator(found[2], to=found[1])}*", text)
 
 
 if __name__ == "__main__":
