@@ -9,6 +9,12 @@ from typing import NamedTuple
 from headway.errors import HeadwayError
 
 EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # pictures and signs, flags and colours of skin among them
+# Those of a tag: with a value, or known to have none. In "if x <y and z> 1" there are none.
+ATTRIBUTES = (
+    r"(?:\s++(?:[\w:@.-]++\s*+=\s*+(?:\"[^\"]{0,500}+\"|'[^']{0,500}+'|[^\s\"'<>=]++)|[\w:@.]++-[\w:.-]++|checked|disabled|selected"
+    r"|hidden|required|readonly|async|defer|controls|autoplay|autofocus|loop|muted|open|reversed|multiple|nowrap|ismap"
+    r"|allowfullscreen|default|novalidate|nomodule|inert|playsinline)(?=[\s/>]))*+"
+)
 # What is protected unless somebody says otherwise. The first that matches at a place wins. Each takes time in proportion
 # to a line, whatever is in it: hence some bounds, and *+, which gives nothing back.
 KINDS = {
@@ -16,7 +22,7 @@ KINDS = {
     "code": r"`[^`\n]+`",
     "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
     "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
-    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.{0,1000}?-->",
+    "tag": rf"</?[A-Za-z][\w:.-]*+{ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
     "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
@@ -31,7 +37,7 @@ PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
 FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
 TOUCHING = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
 LAST = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
-OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>"
+OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[\s\S]*)?(?<!/)>"
 CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
 
 

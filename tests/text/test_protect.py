@@ -10,7 +10,8 @@ from headway.text.protect import HINT, Hidden, pairs_of, protector, spaced, usua
 
 SPANS = [
     "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d", "%@",
-    "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;", "`ls -l *`",
+    "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;", "<input disabled value='1'>",
+    "<img src=x.png />", '<v-btn v-else @click="go(1 > 0)">', "<a\tHREF = 'x'>", "`ls -l *`",
     "https://example.org/a?b=1&c=(2)#d", "www.example.org/x", "mailto:me@example.org", "first.last+tag@mail.example.org",
     "⟦0⟧", "👍", "😀🎉", "👩‍👩‍👧", "🇩🇪", "❤️",
 ]  # fmt: skip
@@ -29,6 +30,8 @@ def test_what_is_protected(span: str) -> None:
         "50% of us, 5 % or 100%.",
         "It costs $5 or US$ 7.",
         "if a < b and c > d",
+        "if a<b and c>d",
+        "where x <y or z> 1",
         "he said: {",
         "R&D; Q&A",
         "@home",
@@ -42,7 +45,10 @@ def test_nothing_is_found_without_a_hint() -> None:
     assert all(HINT.search(span) and usual().fullmatch(span) for span in SPANS)
 
 
-@pytest.mark.parametrize("part", ["%" + "0" * 8000, "<!--" * 8000, "mailto:" + "@" * 8000, "mailto:" * 8000])
+@pytest.mark.parametrize(
+    "part",
+    ["%" + "0" * 8000, "<!--" * 8000, "mailto:" + "@" * 8000, "mailto:" * 8000, "<a b='" * 8000, "<a " + "b=c " * 8000],
+)
 def test_no_line_takes_long(part: str) -> None:
     started = time.process_time()
     protector().hide(f"{part} x")
