@@ -8,6 +8,7 @@ import click
 from headway.cli.options import AUTO
 from headway.cli.terminal import log
 from headway.errors import HeadwayError
+from headway.installed import Choice, choose
 
 if TYPE_CHECKING:
     from headway.translator import Translator
@@ -26,13 +27,33 @@ def refuse(given: dict[str, Any], file: str, output: str | None) -> None:
     for name in FOR_LINES:
         if given[name]:
             raise click.UsageError(f"{names[name]} is for lines of text, not for --file.", context)
-    if given["source_language"] == AUTO:
-        raise click.UsageError("--from auto is for lines of text, not for --file: name its language.", context)
     kind = type_of(file)
     if output and Path(file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the file of --file: name another.", context)
     if output and KNOWN.get(Path(output).suffix.lower()) != KNOWN[kind]:
         raise click.UsageError(f"--output: {output} must end in {kind}, as {file} does.", context)
+
+
+def choice_for(file: str, models: tuple[str, ...], source: str, to: str) -> Choice:
+    """What translates a document; by the language of its text, if that is to be told by it."""
+    if source != AUTO:
+        return choose(models, source, to)
+    from headway.documents import beginning
+    from headway.routing import routes
+    from headway.text.detector import Detector
+
+    found, target = routes(models, to)
+    language = Detector([*found, target]).name(beginning(file))
+    if language in found:
+        log(f"{file} is in {language}")
+        return found[language]
+    if not language:
+        raise HeadwayError(f"{file} has no text to tell its language by. Name it: --from.")
+    told = f"is in {target} already" if language == target else f'seems to be in "{language}"'
+    raise HeadwayError(
+        f"{file} {told}, and what is there translates from {', '.join(found)} to {target}. If that is wrong, name its "
+        "language: --from."
+    )
 
 
 def translate_document(

@@ -11,8 +11,8 @@ import click
 
 from headway.cli import options
 from headway.cli.ahead import ahead
+from headway.cli.document import choice_for, translate_document
 from headway.cli.document import refuse as refuse_for_document
-from headway.cli.document import translate_document
 from headway.cli.lines import AT_ONCE, counted, is_file, waiting_lines
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened
@@ -131,7 +131,7 @@ def translate(
 
     if file:
         more = {"split": not no_split, "protect": kept, "glossary": terms, "min_score": min_score}
-        return translate_document(load(choose(models, source_language, to)), search, file, output, more)
+        return translate_document(load(choice_for(file, models, source_language, to)), search, file, output, more)
 
     def found(numbered: tuple[int, list[str]]) -> "list[Routed]":
         first, group = numbered

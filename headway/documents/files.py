@@ -2,10 +2,11 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from headway.documents.seam import Counts, Translate
+from headway.documents.seam import Asked, Counts, Said, Translate
 from headway.errors import HeadwayError
 
 # The module that knows each type: its translate_bytes(data, name, translate) gives the new bytes and the counts.
@@ -19,6 +20,7 @@ KNOWN = {
     ".odt": "headway.documents.odt",
 }
 MOST_BYTES = 256 << 20
+TELLING = 5000  # characters, by which a language is told
 
 
 def type_of(name: str) -> str:
@@ -42,6 +44,25 @@ def translate_file(
     write(Path(path_out), data)
     assert isinstance(counts, Counts)
     return counts
+
+
+def beginning(path: str | os.PathLike[str], name: str | None = None) -> str:
+    """Of what there is to translate in a document: enough to tell its language by."""
+    shown = name or os.fspath(path)
+    module = import_module(KNOWN[type_of(shown)])
+    try:
+        module.translate_bytes(read(Path(path), shown), shown, _listen)
+    except Heard as heard:
+        return str(heard)[:TELLING]
+    return ""
+
+
+class Heard(Exception):
+    """The text of a document: nothing more is wanted of it now."""
+
+
+def _listen(asked: Sequence[Asked]) -> list[Said]:
+    raise Heard(" ".join(one.text for one in asked))
 
 
 def read(path: Path, name: str) -> bytes:

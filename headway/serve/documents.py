@@ -20,7 +20,6 @@ from headway.serve.work import How, translated, using
 from headway.translator import Translator
 
 AT_ONCE = 128  # segments of a document, so that others get their turn
-TELLING = 5000  # characters that tell in which language a document is
 AGAIN = 0.2  # seconds until a document that found the queue full asks again
 
 
@@ -53,28 +52,17 @@ def _named(source: Path) -> str:
     return f"file{source.suffix}"
 
 
-async def language_of(source: Path, target: Path, among: Sequence[str]) -> Detected:
-    """Of a document, by the beginning of what there is to translate in it. target: where it will be written."""
+async def language_of(source: Path, among: Sequence[str]) -> Detected:
+    """Of a document, by the beginning of what there is to translate in it."""
 
     def look() -> Detected:
-        try:
-            documents.translate_file(source, target, _listen, _named(source))
-        except Heard as heard:
-            return detected(str(heard)[:TELLING], among)[0]
-        return Detected(among[0], 0)  # there is no text in it
+        text = documents.beginning(source, _named(source))
+        return detected(text, among)[0] if text else Detected(among[0], 0)
 
     try:
         return await asyncio.to_thread(look)
     except HeadwayError as error:
         raise Refused(400, f"Invalid request: {error}") from None
-
-
-class Heard(Exception):
-    """The text of a document: nothing more is wanted of it now."""
-
-
-def _listen(asked: Sequence[Any]) -> list[Any]:
-    raise Heard(" ".join(one.text for one in asked))
 
 
 async def _run(shelf: Shelf, model: Model | None, how: How, act: "Callable[[Segments], Any]") -> Any:

@@ -225,7 +225,7 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)
         if told is None:
-            heard = await documents.language_of(given, result, shelf.sources_of(target))
+            heard = await documents.language_of(given, shelf.sources_of(target))
             guess = {"detectedLanguage": heard._asdict()}
         source = told or heard.language
         counts = await documents.file(shelf, shelf.between(source, target), given, result, replace(how, source=source))

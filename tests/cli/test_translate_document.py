@@ -47,10 +47,6 @@ def test_warnings_are_shown(capsys: Capture, translator_dir: Path, tmp_path: Pat
         (["--file", "a.html", "--input", "b"], "--input is for lines of text, not for --file."),
         (["--file", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --file."),
         (["--file", "a.html", "--json"], "--json is for lines of text, not for --file."),
-        (
-            ["--file", "a.html", "--from", "auto"],
-            "--from auto is for lines of text, not for --file: name its language.",
-        ),
         (["--file", "a.html", "--output", "./a.html"], "--output is the file of --file: name another."),
         (["--file", "a.docx", "--output", "b.pdf"], "--output: b.pdf must end in .docx, as a.docx does."),
     ],
@@ -64,3 +60,28 @@ def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> 
     assert main(["translate", "--model", "m", "--file", "a.pdf"]) == 1
     known = ".txt, .html, .htm, .srt, .po, .docx, .odt"
     assert capsys.readouterr().err == f"error: a.pdf: .pdf files are not known here. Known: {known}.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "to", "code", "told"),
+    [
+        ("The weather is nice today.\nWe went for a walk.", "de", 0, "is in en\n"),
+        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "en", 0, "is in de\n"),
+        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "de", 1, "is in de already, and what is there translates from en to de."),
+        ("Sää on tänään kaunis, joten menimme kävelylle.", "de", 1, 'seems to be in "fi", and what is there translates from en to de.'),
+        ("12345\n", "de", 1, "has no text to tell its language by. Name it: --from."),
+    ],
+)  # fmt: skip
+def test_the_language_of_a_document_can_be_told_by_its_text(
+    capsys: Capture, tmp_path: Path, text: str, to: str, code: int, told: str
+) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    assert (
+        main(["translate", "--model", "en-de", "--from", "auto", "--to", to, "--file", str(tmp_path / "a.txt")]) == code
+    )
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'a.txt'} {told}" in said
+    assert (tmp_path / f"a.{to}.txt").exists() == (code == 0)
+    if not code:
+        made = (tmp_path / f"a.{to}.txt").read_text().splitlines()
+        assert len(made) == 2 and made != text.splitlines()
