@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from installing_models import OBEDIENT, make_model, read_only
+from installing_models import OBEDIENT, read_only
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,9 +21,8 @@ def run(*command: object, **options: object) -> str:
 @pytest.mark.slow
 def test_a_wheel_brings_its_models_along(tmp_path: Path) -> None:
     source, site = tmp_path / "source", tmp_path / "site"
-    left_out = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", "tests")
+    left_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests", "node_modules")
     shutil.copytree(ROOT, source, ignore=left_out)
-    make_model(source / "headway" / "models" / "en-de", ["en", "de"], ["de", "en"])
     pip = [sys.executable, "-m", "pip", "--quiet"]
     run(*pip, "wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path)
     run(*pip, "install", "--no-deps", "--target", site, *tmp_path.glob("*.whl"))
@@ -43,5 +42,8 @@ def test_a_wheel_brings_its_models_along(tmp_path: Path) -> None:
 
 
 def use(headway: list[str], settings: dict[str, object]) -> None:
-    for words in ([], ["--from", "de", "--to", "en"], ["--from", "auto"], ["--engine", "torch", "--compute", "int8"]):
-        assert run(*headway, "translate", *words, "The weather is nice today.", **settings).endswith("\n")
+    for words in ([], ["--from", "auto"], ["--engine", "torch"], ["--engine", "ctranslate2"]):
+        said = run(*headway, "translate", *words, "The weather is nice today.", **settings)
+        assert said == "Das Wetter ist heute schön.\n"
+    said = run(*headway, "translate", "--from", "de", "--to", "en", "Ich habe zwei Brüder.", **settings)
+    assert said == "I have two brothers.\n"
