@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ def augment(
             f"the first {counts['lines']:,} lines of the text are not those that this was begun with. Give the same "
             "text, or start anew with --overwrite."
         )
-    while group := list(islice(lines, at_once)):
+    while group := list(islice(lines, min(at_once, sys.maxsize))):
         found = way.pairs(group, counts["lines"])
         counts["lines"] += len(group)
         counts["checksum"] = _checksum(group, counts["checksum"])

@@ -1,6 +1,7 @@
 """`headway calibrate`: a score between 0 and 1 for a model's translations."""
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def calibrate(
     from headway.installed import own_directory
     from headway.translator import load_translator
 
-    pairs = list(islice(read_pairs(source, target), at_most))
+    pairs = list(islice(read_pairs(source, target), min(at_most, sys.maxsize)))
     model = own_directory(model)
     translator = load_translator([model], device, engine, compute, threads, lambda told: log(told, "detail"))
     learned, found = learn(translator, [a for a, _ in pairs], [b for _, b in pairs], threshold=threshold, to=to)

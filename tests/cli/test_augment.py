@@ -206,6 +206,11 @@ def test_a_broken_text_leaves_what_was_done(capsys: Capture, translator_dir: Pat
 # ---- wrong usage
 
 
+def test_more_tokens_at_once_than_there_can_be_lines(capsys: Capture, translator_dir: Path, text: Path) -> None:
+    out, _ = augmented(capsys, translator_dir, "--text", text, "--batch-tokens", "9" * 22)
+    assert out.count("\n") == len(text.read_text().splitlines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
