@@ -102,7 +102,7 @@ engines = together(
         help="What searches; auto: ctranslate2 for little text.",
     ),
     compute,
-    option("--threads", type=click.IntRange(min=1), group="Model", help="Threads on a CPU. Default: all cores."),
+    option("--threads", type=click.IntRange(1, 1024), group="Model", help="Threads on a CPU. Default: all cores."),
 )
 columns = option(
     "--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs."
