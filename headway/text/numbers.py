@@ -45,12 +45,13 @@ def missing_numbers(source: str, output: str) -> list[str]:
 def lost_numbers(source: str, output: str) -> list[str]:
     """Numbers of the source, as they stand there, that no number of the output says or is a part of. Those that any
     language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself."""
-    said = numbers(output)
-    return [
-        one
-        for one in dict.fromkeys(NUMBER.findall(source))
-        if any(not any(part in number for number in said) for part in _parts(one) if _is_said_in_digits(part))
-    ]
+    found = dict.fromkeys(NUMBER.findall(source))
+    said = numbers(output) if found else []
+
+    def lost(part: str) -> bool:
+        return (len(part) > 2 or int(part) >= IN_DIGITS) and not any(part in number for number in said)
+
+    return [one for one in found if any(map(lost, _parts(one)))]
 
 
 def _parts(number: str) -> list[str]:
@@ -58,11 +59,7 @@ def _parts(number: str) -> list[str]:
     if ":" in number:
         return [digits(number.rpartition(":")[2])]
     dated = len(re.findall("[.,]", number)) > 1 and not GROUPED.fullmatch(number)
-    return re.split("[.,]", number) if dated else [digits(number)]
-
-
-def _is_said_in_digits(part: str) -> bool:
-    return len(part) > 2 or int(part) >= IN_DIGITS
+    return [digits(part) for part in (re.split("[.,]", number) if dated else [number])]
 
 
 def digits(text: str) -> str:
