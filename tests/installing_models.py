@@ -25,6 +25,16 @@ def obedient() -> list[str]:
 
 
 OBEDIENT = obedient()
+# A program: headway with the words behind it, which may ask for no network.
+OFFLINE = """
+import sys
+def watch(event, arguments):
+    if event.startswith("socket."):
+        raise AssertionError(f"{event} was asked for")
+sys.addaudithook(watch)
+from headway.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @contextmanager

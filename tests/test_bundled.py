@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installing_models import OFFLINE
 
 import headway
 from headway.cards import read_card
@@ -19,15 +20,6 @@ from headway.translator import Translator
 
 MODEL = BUNDLED / "en-de"
 MOST = 30_000_000  # bytes, for both directions
-OFFLINE = """
-import sys
-def watch(event, arguments):
-    if event.startswith("socket."):
-        raise AssertionError(f"{event} was asked for")
-sys.addaudithook(watch)
-from headway.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 SENTENCES = [
     ("de", "The weather is nice today.", "Das Wetter ist heute schön."),
     ("de", "Where is the station?", "Wo ist der Bahnhof?"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installing_models import OBEDIENT, Shelf, make_model, read_only
+from installing_models import OBEDIENT, OFFLINE, Shelf, make_model, read_only
 
 from headway.cli.root import main
 
@@ -292,16 +292,6 @@ def test_what_is_drawn_does_not_depend_on_other_languages(capsys: Capture, shelf
 
 # ---- offline, anywhere, and without leave to write
 
-BLOCKED = """
-import sys
-def watch(event, arguments):
-    if event.startswith("socket."):
-        raise AssertionError(f"{event} was asked for")
-sys.addaudithook(watch)
-from headway.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
 
 def state(folder: Path) -> dict[Path, Any]:
     return {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in [folder, *folder.rglob("*")]}
@@ -313,7 +303,7 @@ def test_without_sockets_and_without_writing(shelf: Shelf, tmp_path: Path, words
     shelf.add("en-de", "en", "de")
     (tmp_path / "en-de").mkdir()
     before = state(shelf.own)
-    command = [*OBEDIENT, sys.executable, "-c", BLOCKED, "translate", *words, LINES[0]]
+    command = [*OBEDIENT, sys.executable, "-c", OFFLINE, "translate", *words, LINES[0]]
     with read_only(shelf.own):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -73,12 +73,13 @@ def assert_as_exact(mine: Found, naive: Found, exact: Found) -> None:
     more of the last bits than others, so that no fixed distance between two ways to compute them is right for all."""
     errors: list[list[float]] = [[], []]
     for row in zip(mine, naive, exact, strict=True):
-        assert [(h.ids, h.finished) for h in row[0]] == [(h.ids, h.finished) for h in row[1]]
+        assert [(h.ids, h.finished, h.prefix) for h in row[0]] == [(h.ids, h.finished, h.prefix) for h in row[1]]
         for *found, true in zip(*row):
             if true.ids == found[0].ids:
                 for error, h in zip(errors, found):
-                    error += [abs(a - b) for a, b in zip([h.logp, *h.token_logps], [true.logp, *true.token_logps])]
-    assert len(errors[0]) > 0.9 * sum(1 + len(h.token_logps) for row in naive for h in row)
+                    error += [abs(a - b) for a, b in zip(h.token_logps, true.token_logps, strict=True)]
+                    error += [abs(h.logp - true.logp), abs(h.score - true.score)]
+    assert len(errors[0]) > 0.9 * sum(2 + len(h.token_logps) for row in naive for h in row)
     assert max(errors[0]) <= max(1e-5, 4 * max(errors[1]))
 
 
