@@ -33,10 +33,13 @@ DECODING = [
 ]
 
 
+LONG = [curve for curve in DECODING if curve.engine == "static"]
+
+
 class Sweep(NamedTuple):
     """One number grows, the others stay."""
 
-    what: str  # "training" or "decoding"
+    what: str  # "training", "decoding" or "long"
     by: str  # what the numbers are
     values: list[int]
     fixed: str
@@ -77,7 +80,7 @@ def tables(sweeps: list[Sweep], results: Results) -> list[Table]:
                 columns = [
                     f"{curve.engine} {COLUMNS[0]}" if n == 0 else COLUMNS[n] for curve in curves for n in range(3)
                 ]
-                columns += ["ratio"]
+                columns += ["ratio"] * (len(curves) == 2)
             table = Table(title, columns)
             for value in sweep.values:
                 table.rows[f"{value:,}"] = _row([results.get(Point(number, curve, value), "") for curve in curves])
@@ -122,7 +125,7 @@ def pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) ->
         handles, names = axes[0, 0].get_legend_handles_labels()
         if len(names) > 1:
             figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=9, handlelength=3)
-        figure.suptitle(f"{what}: {about}", fontsize=11)
+        figure.suptitle(f"{what}: {about}", fontsize=11, wrap=True)
         made.append(folder / f"scaling-{what}.png")
         figure.savefig(made[-1], dpi=100)
         plot.close(figure)

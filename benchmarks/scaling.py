@@ -1,6 +1,7 @@
 """How time and memory grow with length and batch, in training and in decoding: tables and pictures. For one GPU.
 
     python benchmarks/scaling.py [--compile] [--only training] [--results FILE] [--pictures FOLDER]
+    python benchmarks/scaling.py --only long       # decoding of long texts, in few rows
     python benchmarks/scaling.py --tiny    # on the CPU: only that everything runs
 
 Training: one step of Headway's Trainer on a batch that lies on the device, Transformer-base in bfloat16, pre-norm, as a
@@ -9,7 +10,7 @@ step at an equal length. Tokens count source and target; those of a step are on 
 
 Decoding: greedy and beam 4, the static engine beside the plain loop, on random weights; exactly as many tokens out as
 the sources have. Encoding is part of the time, and so is all that the host does until the ids lie in lists. Tokens are
-those of the outputs. The first search, in which steps are recorded, is not timed.
+those of the outputs. The first search, in which steps are recorded, is not timed; but of long texts it is the only one.
 
 Memory is the most that was in use from the start of a setting on, weights included: a CUDA graph takes its memory before
 it is replayed. The ends and the middle of every curve come first, the plain loop over long texts last; what is not
@@ -28,7 +29,7 @@ from typing import Any
 
 import ours
 import torch
-from curves import DECODING, LEFT_OUT, NO_MEMORY, TRAINING, Curve, Found, Point, Results, Sweep, pictures, tables
+from curves import DECODING, LEFT_OUT, LONG, NO_MEMORY, TRAINING, Curve, Found, Point, Results, Sweep, pictures, tables
 from peers import SIZES
 from report import append, fill, versions
 
@@ -55,6 +56,7 @@ class Sizes:
         self.batches = ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers(1024, 131_072), powers(1, 1024))
         self.batch = (128, 2) if tiny else (16_384, 32)  # while the length grows
         self.length = (16, 8) if tiny else (64, 64)  # while the batch grows
+        self.long = ([16, 32], 1) if tiny else (powers(1024, 8192), 8)  # lengths, and rows
 
     def sweeps(self) -> list[Sweep]:
         (step, rows), (long, out) = self.batch, self.length
@@ -63,6 +65,7 @@ class Sizes:
             Sweep("training", "tokens a step", self.batches[0], f"texts of {long}", TRAINING),
             Sweep("decoding", "length", self.lengths[1], f"{rows} rows", DECODING),
             Sweep("decoding", "rows", self.batches[1], f"{out} tokens in and out", DECODING),
+            Sweep("long", "length", self.long[0], f"{self.long[1]} rows", LONG),
         ]
 
 
@@ -139,13 +142,16 @@ class Bench:
     def measure(self, point: Point) -> Found:
         training = not point.curve.beam
         length, batch = self.sizes.length[not training], self.sizes.batch[not training]
-        length, batch = (point.value, batch) if self.sweeps[point.sweep].by == "length" else (length, point.value)
+        sweep = self.sweeps[point.sweep]
+        length, batch = (point.value, batch) if sweep.by == "length" else (length, point.value)
+        long = sweep.what == "long"
+        batch = self.sizes.long[1] if long else batch
         model = self.model if training else self.stepper.model
         before = -sum(weights.nbytes for weights in model.parameters())  # they belong to the setting, too
         if self.cuda:
             before += torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
-        seconds, tokens = self.train(length, batch) if training else self.decode(point.curve, length, batch)
+        seconds, tokens = self.train(length, batch) if training else self.decode(point.curve, length, batch, long)
         return Found(seconds, tokens, (torch.cuda.max_memory_allocated() - before) / 1e9 if self.cuda else 0.0)
 
     def train(self, length: int, tokens: int) -> tuple[float, int]:
@@ -161,8 +167,8 @@ class Bench:
             self.notes.append(f"training, {tokens:,} tokens in texts of {length:,}: without a CUDA graph")
         return self.seconds(lambda: step(batch), together=5), batch.tokens
 
-    def decode(self, curve: Curve, length: int, rows: int) -> tuple[float, int]:
-        """Seconds of a search, and the tokens that it wrote."""
+    def decode(self, curve: Curve, length: int, rows: int, once: bool = False) -> tuple[float, int]:
+        """Seconds of a search, and the tokens that it wrote. Once: of the first, in which steps are recorded."""
         source = torch.randint(4, self.sizes.model.vocabulary, (rows, length), device=self.device)
         engine: Any = curve.engine
 
@@ -173,13 +179,15 @@ class Bench:
             if engine == "static" and self.stepper.engine is None:
                 raise torch.OutOfMemoryError("the static search does not fit, and the plain loop has taken over")
 
-        search(length if engine == "static" else min(length, 8))  # the plain loop has nothing to record
-        return self.seconds(lambda: search(length)), rows * length
+        if not once:
+            search(length if engine == "static" else min(length, 8))  # the plain loop has nothing to record
+        return self.seconds(lambda: search(length), least=0.0 if once else self.given.seconds), rows * length
 
-    def seconds(self, act: Callable[[], object], together: int = 1) -> float:
+    def seconds(self, act: Callable[[], object], together: int = 1, least: float | None = None) -> float:
         """Of one among so many that follow each other without waiting; the median of as many rounds as there is time."""
         found: list[float] = []
-        while not found or sum(found) < self.given.seconds:
+        least = self.given.seconds if least is None else least
+        while not found or sum(found) < least:
             self.wait()
             began = time.perf_counter()
             for _ in range(together):
@@ -222,9 +230,9 @@ def tell(bench: Bench) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = ["training", "decoding"]
+    kinds = ["training", "decoding", "long"]
     parser.add_argument("--tiny", action="store_true", help="tiny sizes on the CPU")
-    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds[:2])
     parser.add_argument("--compile", action="store_true", help="training compiled: most of a minute for each setting")
     parser.add_argument("--seconds", type=float, help="that each setting is timed at least")
     parser.add_argument("--limit", type=float, default=240, help="seconds for all of it, pictures included")

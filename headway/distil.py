@@ -37,21 +37,22 @@ class Distillation:
         ]
 
     def _pair(self, line: Sequence[int], made: Translation, reference: str) -> Pair | Reason:
-        faults = [(self.standards.fault(line, replace(made, guesses=[guess])), guess) for guess in made.guesses]
-        sound = [guess for fault, guess in faults if fault is None]
-        if not sound or (not self.closest and faults[0][0]):
-            return faults[0][0] or "empty"
-        chosen = most_like(reference, sound) if self.closest and reference else sound[0]
-        if self.least_chrf and reference and chrf(chosen.text, reference) < self.least_chrf:
-            return "unlike"
-        return Pair(made.source, one_line(chosen.text).strip())
+        guesses = by_likeness(reference, made.guesses) if self.closest and reference else made.guesses
+        faults: list[Reason] = []
+        for guess in guesses if self.closest else guesses[:1]:
+            fault = self.standards.fault(line, replace(made, guesses=[guess]))
+            if fault is None:
+                unlike = self.least_chrf and reference and chrf(guess.text, reference) < self.least_chrf
+                return "unlike" if unlike else Pair(made.source, one_line(guess.text).strip())
+            faults.append(fault)
+        return faults[0]
 
 
-def most_like(reference: str, guesses: Sequence[Guess]) -> Guess:
-    """By BLEU of the sentence; of equal ones the likeliest."""
+def by_likeness(reference: str, guesses: Sequence[Guess]) -> list[Guess]:
+    """Most alike first, by BLEU of the sentence; of equal ones the likeliest."""
     if len(guesses) == 1:
-        return guesses[0]
-    return max(guesses, key=lambda guess: _bleu().sentence_score(guess.text, [reference]).score)
+        return list(guesses)
+    return sorted(guesses, key=lambda guess: -_bleu().sentence_score(guess.text, [reference]).score)
 
 
 def chrf(output: str, reference: str) -> float:

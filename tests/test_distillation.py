@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.augment import Pair, Reason, Standards
-from headway.distil import Distillation, chrf, most_like, written_out
+from headway.distil import Distillation, by_likeness, chrf, written_out
 from headway.translation import Guess, Translation
 from headway.translator import Translator, load_translator
 
@@ -61,7 +61,8 @@ def test_choosing(teacher: Translator, guesses: list[str], closest: bool, found:
 
 def test_of_equally_close_ones_the_likeliest() -> None:
     same = [guess("a b c"), guess("a b c", [1, 2])]
-    assert most_like("a b c", same) is same[0]
+    assert by_likeness("a b c", same)[0] is same[0]
+    assert by_likeness("a b c", [guess("a b x"), *same])[-1].text == "a b x"
     assert chrf("abc", "abc") == 100
     assert chrf("abc", "xyz") == 0
 

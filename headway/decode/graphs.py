@@ -1,5 +1,7 @@
 """What a frame does, recorded as CUDA graphs: the host launches hundreds of kernels at once. Elsewhere it just runs."""
 
+import math
+import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +11,12 @@ from torch import Tensor
 
 from headway.decode.folded import Folded
 from headway.decode.frame import Frame, Plan, Size
+from headway.errors import HeadwayError
 from headway.nn.kernels import USED
 
 WARM = 2  # times that each thing is done before it is recorded: libraries set themselves up
-SHARE = 0.25  # of the device's memory, which frames may hold between searches
+SHARE = 0.25  # of the device's memory, which frames may hold between searches, if nothing else is asked for
+MEMORY = "HEADWAY_SEARCH_MEMORY"  # asks for it: who runs several processes on one device divides it among them
 LAG = 1  # steps that the host is ahead when it asks how many rows are left, so that the device never waits for it
 
 
@@ -60,7 +64,7 @@ class Players:
         cuda = device.type == "cuda"
         # One pool for all: no two steps run at a time, and what lasts beyond a step lies outside of it.
         self.pool = torch.cuda.graph_pool_handle() if cuda else None
-        self.room = SHARE * torch.cuda.get_device_properties(device).total_memory if cuda else 2**28
+        self.room = share() * torch.cuda.get_device_properties(device).total_memory if cuda else 2**28
         self.kept: OrderedDict[tuple[Plan, Size], Player] = OrderedDict()
 
     def get(self, plan: Plan, size: Size) -> Player:
@@ -73,6 +77,20 @@ class Players:
         """Between searches: forget the oldest until the others fit."""
         while self.kept and sum(player.frame.bytes for player in self.kept.values()) > self.room:
             self.kept.popitem(last=False)
+
+
+def share() -> float:
+    """Of the device's memory."""
+    asked = os.environ.get(MEMORY, "")
+    try:
+        found = float(asked or SHARE)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= 1:
+        raise HeadwayError(
+            f'{MEMORY} is "{asked}". Give a share of the GPU\'s memory, above 0 and at most 1, as in 0.05.'
+        )
+    return found
 
 
 class Watch:

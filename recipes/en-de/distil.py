@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from recipe import HERE, TARGETS, corpora, headway, rows
+from recipe import HERE, TARGETS, corpora, headway
 
 LEAST = 20.0  # seconds in which a process can do something worth its start
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--teacher", default="teacher", help="a folder in WORK")
     parser.add_argument("--for", dest="seconds", type=seconds, required=True, help="90s, 20m …")
     parser.add_argument("--at-once", type=int, default=12, help="processes; 0: none but this one")
-    parser.add_argument("--batch-tokens", type=int, default=24_576, help="of each, which share the GPU's memory")
+    parser.add_argument("--batch-tokens", type=int, default=8192, help="of each, which share the GPU's memory")
     parser.add_argument("--beam-size", type=int, default=4)
     parser.add_argument("--min-chrf", type=float, default=15.0)
     parser.add_argument(
@@ -56,8 +56,7 @@ def main() -> None:
     left = [job for job in jobs if not job.out.exists()]
     with ThreadPoolExecutor(max(given.at_once, 1)) as pool:
         codes = list(pool.map(lambda job: distil(job, given, end), left))
-    for job in jobs if given.close else []:
-        close(job)
+        list(pool.map(close, jobs if given.close else []))
     done = [job for job in jobs if job.out.exists()]
     size = sum(job.out.stat().st_size for job in done)
     print(f"{len(done)} of {len(jobs)} pieces are complete, {size / 1e6:.1f} MB", file=sys.stderr)
@@ -91,8 +90,9 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
         return 0
     with job.out.with_suffix(".log").open("ab") as log:
         command = [sys.executable, "-m", "headway", *map(str, words)]
-        code = subprocess.run(command, stdout=log, stderr=log, env=environment(), check=False).returncode
-    repack(job.out)
+        code = subprocess.run(command, stdout=log, stderr=log, env=environment(given.at_once), check=False).returncode
+    if not given.close:  # who has no other time carries nothing
+        repack(job.out)
     print(
         f"{job.out.name}: {'failed, see its log' if code else 'done' if job.out.exists() else 'begun'}", file=sys.stderr
     )
@@ -113,7 +113,7 @@ def close(job: Job) -> None:
     if job.out.exists() or not progress.exists():
         return
     said = lzma.decompress(partial.read_bytes()[: json.loads(progress.read_text(encoding="utf-8"))["bytes"]])
-    rest = sum(1 for _ in rows(job.pairs)) - said.count(b"\n")
+    rest = lzma.decompress(job.pairs.read_bytes()).count(b"\n") - said.count(b"\n")
     packed = job.out.with_name(f".{job.out.name}")
     packed.write_bytes(lzma.compress(said + b"\n" * rest, preset=0))
     packed.replace(job.out)
@@ -122,10 +122,16 @@ def close(job: Job) -> None:
     print(f"{job.out.name}: closed, {rest:,} lines are left out", file=sys.stderr)
 
 
-def environment() -> dict[str, str]:
-    """One thread for each process: they would get into each other's way."""
+def environment(processes: int) -> dict[str, str]:
+    """One thread for each process: they would get into each other's way. Half of the GPU's memory for recorded searches."""
     path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "RAYON_NUM_THREADS": "1",
+        "HEADWAY_SEARCH_MEMORY": f"{0.5 / processes:.4f}",
+    }
 
 
 def seconds(text: str) -> float:

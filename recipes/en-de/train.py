@@ -2,6 +2,7 @@
 
     python recipes/en-de/train.py teacher --work WORK --for 14m
     python recipes/en-de/train.py student --work WORK --for 20m       # what distil.py left; --to de: one direction only
+    python recipes/en-de/train.py student --work WORK --for 7m --start headway/models/en-de    # from weights on
     python recipes/en-de/train.py control --work WORK --for 20m       # the same config, on the text as it was
     python recipes/en-de/train.py manual --work WORK --for 2m         # the student, adapted to the manual pages
     python recipes/en-de/train.py manual-mixed --work WORK --for 2m   # the same, with some of the old text
@@ -12,7 +13,7 @@ last checkpoint. Everything behind -- is given to `headway train`: -- --set trai
 import argparse
 import lzma
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from recipe import HERE, PLACED, TARGETS, Corpus, corpora, headway, rows
 
 ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
 VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
+AGAIN = "cosine(0.001, warmup=500)"  # half the rate for weights that have learned before
 REPLAYED = 0.02  # of the old text, beside the manual pages: about as many tokens
 
 
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--to", choices=TARGETS, help="one direction, and not both")
     parser.add_argument("--name", help="of the folder; default: the role, and its direction")
     parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
+    parser.add_argument("--start", help="a model whose weights and tokenizer are begun with, and not random ones")
     parser.add_argument("--student", default="student", help="what is adapted to the manual pages")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given, more = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
@@ -52,8 +55,12 @@ def main() -> None:
     words += [word for text in validation(given) for word in ("--valid-pairs", text.path)]
     if ROLES[given.role]:
         size = given.tokenizer or ("16k" if given.role == "teacher" else "8k")
-        words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--vary", VARIED * (given.role != "teacher")]
-        words += ["--preset", "base", "--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
+        words += ["--vary", VARIED * (given.role != "teacher")]
+        words += ["--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
+        if given.start:
+            words += ["--from-model", given.start, "--set", f"train.schedule={AGAIN}"]
+        else:
+            words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--preset", "base"]
     else:
         words += ["--from-model", given.work / given.student]
         words += ["--set", "train.schedule=inverse_sqrt(0.0002, warmup=100)", "--set", "train.validate_every=200"]
@@ -117,8 +124,8 @@ def unpack(work: Path, known: list[Corpus]) -> None:
     for path in sorted((work / "held").glob("*.en-de.tsv")):
         stem = path.name.removesuffix(".en-de.tsv")
         jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]
-    with ThreadPoolExecutor() as pool:  # unpacking does not hold Python's lock
-        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if stale(job)]))
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(unpack_one, *zip(*left)) if (left := [job for job in jobs if stale(job)]) else ())
 
 
 def stale(job: tuple[Path, Path | None, str, Path]) -> bool:

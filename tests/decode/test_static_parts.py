@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.decode import Search, choose, decode, hearing, static
 from headway.decode.frame import Frame, Plan, Size
+from headway.decode.graphs import SHARE, share
 from headway.decode.joint import Joint
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.static import Engine, rounded
@@ -178,3 +179,13 @@ def test_little_is_kept() -> None:
     stepper.engine.players.room = 0
     both(stepper, 7, search)
     assert not stepper.engine.players.kept
+
+
+def test_processes_that_share_a_device_divide_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert share() == SHARE
+    monkeypatch.setenv("HEADWAY_SEARCH_MEMORY", "0.04")
+    assert share() == 0.04
+    for wrong in ("0", "2", "nan", "much"):
+        monkeypatch.setenv("HEADWAY_SEARCH_MEMORY", wrong)
+        with pytest.raises(HeadwayError, match=f'is "{wrong}". Give a share'):
+            share()
