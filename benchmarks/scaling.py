@@ -10,7 +10,7 @@ step at an equal length. Tokens count source and target; those of a step are on 
 
 Decoding: greedy and beam 4, the static engine beside the plain loop, on random weights; exactly as many tokens out as
 the sources have. Encoding is part of the time, and so is all that the host does until the ids lie in lists. Tokens are
-those of the outputs. The first search, in which steps are recorded, is not timed; but of long texts it is the only one.
+those of the outputs. The first search, in which steps are recorded, is not timed; of long texts it is.
 
 Memory is the most that was in use from the start of a setting on, weights included: a CUDA graph takes its memory before
 it is replayed. The ends and the middle of every curve come first, the plain loop over long texts last; what is not
@@ -179,8 +179,8 @@ class Bench:
             if engine == "static" and self.stepper.engine is None:
                 raise torch.OutOfMemoryError("the static search does not fit, and the plain loop has taken over")
 
-        if not once:
-            search(length if engine == "static" else min(length, 8))  # the plain loop has nothing to record
+        # The plain loop has nothing to record; kernels are compiled in a short search as well.
+        search(length if engine == "static" and not once else min(length, 8))
         return self.seconds(lambda: search(length), least=0.0 if once else self.given.seconds), rows * length
 
     def seconds(self, act: Callable[[], object], together: int = 1, least: float | None = None) -> float:

@@ -150,6 +150,8 @@ def test_every_step_from_end_to_end(
     assert len(taught) == lines - 1  # without the blank one
     assert taught[0].endswith("\tJa.")
     step("train", "control", *here, "--for", "1h", "--to", "de", *more)
+    step("train", "student", *here, "--for", "1h", "--name", "again", "--start", work / "student", *more)
+    assert f"the settings of {work / 'student'}, to begin with" in capsys.readouterr().err
     step("train", "manual-mixed", *here, "--for", "1h", "--", "--steps", "2", "--set", "train.validate_every=2")
     assert (work / "manual-mixed" / "model.safetensors").exists()
 

@@ -6,6 +6,8 @@
 #     recipes/en-de/session.sh control WORK DATA [20m]         the same model without a teacher
 #     recipes/en-de/session.sh all WORK DATA [10m] [6m] [8m]   teacher, what it says, and student, in half an hour together
 #
+# START=MODEL lets the student begin with the weights of MODEL: WORK/control, or the bundled translator.
+#
 # What is worth carrying lies in WORK/out, in pieces of at most 16 MiB: see pieces.py. The log is WORK/session.log; to leave
 # it alone: setsid nohup recipes/en-de/session.sh teach WORK DATA > /dev/null 2>&1 &
 set -eu
@@ -26,7 +28,7 @@ teach)
     run ready teacher --work "$work"
     run train teacher --work "$work" --for "${time:-14m}"
     together "" -d
-    run distil --work "$work" --for "${more:-9m}" --compute "$compute" ${DISTIL:-}
+    run distil --work "$work" --for "${more:-9m}" --closest --min-chrf 0 --compute "$compute" ${DISTIL:-}
     together quit
     run pieces split "$work/out/distilled" "$work/distilled"
     run measure --data "$data" --work "$work" --compute "$compute" --out "$work/out/teacher.md" "teacher=$work/teacher"
@@ -35,7 +37,7 @@ teach)
     ;;
 learn)
     run ready student --work "$work"
-    run train student --work "$work" --for "${time:-20m}"
+    run train student --work "$work" --for "${time:-20m}" ${START:+--start "$START"}
     "$python" -m headway pack "$work/student" --out "$work/student-int8" --int8 --overwrite
     run pieces split "$work/out/student-int8" "$work/student-int8"
     run pieces split "$work/out/student" "$work/student"
@@ -55,11 +57,11 @@ all)
     run ready teacher --work "$work"
     run train teacher --work "$work" --for "${time:-10m}"
     together "" -d
-    run distil --work "$work" --for "${more:-6m}" --close --compute "$compute" ${DISTIL:-}
+    run distil --work "$work" --for "${more:-6m}" --close --closest --min-chrf 0 --compute "$compute" ${DISTIL:-}
     together quit
     run measure --data "$data" --work "$work" --compute "$compute" --out "$work/out/teacher.md" "teacher=$work/teacher" &
     run ready student --work "$work"
-    run train student --work "$work" --for "$last"
+    run train student --work "$work" --for "$last" ${START:+--start "$START"}
     "$python" -m headway pack "$work/student" --out "$work/student-int8" --int8 --overwrite
     run pieces split "$work/out/student-int8" "$work/student-int8"
     wait

@@ -13,7 +13,7 @@ last checkpoint. Everything behind -- is given to `headway train`: -- --set trai
 import argparse
 import lzma
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,8 +124,8 @@ def unpack(work: Path, known: list[Corpus]) -> None:
     for path in sorted((work / "held").glob("*.en-de.tsv")):
         stem = path.name.removesuffix(".en-de.tsv")
         jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(unpack_one, *zip(*left)) if (left := [job for job in jobs if stale(job)]) else ())
+    with ThreadPoolExecutor() as pool:  # unpacking does not hold Python's lock
+        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if stale(job)]))
 
 
 def stale(job: tuple[Path, Path | None, str, Path]) -> bool:
