@@ -33,7 +33,8 @@ def find(
         if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
             sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
     wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
-    finder, told = Finder(translator, wide, record, mend), {s.number: list(s.warnings) for s in kept}
+    carries = keeper is not None and translator.outline.placeholders and record is None
+    finder, told = Finder(translator, wide, record, mend, carries), {s.number: list(s.warnings) for s in kept}
     finder([s for s in sentences if not s.found])
     if kept and keeper:
         from headway.keeping import Keeper
@@ -53,9 +54,13 @@ def find(
 class Finder:
     """How one request searches. Each sentence has its hypotheses afterwards."""
 
-    def __init__(self, translator: "Translator", search: Search, record: Recorder | None, mend: bool) -> None:
-        """mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number"""
+    def __init__(
+        self, translator: "Translator", search: Search, record: Recorder | None, mend: bool, carries: bool = False
+    ) -> None:
+        """mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number
+        carries: numbers that are lost all the same are put where their placeholders go"""
         self.translator, self.search, self.record, self.mend = translator, search, record, mend
+        self.carries = carries
         self.engine: Engine | None = None  # that of the first search: it looks again, too, so that no other is loaded
 
     def __call__(self, sentences: list[Sentence]) -> None:
@@ -144,8 +149,17 @@ class Finder:
         self._search_all([s for s, fault, _ in before if fault.startswith(LOST)], wide, again=True)
         others = [s for s, fault, _ in before if not fault.startswith(LOST)]
         self._search_all(others, replace(wide, no_repeat_ngram=3), again=True)
+        hopeless = []
         for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]
+            if self.carries and not sound and fault.startswith(LOST):
+                hopeless.append(sentence)
             mended = "another was found" if sound else "nothing better was found"
             sentence.warnings.append(f"{fault}; {mended}")
+        if hopeless:
+            from headway.carrying import carry
+
+            for sentence in carry(self.translator, hopeless, lambda s: self._search(s, wide, again=True), self._fault):
+                fault = sentence.warnings[-1].rpartition(";")[0]
+                sentence.warnings[-1] = f"{fault}; put in its place, which may not be right"

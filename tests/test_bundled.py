@@ -46,7 +46,12 @@ def translator() -> Translator:
 def test_a_number_that_it_loses_is_found_by_another_search(engine: str) -> None:
     found = headway.load("en-de", engine=engine)
     assert isinstance(found, Translator)
-    lines = ["Our town has 40000 inhabitants and 17 schools.", "A $96,000 payment was made to the 2008 candidate."]
+    lines = [
+        "Our town has 40000 inhabitants and 17 schools.",
+        "A $96,000 payment was made to the 2008 candidate.",
+        "In 2023 the company sold 1,250,000 bicycles.",
+        "Of the 12,345,678 people there, 2,750,999 have 3 cars.",
+    ]
     for line, one in zip(lines, found.translate(lines, to="de")):
         assert not lost_numbers(line, one.text), one.text
 

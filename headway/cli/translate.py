@@ -164,7 +164,7 @@ def translate(
                     log(f"line {number}: {warning}", "warning")
                 if routed.note:
                     log(f"line {number}: {routed.note}")
-                sink.write(shown(routed, number - 1, search["n_best"], scores, as_json))
+                sink.write(shown(routed, number - 1, search["n_best"], scores, as_json, len(text) == 1))
             sink.flush()
 
 
@@ -208,8 +208,8 @@ def stopping(router: "Router | Direct") -> Iterator[None]:
         raise
 
 
-def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_json: bool) -> str:
-    """One result as asked for."""
+def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_json: bool, alone: bool) -> str:
+    """One result as asked for: a line, unless it is the only one and text alone, which keeps its lines."""
     from headway.translation import one_line
 
     result = routed.result
@@ -220,8 +220,8 @@ def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_js
         return "".join(
             f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}{links_of(guess)}\n" for guess in guesses
         )
-    lead = f"{result.score:.4f}\t" if scores else ""
-    return f"{lead}{one_line(result.text)}{links_of(result.guesses[0])}\n"
+    lead, links = f"{result.score:.4f}\t" if scores else "", links_of(result.guesses[0])
+    return f"{lead}{result.text if alone and not lead and not links else one_line(result.text)}{links}\n"
 
 
 def links_of(guess: "Guess") -> str:

@@ -8,12 +8,15 @@ from headway.languages import primary
 
 NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,:]\d+)*")
 GROUPED = re.compile(r"\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
+SIGN = re.compile(r"[.,’' \u00a0\u202f]")
+WHOLE = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})+")  # 12,345,678 has no decimals, and 12,345.678 would have some
 SPELLED = {
     "en": "zero one two three four five six seven eight nine ten eleven twelve",
     "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
 }
 WORDS = [set(words) for words in zip(*(spelled.split() for spelled in SPELLED.values()))]
 WORDS[1] |= {"a", "an", "eins", "eine", "einen", "einem", "einer", "eines"}
+SIGNS = {"en": ",.", "de": ".,"}  # between thousands, and before decimals
 IN_DIGITS = len(WORDS)  # from here on they are seldom written otherwise
 
 
@@ -46,12 +49,23 @@ def lost_numbers(source: str, output: str) -> list[str]:
     """Numbers of the source, as they stand there, that no number of the output says or is a part of. Those that any
     language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself."""
     found = dict.fromkeys(NUMBER.findall(source))
-    said = numbers(output) if found else []
+    said = [(one, digits(one)) for one in NUMBER.findall(output)] if found else []
 
-    def lost(part: str) -> bool:
-        return (len(part) > 2 or int(part) >= IN_DIGITS) and not any(part in number for number in said)
+    def lost(part: str, whole: bool) -> bool:
+        if len(part) < 3 and int(part) < IN_DIGITS:
+            return False
+        return not any(part in number for one, number in said if not whole or len(set(SIGN.findall(one))) < 2)
 
-    return [one for one in found if any(map(lost, _parts(one)))]
+    return [one for one in found if any(lost(part, WHOLE.fullmatch(one) is not None) for part in _parts(one))]
+
+
+def rewritten(number: str, source: str, target: str) -> str:
+    """As another language writes it: 1,250,000 is 1.250.000 in German. What has no thousands may be no amount (3.12 is a
+    version, too), and stays as it is; so does everything of a language whose signs are not known."""
+    old, new = (SIGNS.get(primary(language), "") for language in (source, target))
+    if not old or not new or not re.fullmatch(rf"\d{{1,3}}(?:[{old[0]}]\d{{3}})+(?:[{old[1]}]\d+)?", number):
+        return number
+    return number.translate(str.maketrans(old, new))
 
 
 def _parts(number: str) -> list[str]:

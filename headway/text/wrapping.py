@@ -79,12 +79,18 @@ def _indent(line: str) -> str:
 
 
 def _paragraphs(block: list[str]) -> list[Paragraph]:
-    """Of lines without a blank one between them. They are one where it begins and ends as a sentence does, where a word
-    in small letters begins a line amid a sentence, and where no line ends long before it had to."""
-    width, breaks = max(map(len, block), default=0), list(pairwise(block))
-    amid = any(not ENDED.search(line) and following.lstrip()[0].islower() for line, following in breaks)
-    if not amid or width < NARROWEST or block[0].lstrip()[0].islower() or not ENDED.search(block[-1]):
-        return [Paragraph(line, [line]) for line in block]
-    if any(len(line) + 1 + len(following.split()[0]) <= FULL * width for line, following in breaks):
-        return [Paragraph(line, [line]) for line in block]
-    return [Paragraph(" ".join([block[0].rstrip(), *(line.strip() for line in block[1:])]), block, width)]
+    """Of lines without a blank one between them: apart where one ends long before it had to, as headings do."""
+    width, groups = max(map(len, block), default=0), [block[:1]] if block else []
+    for before, line in pairwise(block):
+        if len(before) + 1 + len(line.split()[0]) <= FULL * width:
+            groups.append([])
+        groups[-1].append(line)
+    return [paragraph for group in groups for paragraph in _joined(group, width)]
+
+
+def _joined(lines: list[str], width: int) -> list[Paragraph]:
+    """One where it begins and ends as a sentence does, and a word in small letters begins a line amid a sentence."""
+    amid = any(not ENDED.search(line) and following.lstrip()[0].islower() for line, following in pairwise(lines))
+    if not amid or width < NARROWEST or lines[0].lstrip()[0].islower() or not ENDED.search(lines[-1]):
+        return [Paragraph(line, [line]) for line in lines]
+    return [Paragraph(" ".join([lines[0].rstrip(), *(line.strip() for line in lines[1:])]), lines, width)]

@@ -306,6 +306,12 @@ def test_a_line_break_in_an_argument_does_not_shift_lines(
     assert out == f"{pairs[0][1]} {pairs[1][1]}\n{pairs[2][1]}\n"
 
 
+def test_a_single_text_keeps_its_lines(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
+    text = "\n\n".join(source for source, _ in pairs[:2])
+    assert translated(capsys, translator_dir, text)[0] == f"{pairs[0][1]}\n\n{pairs[1][1]}\n"
+    assert translated(capsys, translator_dir, "--scores", text)[0].count("\n") == 1
+
+
 def test_nuls_go_through(capsys: Capture, translator_dir: Path, stdin: Callable[[bytes], None]) -> None:
     stdin(b"a\0b\n\0\nA dog.\n")
     out, _ = translated(capsys, translator_dir, "--max-length", "20")

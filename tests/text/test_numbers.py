@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.text.numbers import keeps_digits, lost_numbers, missing_numbers, numbers
+from headway.text.numbers import keeps_digits, lost_numbers, missing_numbers, numbers, rewritten
 
 
 def test_digits_are_what_counts() -> None:
@@ -48,6 +48,9 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
         ("on 16/11/2026", "am 16.11.2026", []),
         ("version 2.13.0", "Version 2.13.0", []),
         ("9" * 5000, "eine Zahl", ["9" * 5000]),
+        ("12,345,678 people", "12,345.678 Leute", ["12,345,678"]),  # which would have decimals
+        ("12,345,678 people", "12.345.678 Leute", []),
+        ("12,345.5 miles", "12.345,5 Meilen", []),
         ("no number", "keine Zahl", []),
     ],
 )
@@ -58,3 +61,20 @@ def test_lost(source: str, output: str, lost: list[str]) -> None:
 def test_which_languages_write_numbers_alike() -> None:
     assert keeps_digits(("en", "de")) and keeps_digits({"en", "pt-BR", "hi"})
     assert not any(map(keeps_digits, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
+
+
+@pytest.mark.parametrize(
+    ("number", "languages", "written"),
+    [
+        ("1,250,000", ("en", "de"), "1.250.000"),
+        ("1.250.000,50", ("de", "en"), "1,250,000.50"),
+        ("1,250", ("en-GB", "de-AT"), "1.250"),
+        ("3.12", ("en", "de"), "3.12"),  # a version, maybe
+        ("16.11.2026", ("de", "en"), "16.11.2026"),
+        ("1.250", ("en", "de"), "1.250"),
+        ("1,250,000", ("en", "fr"), "1,250,000"),  # whose signs nobody has told
+        ("2026", ("en", "de"), "2026"),
+    ],
+)
+def test_as_another_language_writes_it(number: str, languages: tuple[str, str], written: str) -> None:
+    assert rewritten(number, *languages) == written

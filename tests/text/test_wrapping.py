@@ -53,6 +53,14 @@ def test_other_lines_are_left_alone(text: str) -> None:
     assert layout_of(text) is None
 
 
+@pytest.mark.parametrize("above", [["Dear all,"], ["THE NEW RULES"], ["Dear all,", "thank you."], ["Yes."]])
+@pytest.mark.parametrize("below", [[], ["Anna"], ["Kind regards,", "Anna"]])
+def test_what_stands_directly_above_and_below_stays_apart(above: list[str], below: list[str]) -> None:
+    layout = layout_of("\n".join([*above, *textwrap.wrap(PROSE, 60), *below]))
+    assert layout is not None
+    assert layout.text.split("\n") == [*above, PROSE, *below]
+
+
 def test_a_noun_may_begin_a_line_too() -> None:
     layout = layout_of("Dieser Satz wurde von einem\nProgramm nach einigen Wörtern\numbrochen.")
     assert layout is not None

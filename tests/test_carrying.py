@@ -1,0 +1,107 @@
+"""Numbers that every search loses are put where their placeholders go."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.carrying import carry, hide
+from headway.decode.hypothesis import Hypothesis
+from headway.text.protect import Hidden
+from headway.translation import Sentence
+from headway.translator import Translator, load_translator
+
+
+@pytest.mark.parametrize(
+    ("text", "lost", "hidden"),
+    [
+        ("In 2023 they sold 1,250,000.", ["1,250,000"], Hidden("In 2023 they sold ⟦0⟧.", ["1,250,000"])),
+        ("40 of 96, and 40", ["40"], Hidden("⟦0⟧ of 96, and ⟦1⟧", ["40", "40"])),
+        ("40 of 96", ["40", "96"], Hidden("⟦0⟧ of ⟦1⟧", ["40", "96"])),
+        ("the 20th of May", ["20"], None),
+        ("size A40", ["40"], None),
+        ("nothing", [], None),
+    ],
+)
+def test_hiding(text: str, lost: list[str], hidden: Hidden | None) -> None:
+    assert hide(text, lost) == hidden
+
+
+def given(translator: Translator, text: str, said: str, **more: Any) -> Sentence:
+    """A sentence whose search has lost a number."""
+    reader = translator.tokenizers.source
+    found = [Hypothesis(translator.tokenizers.target.encode(said), -1.0, -1.0, [], True)]
+    return Sentence("", text, [*reader.encode(text), reader.end], 7, found=found, **more)
+
+
+def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]], None]:
+    """A search that finds these for every sentence."""
+
+    def search(sentences: list[Sentence]) -> None:
+        for sentence in sentences:
+            assert "⟦0⟧" in sentence.read and sentence.hidden
+            ids = [translator.tokenizers.target.encode(text) for text in outputs]
+            sentence.found = [Hypothesis(each, -2.0, -2.0, [], True) for each in ids]
+
+    return search
+
+
+@pytest.fixture
+def german(translator_dir: Path) -> Translator:
+    """As if it wrote German."""
+    made = load_translator([translator_dir])
+    made.outline = replace(made.outline, source_languages=("en",), target_languages=("de",))
+    return made
+
+
+def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Translator) -> None:
+    sentence = given(german, "a dog and 1,250,000 cats", "the dog")
+    search = finding(german, "dog dog", "dog ⟦0⟧ cat", "⟦0⟧ dog ⟦0⟧", "cat ⟦0⟧")
+    assert carry(german, [sentence], search, lambda _, hypothesis: "") == [sentence]
+    assert [text.split() for text in sentence.said] == [["dog", "1.250.000", "cat"], ["cat", "1.250.000"]]
+    assert len(sentence.found) == 2
+    assert sentence.text == "a dog and 1,250,000 cats"
+
+
+def test_what_is_not_sound_is_not_said(german: Translator) -> None:
+    sentence = given(german, "a dog and 1,250 cats", "the dog")
+    before = list(sentence.found)
+    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "a loop") == []
+    assert carry(german, [sentence], finding(german, "dog"), lambda _, hypothesis: "") == []
+    assert (sentence.found, sentence.said) == (before, [])
+
+
+@pytest.mark.parametrize("more", [{"hidden": Hidden("⟦0⟧ 40", ["x"])}, {"capitals": True}, {"prefix": "the"}])
+def test_others_are_left_as_they_are(german: Translator, more: dict[str, Any]) -> None:
+    sentence = given(german, "x 40", "the dog", **more)
+    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "") == []
+
+
+def test_where_the_languages_are_not_known_a_number_stays_as_it_is(german: Translator) -> None:
+    german.outline = replace(german.outline, source_languages=(), target_languages=())
+    sentence = given(german, "a dog and 1,250 cats", "the dog")
+    carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "")
+    assert sentence.said[0].split() == ["dog", "1,250"]
+
+
+def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model has not learned placeholders; what it would find with them is given."""
+    from headway.finding import Finder
+
+    german.outline = replace(german.outline, placeholders=True)
+    search = Finder._search
+
+    def with_placeholders(self: Finder, sentences: list[Sentence], *given: Any, **more: Any) -> None:
+        search(self, [s for s in sentences if not s.hidden], *given, **more)
+        finding(self.translator, "dog ⟦0⟧")([s for s in sentences if s.hidden])
+
+    monkeypatch.setattr(Finder, "_search", with_placeholders)
+    line = "The dog sees 1,250,000 cats."
+    [result] = german.translate([line], german.search(beam_size=1), align=True)
+    assert result.text.split() == ["dog", "1.250.000"]
+    assert result.warnings == ["the output lacked the number 1,250,000; put in its place, which may not be right"]
+    assert result.guesses[0].alignment is not None
+    [plain] = german.translate([line], german.search(beam_size=1), protect=None)
+    assert plain.warnings == ["the output lacked the number 1,250,000; nothing better was found"]
