@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.parts import Part, number
+from headway.train.muon import Muon as Orthogonal
 
 Parameters = list[nn.Parameter]
 BELOW_ONE = 0.999999  # an average that never forgets its first value would never learn
@@ -95,7 +96,7 @@ class Muon:
             matrices = [p for p in _trained(model) if p.ndim == 2 and id(p) not in words]
             chosen = {id(p) for p in matrices}
             rest = [p for p in _trained(model) if id(p) not in chosen]
-            muon = torch.optim.Muon(matrices, lr=1.0, momentum=self.momentum, weight_decay=self.weight_decay)
+            muon = Orthogonal(matrices, lr=1.0, momentum=self.momentum, weight_decay=self.weight_decay)
             adam = torch.optim.AdamW(_decayed(rest, self.weight_decay), lr=1.0, betas=(0.9, 0.98), fused=True)
             for group in adam.param_groups:
                 group["share"] = self.others

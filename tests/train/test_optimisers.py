@@ -10,6 +10,7 @@ from headway.catalogue import kinds
 from headway.errors import ConfigError, HeadwayError
 from headway.parts import make_part
 from headway.train.checkpoints import optimiser_tensors, restore_optimisers
+from headway.train.muon import Muon
 from headway.train.optimisers import set_rate
 
 RATES = {"sgd": 0.3, "momentum": 0.05, "adagrad": 0.3, "muon": 0.05}
@@ -92,6 +93,68 @@ def test_muon_takes_matrices_and_leaves_words_and_vectors_to_adamw() -> None:
     set_rate([muon, adam], 0.2)
     assert {group["lr"] for group in muon.param_groups} == {0.2}
     assert {group["lr"] for group in adam.param_groups} == {0.1}
+
+
+SHAPES = [(4, 6), (6, 4), (4, 6), (5, 5)]
+
+
+def matrices(dtype: torch.dtype = torch.float64) -> list[nn.Parameter]:
+    made = torch.Generator().manual_seed(3)
+    return [nn.Parameter(torch.randn(*shape, generator=made, dtype=dtype)) for shape in SHAPES]
+
+
+def slopes(number: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(100 + number)
+    return [torch.randn(*shape, generator=made, dtype=dtype) for shape in SHAPES]
+
+
+def test_muon_is_what_it_is_defined_as() -> None:
+    """Matrix by matrix, and in powers of singular values, where the polynomial is one of plain numbers."""
+    moved, plain = matrices(), [m.detach().clone() for m in matrices()]
+    means = [torch.zeros_like(m) for m in plain]
+    muon = Muon(moved, lr=0.1, momentum=0.9, weight_decay=0.01)
+    for number in range(3):
+        for place, slope in enumerate(slopes(number)):
+            moved[place].grad = slope.clone()
+            means[place] = 0.9 * means[place] + 0.1 * slope
+            u, s, v = torch.linalg.svd(0.1 * slope + 0.9 * means[place], full_matrices=False)
+            s = s / s.norm()
+            for _ in range(5):
+                s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+            rows, columns = slope.shape
+            rate = 0.1 * max(1, rows / columns) ** 0.5
+            plain[place] = plain[place] * (1 - 0.1 * 0.01) - rate * (u * s) @ v
+        muon.step()
+    for found, expected in zip(moved, plain):
+        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-9)
+
+
+def test_muon_is_pytorchs() -> None:
+    """Which computes in bfloat16, whatever the weights are: so does this one, in the same order."""
+    ours, theirs = matrices(torch.float32), matrices(torch.float32)
+    mine = Muon(ours, lr=0.05, momentum=0.95, weight_decay=0.1)
+    known = torch.optim.Muon(theirs, lr=0.05, momentum=0.95, weight_decay=0.1)
+    for number in range(4):
+        for own, other, slope in zip(ours, theirs, slopes(number, torch.float32)):
+            own.grad, other.grad = slope.clone(), slope.clone()
+        mine.step()
+        known.step()
+    for own, other in zip(ours, theirs):
+        torch.testing.assert_close(own.detach(), other.detach(), rtol=0, atol=0.05 * 2**-7)  # a last bit of a move
+
+
+def test_muon_leaves_a_step_out_when_told_to() -> None:
+    moved = matrices(torch.float32)
+    muon = Muon(moved, lr=torch.tensor(0.1), momentum=0.9, weight_decay=0.0)  # type: ignore[arg-type]
+    for number, bad in enumerate((0.0, 1.0)):
+        before = [m.detach().clone() for m in moved]
+        kept = {place: muon.state[m]["momentum_buffer"].clone() for place, m in enumerate(moved) if muon.state[m]}
+        for matrix, slope in zip(moved, slopes(number, torch.float32)):
+            matrix.grad = slope * torch.nan if bad else slope
+        muon.found_inf = torch.tensor(bad)
+        muon.step()
+        assert all(torch.equal(m, old) == bool(bad) for m, old in zip(moved, before))
+    assert all(torch.equal(muon.state[m]["momentum_buffer"], kept[place]) for place, m in enumerate(moved))
 
 
 def test_frozen_weights_are_left_alone() -> None:
