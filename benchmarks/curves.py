@@ -99,7 +99,7 @@ def _row(found: list[Found | str]) -> list[str]:
 
 
 def pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) -> list[Path]:
-    """One for training and one for decoding: time above, memory below; a column for each sweep. 1,000 pixels wide."""
+    """One for each of training, decoding and long texts: time above, memory below; a column for each sweep. 1,000 pixels wide."""
     import matplotlib
 
     matplotlib.use("Agg")

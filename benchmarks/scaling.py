@@ -181,7 +181,7 @@ class Bench:
 
         # The plain loop has nothing to record; kernels are compiled in a short search as well.
         search(length if engine == "static" and not once else min(length, 8))
-        return self.seconds(lambda: search(length), least=0.0 if once else self.given.seconds), rows * length
+        return self.seconds(lambda: search(length), least=0.0 if once else None), rows * length
 
     def seconds(self, act: Callable[[], object], together: int = 1, least: float | None = None) -> float:
         """Of one among so many that follow each other without waiting; the median of as many rounds as there is time."""

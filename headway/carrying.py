@@ -1,6 +1,5 @@
 """Numbers that every search loses, carried over by placeholders where a model has learned to read these."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,21 +11,21 @@ if TYPE_CHECKING:
     from headway.decode.hypothesis import Hypothesis
     from headway.translator import Translator
 
-Search = Callable[[list[Sentence]], None]
-Fault = Callable[[Sentence, "Hypothesis"], str]
+Find = Callable[[list[Sentence]], None]
+IsSound = Callable[[Sentence, "Hypothesis"], bool]
 
 
-def carry(translator: "Translator", sentences: Sequence[Sentence], search: Search, fault: Fault) -> list[Sentence]:
+def carry(translator: "Translator", sentences: Sequence[Sentence], find: Find, is_sound: IsSound) -> list[Sentence]:
     """Those of the sentences, all of which have lost numbers, for which a search with placeholders found something sound.
     They say it from then on."""
     trials = [(s, trial) for s in sentences if (trial := _trial(translator, s)) is not None]
-    search([trial for _, trial in trials])
+    find([trial for _, trial in trials])
     carried = []
     for sentence, trial in trials:
         assert trial.hidden is not None
         told = Hidden(trial.hidden.text, _as_written(translator, sentence, trial.hidden.spans))
         said = [(h, translator.tokenizers.target.decode(h.ids).strip()) for h in trial.found]
-        sound = [(h, text) for h, text in said if not trial.hidden.missing(text) and not fault(trial, h)]
+        sound = [(h, text) for h, text in said if not trial.hidden.missing(text) and is_sound(trial, h)]
         if sound:
             sentence.found, sentence.said = [h for h, _ in sound], [told.said(text) for _, text in sound]
             carried.append(sentence)
@@ -54,7 +53,8 @@ def hide(text: str, lost: Sequence[str]) -> Hidden | None:
     for found in NUMBER.finditer(text):
         if found[0] not in lost:
             continue
-        if re.search(r"\w$", text[: found.start()]) or re.match(r"\w", text[found.end() :]):
+        before, behind = text[: found.start()][-1:], text[found.end() :][:1]
+        if any(character.isalnum() or character == "_" for character in before + behind):
             return None
         parts += [text[end : found.start()], placeholder(len(spans))]
         spans.append(found[0])

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.engine import Engine
 from headway.decode.grouping import batches
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headway.translator import Translator
 
 LEAST_TOKENS = 64  # a smaller batch is not worth a thread
-LOST = "the output lacked the number"
+NOTHING = "nothing better was found"
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
 
 
@@ -33,13 +33,17 @@ def find(
         if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
             sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
     wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
+    # Whoever records a search, or has spans left as they are, wants to see what the model itself says.
     carries = keeper is not None and translator.outline.placeholders and record is None
     finder, told = Finder(translator, wide, record, mend, carries), {s.number: list(s.warnings) for s in kept}
     finder([s for s in sentences if not s.found])
     if kept and keeper:
         from headway.keeping import Keeper
 
-        Keeper(translator, keeper, finder, told).keep([s for s in kept if not s.said])
+        plain = Finder(
+            translator, wide, record, mend
+        )  # spans go back into what ids say, which carried numbers are not in
+        Keeper(translator, keeper, plain, told).keep([s for s in kept if not s.said])
     for sentence in sentences:
         sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
         best = sentence.found[0]
@@ -49,6 +53,13 @@ def find(
             from headway.text.glossary import unplaced
 
             sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
+
+
+class Fault(NamedTuple):
+    """Something wrong with an output."""
+
+    told: str
+    number: bool = False  # it lacks one
 
 
 class Finder:
@@ -118,21 +129,21 @@ class Finder:
         for sentence, hypotheses in zip(batch, found):
             sentence.found = hypotheses
 
-    def _fault(self, sentence: Sentence, found: Hypothesis) -> str:
+    def _fault(self, sentence: Sentence, found: Hypothesis) -> Fault | None:
         outline = self.translator.outline
         if repeated(found.ids) and not repeated(sentence.ids):
-            return "the output went round in a loop"
+            return Fault("the output went round in a loop")
         target = self.translator.tokenizers.target.decode(found.ids)
         if not target.strip() and any(character.isalnum() for character in sentence.read):
-            return "the output was empty"
+            return Fault("the output was empty")
         if outline.placeholders and "⟦" in target and "⟦" not in sentence.read:
-            return "the output had a placeholder that the input has not"
+            return Fault("the output had a placeholder that the input has not")
         same = set(outline.source_languages) & set(outline.target_languages)
         if not same and copied(sentence.read, target):
-            return "the output was a copy of the input"
+            return Fault("the output was a copy of the input")
         if (lost := lost_numbers(sentence.read, target)) and self._keeps_digits:
-            return f"{LOST}{'s' * (len(lost) > 1)} {', '.join(lost)}"
-        return ""
+            return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", number=True)
+        return None
 
     @functools.cached_property
     def _keeps_digits(self) -> bool:
@@ -143,23 +154,30 @@ class Finder:
         if not suspects:
             return
         search = self.search
-        before = [(s, self._fault(s, s.found[0]), s.found) for s in suspects]
+        before = [(s, fault, s.found) for s in suspects if (fault := self._fault(s, s.found[0]))]
         width = max(8, search.beam_size)
         wide = replace(search, beam_size=width, n_best=width)
-        self._search_all([s for s, fault, _ in before if fault.startswith(LOST)], wide, again=True)
-        others = [s for s, fault, _ in before if not fault.startswith(LOST)]
+        self._search_all([s for s, fault, _ in before if fault.number], wide, again=True)
+        others = [s for s, fault, _ in before if not fault.number]
         self._search_all(others, replace(wide, no_repeat_ngram=3), again=True)
-        hopeless = []
-        for sentence, fault, first in before:
+        ends = {}
+        for sentence, _, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]
-            if self.carries and not sound and fault.startswith(LOST):
-                hopeless.append(sentence)
-            mended = "another was found" if sound else "nothing better was found"
-            sentence.warnings.append(f"{fault}; {mended}")
-        if hopeless:
-            from headway.carrying import carry
+            ends[sentence.number] = "another was found" if sound else NOTHING
+        lost = [s for s, fault, _ in before if fault.number and ends[s.number] == NOTHING]
+        for sentence in self._carried(lost, wide):
+            ends[sentence.number] = "put in afterwards, so check its place"
+        for sentence, fault, _ in before:
+            sentence.warnings.append(f"{fault.told}; {ends[sentence.number]}")
 
-            for sentence in carry(self.translator, hopeless, lambda s: self._search(s, wide, again=True), self._fault):
-                fault = sentence.warnings[-1].rpartition(";")[0]
-                sentence.warnings[-1] = f"{fault}; put in its place, which may not be right"
+    def _carried(self, lost: list[Sentence], wide: Search) -> list[Sentence]:
+        """Those that have their numbers after all."""
+        if not lost or not self.carries:
+            return []
+        from headway.carrying import carry
+
+        def find(sentences: list[Sentence]) -> None:
+            self._search(sentences, wide, again=True)
+
+        return carry(self.translator, lost, find, lambda sentence, found: not self._fault(sentence, found))

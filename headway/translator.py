@@ -248,7 +248,8 @@ class Translator:
     def trace(self, text: str, *, to: str = "", prefix: str = "", **settings: Any) -> "Trace":
         """Everything that happens while one sentence is translated, computed in the open: see headway.inspect.trace.
 
-        The settings are those of a call, and so is the translation."""
+        The settings are those of a call, and so is the translation, as the model says it: spans and numbers that a call
+        puts in afterwards are not."""
         from headway.inspect.tracing import trace_translation
 
         return trace_translation(self, text, self.search(**settings), to=to, prefix=prefix)

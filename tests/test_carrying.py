@@ -9,6 +9,7 @@ import pytest
 
 from headway.carrying import carry, hide
 from headway.decode.hypothesis import Hypothesis
+from headway.text.glossary import Term
 from headway.text.protect import Hidden
 from headway.translation import Sentence
 from headway.translator import Translator, load_translator
@@ -22,6 +23,8 @@ from headway.translator import Translator, load_translator
         ("40 of 96", ["40", "96"], Hidden("⟦0⟧ of ⟦1⟧", ["40", "96"])),
         ("the 20th of May", ["20"], None),
         ("size A40", ["40"], None),
+        ("(40th)", ["40"], None),
+        ("cats\n40 dogs", ["40"], Hidden("cats\n⟦0⟧ dogs", ["40"])),
         ("nothing", [], None),
     ],
 )
@@ -48,6 +51,11 @@ def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]],
     return search
 
 
+def anything(sentence: Sentence, found: Hypothesis) -> bool:
+    """It is all sound."""
+    return True
+
+
 @pytest.fixture
 def german(translator_dir: Path) -> Translator:
     """As if it wrote German."""
@@ -59,7 +67,7 @@ def german(translator_dir: Path) -> Translator:
 def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250,000 cats", "the dog")
     search = finding(german, "dog dog", "dog ⟦0⟧ cat", "⟦0⟧ dog ⟦0⟧", "cat ⟦0⟧")
-    assert carry(german, [sentence], search, lambda _, hypothesis: "") == [sentence]
+    assert carry(german, [sentence], search, anything) == [sentence]
     assert [text.split() for text in sentence.said] == [["dog", "1.250.000", "cat"], ["cat", "1.250.000"]]
     assert len(sentence.found) == 2
     assert sentence.text == "a dog and 1,250,000 cats"
@@ -68,21 +76,23 @@ def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Trans
 def test_what_is_not_sound_is_not_said(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250 cats", "the dog")
     before = list(sentence.found)
-    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "a loop") == []
-    assert carry(german, [sentence], finding(german, "dog"), lambda _, hypothesis: "") == []
+    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: False) == []
+    assert carry(german, [sentence], finding(german, "dog"), anything) == []
     assert (sentence.found, sentence.said) == (before, [])
 
 
-@pytest.mark.parametrize("more", [{"hidden": Hidden("⟦0⟧ 40", ["x"])}, {"capitals": True}, {"prefix": "the"}])
+@pytest.mark.parametrize(
+    "more", [{"hidden": Hidden("⟦0⟧ 40", ["x"])}, {"capitals": True}, {"prefix": "the"}, {"terms": [Term("x", "y")]}]
+)
 def test_others_are_left_as_they_are(german: Translator, more: dict[str, Any]) -> None:
     sentence = given(german, "x 40", "the dog", **more)
-    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "") == []
+    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), anything) == []
 
 
 def test_where_the_languages_are_not_known_a_number_stays_as_it_is(german: Translator) -> None:
     german.outline = replace(german.outline, source_languages=(), target_languages=())
     sentence = given(german, "a dog and 1,250 cats", "the dog")
-    carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: "")
+    carry(german, [sentence], finding(german, "dog ⟦0⟧"), anything)
     assert sentence.said[0].split() == ["dog", "1,250"]
 
 
@@ -101,7 +111,26 @@ def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytes
     line = "The dog sees 1,250,000 cats."
     [result] = german.translate([line], german.search(beam_size=1), align=True)
     assert result.text.split() == ["dog", "1.250.000"]
-    assert result.warnings == ["the output lacked the number 1,250,000; put in its place, which may not be right"]
+    assert result.warnings == ["the output lacked the number 1,250,000; put in afterwards, so check its place"]
     assert result.guesses[0].alignment is not None
     [plain] = german.translate([line], german.search(beam_size=1), protect=None)
     assert plain.warnings == ["the output lacked the number 1,250,000; nothing better was found"]
+
+
+def test_a_number_stays_where_spans_are_put_back(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search without the spans must not carry: what it says would not be in its ids."""
+    from headway.finding import Finder
+
+    german.outline = replace(german.outline, placeholders=True)
+    asked: list[bool] = []
+    search = Finder._search
+
+    def watched(self: Finder, sentences: list[Sentence], *given: Any, **more: Any) -> None:
+        asked.append(self.carries)
+        search(self, sentences, *given, **more)
+
+    monkeypatch.setattr(Finder, "_search", watched)
+    [result] = german.translate(["The <b>dog</b> sees %s 1,250,000 cats."], german.search(beam_size=1))
+    assert "<b>" in result.text and "⟦" not in result.text
+    assert asked[0] and not asked[-1]
+    assert "afterwards" not in " ".join(result.warnings)

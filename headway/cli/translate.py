@@ -154,6 +154,7 @@ def translate(
     kind = router.loaded[0].device if router.loaded else "cpu"
     number = 0
     of_a_file = not text and is_file(input_file or "-")
+    alone = len(text) == 1 and text != ("-",)
     workers = 2 if kind == "cuda" or of_a_file else 1  # one group is read or written while another is searched
     lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
     with opened(output) as sink, stopping(router):
@@ -164,7 +165,7 @@ def translate(
                     log(f"line {number}: {warning}", "warning")
                 if routed.note:
                     log(f"line {number}: {routed.note}")
-                sink.write(shown(routed, number - 1, search["n_best"], scores, as_json, len(text) == 1))
+                sink.write(shown(routed, number - 1, search["n_best"], scores, as_json, alone))
             sink.flush()
 
 

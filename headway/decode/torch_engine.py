@@ -10,6 +10,7 @@ import torch
 
 from headway.decode.demands import Demands
 from headway.decode.engine import Precision, T
+from headway.decode.graphs import share
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.lean import Lean
 from headway.decode.model import Ensemble, ModelStepper
@@ -29,6 +30,8 @@ class TorchEngine:
         self.steppers = [ModelStepper(model.eval(), compute) for model in models]
         self._alone = threading.Lock()  # whoever comes while all threads work waits for them
         self.threads, self.stopped = torch.get_num_threads(), threading.Event()
+        if self.steppers[0].device.type == "cuda":
+            share()  # what is wrong with it is told now, and not with the first text
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
 
     @property

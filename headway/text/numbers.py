@@ -9,14 +9,17 @@ from headway.languages import primary
 NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,:]\d+)*")
 GROUPED = re.compile(r"\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
 SIGN = re.compile(r"[.,’' \u00a0\u202f]")
-WHOLE = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})+")  # 12,345,678 has no decimals, and 12,345.678 would have some
+# Numbers that say what their signs mean: thousands twice, or thousands and decimals. 1,250 may be either.
+WHOLE = re.compile(r"(\d{1,3}([.,’' \u00a0\u202f])\d{3}(?:\2\d{3})+)")
+BROKEN = re.compile(r"(\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\2\d{3})*)(?!\2)[.,](\d+)")
+ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}\d{1,3}")  # of a machine
 SPELLED = {
     "en": "zero one two three four five six seven eight nine ten eleven twelve",
     "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
 }
 WORDS = [set(words) for words in zip(*(spelled.split() for spelled in SPELLED.values()))]
 WORDS[1] |= {"a", "an", "eins", "eine", "einen", "einem", "einer", "eines"}
-SIGNS = {"en": ",.", "de": ".,"}  # between thousands, and before decimals
+CUSTOMS = {"en": ",.", "de": ".,"}  # the signs between thousands, and before decimals
 IN_DIGITS = len(WORDS)  # from here on they are seldom written otherwise
 
 
@@ -47,25 +50,46 @@ def missing_numbers(source: str, output: str) -> list[str]:
 
 def lost_numbers(source: str, output: str) -> list[str]:
     """Numbers of the source, as they stand there, that no number of the output says or is a part of. Those that any
-    language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself."""
+    language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself. Digits that
+    are the same say another number where the signs between them do: 12,345,678 and 12,345.678."""
     found = dict.fromkeys(NUMBER.findall(source))
     said = [(one, digits(one)) for one in NUMBER.findall(output)] if found else []
 
-    def lost(part: str, whole: bool) -> bool:
+    def lost(part: str, one: str) -> bool:
         if len(part) < 3 and int(part) < IN_DIGITS:
             return False
-        return not any(part in number for one, number in said if not whole or len(set(SIGN.findall(one))) < 2)
+        return not any(part in number and _may_be(one, other) for other, number in said)
 
-    return [one for one in found if any(lost(part, WHOLE.fullmatch(one) is not None) for part in _parts(one))]
+    return [one for one in found if any(lost(part, one) for part in _parts(one))]
+
+
+def _may_be(one: str, other: str) -> bool:
+    """Whether their signs allow that they are the same number."""
+    wanted, said = _value(one), _value(other)
+    if wanted is None or said is None:
+        return wanted is None or len(set(SIGN.findall(other))) < 2  # signs of two kinds that mean nothing are none
+    return wanted == said
+
+
+def _value(number: str) -> tuple[str, str] | None:
+    """What stands before and behind the decimal sign, where that can be told."""
+    if whole := WHOLE.fullmatch(number):
+        return digits(whole[1]), ""
+    broken = BROKEN.fullmatch(number)
+    return (digits(broken[1]), digits(broken[3]).rstrip("0")) if broken else None
 
 
 def rewritten(number: str, source: str, target: str) -> str:
-    """As another language writes it: 1,250,000 is 1.250.000 in German. What has no thousands may be no amount (3.12 is a
-    version, too), and stays as it is; so does everything of a language whose signs are not known."""
-    old, new = (SIGNS.get(primary(language), "") for language in (source, target))
-    if not old or not new or not re.fullmatch(rf"\d{{1,3}}(?:[{old[0]}]\d{{3}})+(?:[{old[1]}]\d+)?", number):
+    """As another language writes it: 1,250,000 is 1.250.000 in German. 3.12 stays as it is, for it may be a version, but
+    1.250 does not, which would be a thousand times as much. What is no number stays, and all of a language whose customs
+    are not known."""
+    old, new = (CUSTOMS.get(primary(language), "") for language in (source, target))
+    if not old or not new or ADDRESS.fullmatch(number):
         return number
-    return number.translate(str.maketrans(old, new))
+    thousands, decimal = map(re.escape, old)
+    amount = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d+)?"
+    part = r"\d+,\d+" if old[1] == "," else r"\d{1,3}\.\d{3}"
+    return number.translate(str.maketrans(old, new)) if re.fullmatch(rf"{amount}|{part}", number) else number
 
 
 def _parts(number: str) -> list[str]:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 STEPS = 5
-A, B, C = 3.4445, -4.7750, 2.0315  # of Jordan's quintic: steep at 0, and within 0.7 to 1.2 of 1 after so many steps
+A, B, C = 3.4445, -4.7750, 2.0315  # of Jordan's quintic: steep at 0; after so many steps most are within 0.7 and 1.2
 SMALLEST = 1e-7
 
 
 def orthogonalised(x: Tensor) -> Tensor:
-    """(N, R, C) Each matrix with all its singular values brought near 1: x <- A x + B (x xᵀ) x + C (x xᵀ)² x, again and
+    """(N, rows, columns) Each matrix with all its singular values brought near 1: x <- A x + B (x xᵀ) x + C (x xᵀ)² x, again and
     again. The shorter side comes first, whose products are smaller."""
     if x.shape[-2] > x.shape[-1]:
         return orthogonalised(x.mT).mT
@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             alike: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
             for matrix in group["params"]:
@@ -50,13 +50,16 @@ class Muon(torch.optim.Optimizer):
 
     def _move(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Matrices of one shape."""
-        kept = [self.state[m].setdefault("momentum_buffer", torch.zeros_like(m)) for m in matrices]
+        for matrix in matrices:
+            if not self.state[matrix]:  # before steps are recorded: a replay would forget it
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        kept = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         old, before = torch.stack([m.data for m in matrices]), torch.stack(kept)
         slope = torch.stack([m.grad for m in matrices if m.grad is not None])
         mean = before.lerp(slope, 1 - group["momentum"])
         ahead = slope.lerp(mean, group["momentum"])  # Nesterov's
-        precise = ahead.dtype == torch.float64
-        move = orthogonalised(ahead if precise else ahead.bfloat16()).to(old.dtype)
+        rough = ahead if ahead.dtype == torch.float64 else ahead.bfloat16()  # it need not be exact; tests are
+        move = orthogonalised(rough).to(old.dtype)
         rows, columns = old.shape[1:]
         new = old * (1 - group["lr"] * group["weight_decay"]) - move * (group["lr"] * math.sqrt(max(1, rows / columns)))
         if self.found_inf is not None:

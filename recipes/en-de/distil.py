@@ -91,7 +91,7 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
     with job.out.with_suffix(".log").open("ab") as log:
         command = [sys.executable, "-m", "headway", *map(str, words)]
         code = subprocess.run(command, stdout=log, stderr=log, env=environment(given.at_once), check=False).returncode
-    if not given.close:  # who has no other time carries nothing
+    if not given.close:  # else nothing is carried to another day, and time is short
         repack(job.out)
     print(
         f"{job.out.name}: {'failed, see its log' if code else 'done' if job.out.exists() else 'begun'}", file=sys.stderr

@@ -21,7 +21,7 @@ from recipe import HERE, PLACED, TARGETS, Corpus, corpora, headway, rows
 
 ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
 VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
-AGAIN = "cosine(0.001, warmup=500)"  # half the rate for weights that have learned before
+AGAIN = "cosine(0.001, warmup=500)"  # half a student's rate, for weights that have learned before
 REPLAYED = 0.02  # of the old text, beside the manual pages: about as many tokens
 
 
@@ -47,6 +47,8 @@ def main() -> None:
     parser.add_argument("--student", default="student", help="what is adapted to the manual pages")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given, more = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
+    if given.start and (given.tokenizer or not ROLES[given.role]):
+        parser.error("--start brings its tokenizer along, and is for a teacher, a student or a control")
     known = corpora(given.corpora)
     name = given.name or given.role + (f"-{given.to}" if given.to else "")
     unpack(given.work, known)

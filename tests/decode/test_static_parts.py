@@ -182,6 +182,7 @@ def test_little_is_kept() -> None:
 
 
 def test_processes_that_share_a_device_divide_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWAY_SEARCH_MEMORY", raising=False)
     assert share() == SHARE
     monkeypatch.setenv("HEADWAY_SEARCH_MEMORY", "0.04")
     assert share() == 0.04

@@ -13,7 +13,7 @@ import headway
 from headway.decode import decode
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
-from headway.finding import Finder
+from headway.finding import Fault, Finder
 from headway.inspect.trace import Trace
 from headway.inspect.tracing import read_openly
 from headway.language_model import LanguageModel
@@ -181,7 +181,7 @@ def test_a_mended_translation_shows_the_search_that_found_it(
     monkeypatch.setattr(
         Finder,
         "_fault",
-        lambda self, sentence, found: (calls.append(""), "a loop" if len(calls) <= 2 else "")[1],
+        lambda self, sentence, found: (calls.append(""), Fault("a loop") if len(calls) <= 2 else None)[1],
     )
     found = translator.trace(TEXT)
     assert any("another was found" in warning for warning in found.warnings)

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from headway.finding import Finder
+from headway.finding import Fault, Finder
 from headway.serve.pipe import Pipe, Stopped
 from headway.translator import Translator, load, load_translator
 from serve.conftest import Running, running, until
@@ -94,7 +94,7 @@ def test_several_sentences_and_a_prefix(served: Running, translator_dir: Path, s
 
 
 def test_a_second_search_is_announced(served: Running, monkeypatch: pytest.MonkeyPatch, sentences: list[str]) -> None:
-    monkeypatch.setattr(Finder, "_fault", lambda self, sentence, found: "the output was strange")
+    monkeypatch.setattr(Finder, "_fault", lambda self, sentence, found: Fault("the output was strange"))
     events = events_of(served, {"q": sentences[0]})
     assert {"event": "again", "search": 2} in events
     assert events[-1]["warnings"] == ["the output was strange; nothing better was found"]

@@ -51,6 +51,10 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
         ("12,345,678 people", "12,345.678 Leute", ["12,345,678"]),  # which would have decimals
         ("12,345,678 people", "12.345.678 Leute", []),
         ("12,345.5 miles", "12.345,5 Meilen", []),
+        ("12,345.678 miles", "12.345.678 Meilen", ["12,345.678"]),
+        ("1,234,567 people", "1.234.567,00 Leute", []),
+        ("12,206,486.56 euros", "12.206,486.56 Euro", ["12,206,486.56"]),
+        ("1,250 people", "1,250 Leute", []),  # which may be either
         ("no number", "keine Zahl", []),
     ],
 )
@@ -71,7 +75,13 @@ def test_which_languages_write_numbers_alike() -> None:
         ("1,250", ("en-GB", "de-AT"), "1.250"),
         ("3.12", ("en", "de"), "3.12"),  # a version, maybe
         ("16.11.2026", ("de", "en"), "16.11.2026"),
-        ("1.250", ("en", "de"), "1.250"),
+        ("1.250", ("en", "de"), "1,250"),  # it would be a thousand times as much
+        ("309,555", ("de", "en"), "309.555"),
+        ("3,5", ("de", "en"), "3.5"),
+        ("0,500", ("de", "en"), "0.500"),
+        ("0,500", ("en", "de"), "0,500"),  # nobody writes that
+        ("192.168.178.201", ("de", "en"), "192.168.178.201"),
+        ("030.901.820", ("de", "en"), "030.901.820"),
         ("1,250,000", ("en", "fr"), "1,250,000"),  # whose signs nobody has told
         ("2026", ("en", "de"), "2026"),
     ],

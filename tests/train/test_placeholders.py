@@ -11,7 +11,7 @@ import headway
 from headway.data.texts import in_memory
 from headway.data.toy import toy_corpus
 from headway.decode.hypothesis import Hypothesis
-from headway.finding import Finder
+from headway.finding import Fault, Finder
 from headway.text.protect import PLACEHOLDER, protector
 from headway.train.placeholders import phrases, placed, with_placeholders
 from headway.translation import Sentence
@@ -94,4 +94,4 @@ def test_a_placeholder_that_nobody_gave(taught: Path, toy: Path) -> None:
     finder = Finder(translator, translator.outline.search, None, True)
     made = Sentence("", line, translator.tokenizers.source.encode(line), 0)
     found = Hypothesis(translator.tokenizers.target.encode("mi ⟦0⟧ ni"), 0.0, 0.0, [], True)
-    assert finder._fault(made, found) == "the output had a placeholder that the input has not"
+    assert finder._fault(made, found) == Fault("the output had a placeholder that the input has not")
