@@ -43,7 +43,7 @@ def test_a_wheel_brings_its_models_along(tmp_path: Path) -> None:
 
 def use(headway: list[str], settings: dict[str, object]) -> None:
     for words in ([], ["--from", "auto"], ["--engine", "torch"], ["--engine", "ctranslate2"]):
-        said = run(*headway, "translate", *words, "The weather is nice today.", **settings)
-        assert said == "Das Wetter ist heute schön.\n"
+        said = run(*headway, "translate", *words, "Where is the station?", **settings)
+        assert said == "Wo ist der Bahnhof?\n"
     said = run(*headway, "translate", "--from", "de", "--to", "en", "Ich habe zwei Brüder.", **settings)
     assert said == "I have two brothers.\n"
