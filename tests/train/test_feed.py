@@ -244,7 +244,12 @@ def test_what_cannot_lie_in_lines(decoder: dict[str, Any], train: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("train", "decoder", "able"),
-    [({}, {}, True), ({"optimiser": "muon"}, {}, False), ({}, {"feedforward": "moe(4, 2)"}, False)],
+    [
+        ({}, {}, True),
+        ({"optimiser": "muon"}, {}, True),
+        ({"optimiser": "sgd"}, {}, False),
+        ({}, {"feedforward": "moe(4, 2)"}, False),
+    ],
 )
 def test_what_can_be_captured(train: dict[str, Any], decoder: dict[str, Any], able: bool) -> None:
     config = settings(decoder, **train)
