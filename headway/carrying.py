@@ -1,7 +1,7 @@
 """Numbers that every search loses, carried over by placeholders where a model has learned to read these."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.text.numbers import NUMBER, lost_numbers, rewritten
 from headway.text.protect import Hidden, placeholder, spaced
@@ -15,51 +15,62 @@ Find = Callable[[list[Sentence]], None]
 IsSound = Callable[[Sentence, "Hypothesis"], bool]
 
 
+class Trial(NamedTuple):
+    """A sentence with placeholders for the numbers that it lost."""
+
+    sentence: Sentence
+    again: Sentence
+    told: Hidden  # what its placeholders stand for, as the target language writes it
+
+
 def carry(translator: "Translator", sentences: Sequence[Sentence], find: Find, is_sound: IsSound) -> list[Sentence]:
     """Those of the sentences, all of which have lost numbers, for which a search with placeholders found something sound.
     They say it from then on."""
-    trials = [(s, trial) for s in sentences if (trial := _trial(translator, s)) is not None]
-    find([trial for _, trial in trials])
+    trials = [trial for s in sentences if (trial := _trial(translator, s)) is not None]
+    find([again for _, again, _ in trials])
     carried = []
-    for sentence, trial in trials:
-        assert trial.hidden is not None
-        told = Hidden(trial.hidden.text, _as_written(translator, sentence, trial.hidden.spans))
-        said = [(h, translator.tokenizers.target.decode(h.ids).strip()) for h in trial.found]
-        sound = [(h, text) for h, text in said if not trial.hidden.missing(text) and is_sound(trial, h)]
+    for sentence, again, told in trials:
+        said = [(h, translator.tokenizers.target.decode(h.ids).strip()) for h in again.found]
+        sound = [(h, text) for h, text in said if not told.missing(text) and is_sound(again, h)]
         if sound:
             sentence.found, sentence.said = [h for h, _ in sound], [told.said(text) for _, text in sound]
             carried.append(sentence)
     return carried
 
 
-def _trial(translator: "Translator", sentence: Sentence) -> Sentence | None:
-    """The same with placeholders for the numbers that its best output lacks; None where that cannot be."""
-    if sentence.hidden or sentence.terms or sentence.prefix or sentence.capitals:
+def _trial(translator: "Translator", sentence: Sentence) -> Trial | None:
+    """None where it cannot be."""
+    if sentence.terms or sentence.prefix or sentence.capitals:
         return None
     target, reader = translator.tokenizers.target, translator.tokenizers.source
-    hidden = hide(sentence.read, lost_numbers(sentence.read, target.decode(sentence.found[0].ids)))
-    if hidden is None:
+    known = sentence.hidden.spans if sentence.hidden else []
+    lost = lost_numbers(sentence.read, target.decode(sentence.found[0].ids))
+    text, numbers = hide(sentence.read, lost, len(known))
+    if not numbers:
         return None
+    hidden = Hidden(text, [*known, *numbers]).part(text)  # all are counted anew, in their order
     ids = [*sentence.lead, *reader.encode(spaced(hidden.text)), reader.end]
     if len(ids) > translator.outline.longest:
         return None
-    return Sentence("", hidden.text, ids, sentence.number, hidden=hidden, lead=sentence.lead)
+    again = Sentence("", hidden.text, ids, sentence.number, hidden=hidden, lead=sentence.lead)
+    return Trial(sentence, again, Hidden(text, [*known, *_as_written(translator, sentence, numbers)]).part(text))
 
 
-def hide(text: str, lost: Sequence[str]) -> Hidden | None:
-    """Placeholders for these numbers wherever they stand; None where one is a part of a word: 20th, A4."""
-    spans: list[str] = []
+def hide(text: str, lost: Sequence[str], first: int = 0) -> tuple[str, list[str]]:
+    """Placeholders for these numbers wherever they stand, counted from `first`, and the numbers; none where one of them is
+    a part of a word: 20th, A4."""
+    numbers: list[str] = []
     parts, end = [], 0
     for found in NUMBER.finditer(text):
-        if found[0] not in lost:
-            continue
         before, behind = text[: found.start()][-1:], text[found.end() :][:1]
+        if found[0] not in lost or (before, behind) == ("⟦", "⟧"):
+            continue
         if any(character.isalnum() or character == "_" for character in before + behind):
-            return None
-        parts += [text[end : found.start()], placeholder(len(spans))]
-        spans.append(found[0])
+            return text, []
+        parts += [text[end : found.start()], placeholder(first + len(numbers))]
+        numbers.append(found[0])
         end = found.end()
-    return Hidden("".join(parts) + text[end:], spans) if spans else None
+    return "".join(parts) + text[end:], numbers
 
 
 def _as_written(translator: "Translator", sentence: Sentence, numbers: Sequence[str]) -> list[str]:

@@ -51,6 +51,7 @@ def test_a_number_that_it_loses_is_found_by_another_search(engine: str) -> None:
         "A $96,000 payment was made to the 2008 candidate.",
         "In 2023 the company sold 1,250,000 bicycles.",
         "Of the 12,345,678 people there, 2,750,999 have 3 cars.",
+        "Hello {name}, you owe me 1,250,000 dollars.",
         "<b>Of the <i>12,345,678</i> people <u>there</u>, <a href='x'>2750999</a> have <b>3</b> cars.</b>",
     ]
     for line, one in zip(lines, found.translate(lines, to="de")):
