@@ -86,15 +86,43 @@ def put_back(hidden: Hidden, output: str, links: Links) -> tuple[str, list[str]]
     source, anchors = bare(hidden)
     page = Page(source, output, links)
     spots = {anchor.number: page.spot(anchor) for anchor in anchors}
-    for opening, closing in pairs_of(hidden.spans):
-        if opening in spots and closing in spots:
-            spots[opening], spots[closing] = page.around(spots[opening], spots[closing])
-    text, order = output, sorted(spots.values(), key=lambda spot: (spot.offset, spot.anchor.number))
+    pairs = [(a, b) for a, b in pairs_of(hidden.spans) if a in spots and b in spots]
+    for opening, closing in pairs:
+        spots[opening], spots[closing] = page.around(spots[opening], spots[closing])
+    nest(spots, pairs)
+    text, order = output, in_order(spots, pairs)
     offsets = [-1, *(spot.offset for spot in order), -1]
     for number, spot in reversed(list(enumerate(order, start=1))):
         text = _inserted(text, spot, offsets[number - 1] == spot.offset, offsets[number + 1] == spot.offset)
     placed = PLACEHOLDER.sub(lambda found: hidden.spans[int(found[1])], text)
     return placed, [hidden.spans[number] for number, spot in spots.items() if not spot.sure]
+
+
+def nest(spots: dict[int, Spot], pairs: Sequence[tuple[int, int]]) -> None:
+    """Tags that would cross others, since words have changed places, reach as far as these."""
+    opened: list[tuple[int, int]] = []
+    for pair in sorted(pairs, key=lambda pair: (spots[pair[0]].offset, -spots[pair[1]].offset, pair[0])):
+        start, end = (spots[number].offset for number in pair)
+        opened = [outer for outer in opened if spots[outer[1]].offset > start]
+        for _, closing in opened:
+            spots[closing] = spots[closing]._replace(offset=max(end, spots[closing].offset))
+        opened.append(pair)
+
+
+def in_order(spots: dict[int, Spot], pairs: Sequence[tuple[int, int]]) -> list[Spot]:
+    """By their places. What goes to one place stands there as it stood, but of tags those that were opened last are closed
+    first, and before others are opened."""
+    closed = {opening: closing for opening, closing in pairs if spots[opening].offset < spots[closing].offset}
+    ranks: dict[int, tuple[int, int, int]] = {}
+    for opening, closing in closed.items():
+        ranks[closing] = 0, -spots[opening].offset, -opening
+        ranks[opening] = 1, -spots[closing].offset, opening
+    found: list[Spot] = []
+    for offset in sorted({spot.offset for spot in spots.values()}):
+        here = sorted(number for number, spot in spots.items() if spot.offset == offset)
+        tags = iter(sorted((number for number in here if number in ranks), key=ranks.__getitem__))
+        found += [spots[next(tags) if number in ranks else number] for number in here]
+    return found
 
 
 def _inserted(text: str, spot: Spot, led: bool, followed: bool) -> str:

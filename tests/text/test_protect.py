@@ -1,8 +1,11 @@
 """What must stay as it is: found, hidden behind placeholders, missed where it is gone, and put back."""
 
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.errors import HeadwayError
 from headway.text.placing import bare, put_back
@@ -190,3 +193,25 @@ def test_only_what_an_alignment_decided_is_doubted() -> None:
     assert put_back(hidden("<p>A <b>dog</b> runs.</p>"), "Ein Hund rennt.", WORD_BY_WORD)[1] == ["<b>", "</b>"]
     assert put_back(hidden("{x} A dog %s."), "Ein Hund.", WORD_BY_WORD)[1] == []
     assert put_back(hidden("A dog %s."), "Ein ⟦4⟧ Hund ⟦.", WORD_BY_WORD)[0] == "Ein  Hund %s."
+
+
+@given(
+    st.lists(st.sampled_from(["b", "i", "u", ""]), min_size=6, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
+)
+def test_tags_that_are_put_back_are_closed_in_turn(tags: list[str], links: list[tuple[int, int]]) -> None:
+    """Wherever the words have gone."""
+    words = [f"<{tag}>w{n}</{tag}>" if tag else f"w{n}" for n, tag in enumerate(tags)]
+    for line in (" ".join(words), f"<a>{words[0]} {words[1]}</a> {' '.join(words[2:])}"):
+        text, spans = protector().hide(line)
+        if not spans:
+            continue
+        placed, _ = put_back(Hidden(text, spans), "v0 v1 v2 v3 v4 v5", links)
+        open_ones: list[str] = []
+        for closes, name in re.findall(r"<(/?)(\w)>", placed):
+            if not closes:
+                open_ones.append(name)
+            else:
+                assert open_ones.pop() == name, placed
+        assert re.sub(r"</?\w>", "", placed).split() == ["v0", "v1", "v2", "v3", "v4", "v5"]
+        assert sorted(re.findall(r"</?\w>", placed)) == sorted(re.findall(r"</?\w>", line))
