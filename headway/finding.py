@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headway.translator import Translator
 
 LEAST_TOKENS = 64  # a smaller batch is not worth a thread
-NOTHING = "nothing better was found"
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
 
 
@@ -160,12 +159,12 @@ class Finder:
         self._search_all([s for s, fault, _ in before if fault.number], wide, again=True)
         others = [s for s, fault, _ in before if not fault.number]
         self._search_all(others, replace(wide, no_repeat_ngram=3), again=True)
-        ends = {}
-        for sentence, _, first in before:
+        ends, lost = {}, []
+        for sentence, fault, first in before:
             sound = [h for h in sentence.found if not self._fault(sentence, h)]
             sentence.found = (sound or first)[: search.n_best]
-            ends[sentence.number] = "another was found" if sound else NOTHING
-        lost = [s for s, fault, _ in before if fault.number and ends[s.number] == NOTHING]
+            ends[sentence.number] = "another was found" if sound else "nothing better was found"
+            lost += [sentence] if fault.number and not sound else []
         for sentence in self._carried(lost, wide):
             ends[sentence.number] = "put in afterwards, so check its place"
         for sentence, fault, _ in before:

@@ -111,9 +111,9 @@ def test_it_says_how_sure_it_is(translator: Translator, tmp_path: Path) -> None:
     assert 0 < doubtful.confidence < sure.confidence < 1
     (left,) = translator.translate(["Zxq blorf gnarl wimble snark."], to="de", min_score=0.9)
     assert left.text == "Zxq blorf gnarl wimble snark." and "left untranslated" in left.warnings[0]
-    for to in ("de", "en"):
+    for to, ranked in (("de", 0.69), ("en", 0.75)):
         held = json.loads((MODEL / f"calibration.{to}.json").read_text())["about"]["held_out"]
-        assert held["lines"] == 1000 and held["error"] < 0.05 and held["ranked"] > 0.65
+        assert held["lines"] == 1000 and held["error"] < 0.05 and held["ranked"] > ranked
 
 
 def test_the_readme_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
