@@ -8,7 +8,7 @@ from headway.languages import primary
 
 NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,:]\d+)*")
 GROUPED = re.compile(r"\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
-SIGN = re.compile(r"[.,’' \u00a0\u202f]")
+SIGN = re.compile(r"[.,:’' \u00a0\u202f]")
 # Numbers that say what their signs mean: thousands twice, or thousands and decimals. 1,250 may be either.
 WHOLE = re.compile(r"(\d{1,3}([.,’' \u00a0\u202f])\d{3}(?:\2\d{3})+)")
 BROKEN = re.compile(r"(\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\2\d{3})*)(?!\2)[.,](\d+)")

@@ -55,6 +55,7 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
         ("1,234,567 people", "1.234.567,00 Leute", []),
         ("12,206,486.56 euros", "12.206,486.56 Euro", ["12,206,486.56"]),
         ("1,250 people", "1,250 Leute", []),  # which may be either
+        ("12.345.678 Euro", "EUR 12:345,678", ["12.345.678"]),
         ("no number", "keine Zahl", []),
     ],
 )
