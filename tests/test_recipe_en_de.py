@@ -149,7 +149,11 @@ def test_every_step_from_end_to_end(
     taught = (work / "text" / "taught" / "europarl.1.en-de.tsv").read_text().splitlines()
     assert len(taught) == lines - 1  # without the blank one
     assert taught[0].endswith("\tJa.")
+    step("ready", "control", *here, "--to", "de")
+    encoded = set((tmp_path / "cache").glob("rows-*"))
     step("train", "control", *here, "--for", "1h", "--to", "de", *more)
+    others = set((tmp_path / "cache").glob("rows-*")) - encoded
+    assert len(others) == 3, "without a tag only the three texts to validate on were not encoded yet"
     step("train", "student", *here, "--for", "1h", "--name", "again", "--start", work / "student", *more)
     assert f"the settings of {work / 'student'}, to begin with" in capsys.readouterr().err
     step("train", "manual-mixed", *here, "--for", "1h", "--", "--steps", "2", "--set", "train.validate_every=2")
@@ -271,3 +275,24 @@ def test_what_was_begun_is_closed(steps: dict[str, ModuleType], tmp_path: Path) 
 def test_a_killed_process_is_a_failure(steps: dict[str, ModuleType]) -> None:
     status = steps["distil"].status
     assert [status([]), status([0, 0]), status([0, 2, 1]), status([0, -9])] == [0, 0, 2, 137]
+
+
+def test_two_steps_may_unpack_the_same_at_a_time(
+    steps: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, out = steps["train"], tmp_path / "text" / "a.tsv"
+    write(tmp_path, "a", [("one", "eins"), ("two", "zwei")])
+    clean, real, number = tmp_path / "a.tsv.xz", train.rows, iter(range(1000, 1010))
+
+    def rows(path: Path) -> Iterator[list[str]]:
+        monkeypatch.setattr(train, "rows", real)  # the other is done while this one has only begun
+        monkeypatch.setattr("os.getpid", lambda: next(number))
+        train.unpack_one(clean, None, "en", out) if path == clean else None
+        yield from real(path)
+
+    said = tmp_path / "said.xz"
+    said.write_bytes(lzma.compress(b"ein\nzwo\n"))
+    monkeypatch.setattr(train, "rows", rows)
+    train.unpack_one(clean, said, "de", out)
+    assert out.read_text(encoding="utf-8") == "one\tein\ntwo\tzwo\n"
+    assert [path.name for path in out.parent.iterdir()] == ["a.tsv"]

@@ -1,6 +1,7 @@
 """Beside other steps, to save a GPU's time: text into ids, a process a file, so that a training finds them and begins.
 
     python recipes/en-de/ready.py teacher --work WORK        # or student, control; what is not there yet is left out
+    python recipes/en-de/ready.py control --work WORK --to de    # for a model of one direction, whose text has no tags
 
 They lie where `headway train` keeps such things (HEADWAY_CACHE)."""
 
@@ -11,7 +12,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from recipe import HERE, LANGUAGES, corpora
+from recipe import HERE, LANGUAGES, TARGETS, corpora
 from train import VARIED, Text, texts_for, unpack
 
 
@@ -21,17 +22,20 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
+    parser.add_argument("--to", choices=TARGETS, help="one direction, and not both")
     given = parser.parse_args()
     known, teacher = corpora(given.corpora), given.role == "teacher"
     unpack(given.work, known)
     size = given.tokenizer or ("16k" if teacher else "8k")
-    encode = partial(encode_one, given.work / f"tokenizer-{size}.json", 0.0 if teacher else VARIED)
+    tags = [] if given.to else sorted(LANGUAGES)
+    encode = partial(encode_one, given.work / f"tokenizer-{size}.json", 0.0 if teacher else VARIED, tags)
     texts = [text for text in texts_for(given.role, given.work, known) if text.path.exists()]
+    texts = [text for text in texts if given.to in (None, text.to)]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         list(pool.map(encode, sorted(texts, key=lambda text: -text.path.stat().st_size)))
 
 
-def encode_one(tokenizer: Path, vary: float, text: Text) -> None:
+def encode_one(tokenizer: Path, vary: float, tags: list[str], text: Text) -> None:
     """One file in one direction and, with --vary, as people type it."""
     from headway.data.variety import varied
     from headway.text import Tokenizers
@@ -46,7 +50,7 @@ def encode_one(tokenizer: Path, vary: float, text: Text) -> None:
     found = read_corpora(Files(pairs=[str(text.path)], source_languages=[source], target_languages=[target]))
     tokenizers = Tokenizers.load(tokenizer)
     for corpus in [*found, *(varied(one, vary) for one in found if vary)]:
-        encoded(corpus, sides_of(corpus, tokenizers, sorted(LANGUAGES)))
+        encoded(corpus, sides_of(corpus, tokenizers, tags))
 
 
 if __name__ == "__main__":

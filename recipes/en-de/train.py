@@ -12,6 +12,7 @@ last checkpoint. Everything behind -- is given to `headway train`: -- --set trai
 
 import argparse
 import lzma
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,7 +140,7 @@ def stale(job: tuple[Path, Path | None, str, Path]) -> bool:
 def unpack_one(clean: Path, said: Path | None, to: str, out: Path) -> None:
     """Source and target in their order; with what was said instead of the target, where it is not blank."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}")
+    partial = out.with_name(f".{out.name}.{os.getpid()}")  # another step may unpack the same at this moment
     if clean.suffix == ".xz" and not said:
         partial.write_bytes(lzma.decompress(clean.read_bytes()))
         partial.replace(out)
