@@ -135,7 +135,7 @@ def translate(
     began = time.perf_counter()
     for results in ahead(counted(filled(lines, group)), found, given.workers):
         for result in results:
-            sink.write(shown(Routed(result, translator), number, None, False, False))
+            sink.write(shown(Routed(result, translator), number, None, False, False, False))
             tokens += len(result.guesses[0].tokens)
             number += 1
     wait(translator)
