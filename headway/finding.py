@@ -12,7 +12,7 @@ from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
-from headway.text.protect import Protector
+from headway.text.protect import PLACEHOLDER, Protector
 from headway.translation import Sentence
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ def find(
 ) -> None:  # fmt: skip
     """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
     kept = [s for s in sentences if s.hidden]
-    for sentence in kept:
-        if sentence.hidden and sentence.hidden.blank:  # there is nothing but spans in it
-            sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [sentence.hidden.original]
+    for sentence in sentences:
+        if _stays(sentence) and record is None and keeper is not None:
+            said = sentence.hidden.original if sentence.hidden else sentence.read
+            sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [said]
     wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
     # Whoever records a search, or has spans left as they are, wants to see what the model itself says.
     carries = keeper is not None and translator.outline.placeholders and record is None
@@ -52,6 +53,13 @@ def find(
             from headway.text.glossary import unplaced
 
             sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
+
+
+def _stays(sentence: Sentence) -> bool:
+    """Whether there is nothing to translate: spans, numbers and signs, such as the rule of a table."""
+    if sentence.prefix or sentence.terms:
+        return False
+    return not any(character.isalpha() for character in PLACEHOLDER.sub("", sentence.read))
 
 
 class Fault(NamedTuple):
@@ -135,6 +143,8 @@ class Finder:
         target = self.translator.tokenizers.target.decode(found.ids)
         if not target.strip() and any(character.isalnum() for character in sentence.read):
             return Fault("the output was empty")
+        if "\ufffd" in target and "\ufffd" not in sentence.read:
+            return Fault("the output had bytes that are no character")
         if outline.placeholders and "⟦" in target and "⟦" not in sentence.read:
             return Fault("the output had a placeholder that the input has not")
         same = set(outline.source_languages) & set(outline.target_languages)

@@ -9,6 +9,7 @@ from headway.text import Segment, Tokenizer, split_long, split_sentences
 from headway.text.capitals import calmed
 from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
 from headway.text.sentences import segments
+from headway.text.strange import untypeset
 from headway.text.words import words_before
 from headway.text.wrapping import Layout, layout_of
 
@@ -186,6 +187,7 @@ class Reader:
         read = Line(line, [], "", layout)
         text = line if layout is None else layout.text
         text, spans = self.protector.hide(text) if self.protector else (text, [])
+        text = untypeset(text)
         hidden = Hidden(text, spans) if spans else None
         for segment in split_sentences(text, self.language) if self.split else segments([text]):
             if segment.text:

@@ -1,6 +1,7 @@
 """Text in, text out: sentences, tokens, search, and a second try where something went wrong."""
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from headway.finding import find
 from headway.installed import choose
 from headway.quick import Quick
 from headway.text.protect import protector
+from headway.text.strange import strange_words
 from headway.translation import Guess, Reader, Scored, Translation, joined
 
 if TYPE_CHECKING:
@@ -203,7 +205,7 @@ class Translator:
         if glossary is not None and search.sample:
             raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
         refuse_min_score(min_score, self, to)
-        keeper = None if protect is None else protector(tuple(protect))
+        keeper = None if protect is None else protector(tuple(protect), self.strange)
         others = [one for one in self.outline.source_languages if one != (to or self.target)]
         language = source or self.source or next(iter(others or self.outline.source_languages), None)
         reader = Reader(
@@ -221,6 +223,11 @@ class Translator:
         for one in read:
             one.judge = lambda: self.calibration(to)
         return [joined(one, self.tokenizers.target, align).unless_doubtful(min_score) for one in read]
+
+    @functools.cached_property
+    def strange(self) -> re.Pattern[str] | None:
+        """What finds words that the model cannot say."""
+        return strange_words(frozenset(self.outline.languages), self.tokenizers.source.characters)
 
     def calibration(self, to: str = "") -> Calibration | None:
         """What says how likely a translation is good, where `headway calibrate` has made it. One model alone has it."""

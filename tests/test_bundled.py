@@ -105,6 +105,31 @@ def test_what_must_stay_stays(translator: Translator, text: str) -> None:
     assert not made.warnings
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("The Hebrew word שלום means peace.", ["שלום", "Frieden"]),
+        ("Mr. Иванов lives in Москва.", ["Иванов", "Москва"]),
+        ("Nguyễn Văn Thiệu was president.", ["Nguyễn", "Thiệu", "Präsident"]),
+        ("The ﬁrst ﬂower is ef\u00adfective.", ["erste Blume", "effektiv"]),
+        ("Anna\tteacher\t12.50", ["Anna\t", "\t12.50"]),
+        ("Berlin is large.[1] It is old.¹ Then he left.", [".[1] ", ".¹ ", "."]),
+        ("Total ......... 12.50", [" ......... "]),
+    ],
+)
+def test_what_it_cannot_say_is_left_as_it_is(translator: Translator, text: str, parts: list[str]) -> None:
+    [made] = translator.translate([text], to="de")
+    assert all(part in made.text for part in parts), made.text
+    assert "\ufffd" not in made.text and not made.warnings
+
+
+@pytest.mark.parametrize(
+    "text", ["|------|-----|", "==========", "???", "€ 12.50", "| 34  |", "שלום עולם", "これは本です。"]
+)
+def test_what_has_no_words_stays(translator: Translator, text: str) -> None:
+    assert translator.translate([text], to="de")[0].text == text
+
+
 def test_it_says_how_sure_it_is(translator: Translator, tmp_path: Path) -> None:
     sure, doubtful = translator.translate(["The house is big.", "Zxq blorf gnarl wimble snark."], to="de")
     assert sure.confidence is not None and doubtful.confidence is not None

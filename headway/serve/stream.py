@@ -71,7 +71,7 @@ def narrate(model: Model, body: Any, search: Search, source: str, target: str, e
     assert isinstance(translator, Translator)
     outline, reader, writer = translator.outline, translator.tokenizers.source, translator.tokenizers.target
     cut = Sentences(
-        reader, translator.tag(target), outline.longest, source, True, protector(()), outline.placeholders
+        reader, translator.tag(target), outline.longest, source, True, protector((), translator.strange), outline.placeholders
     )  # fmt: skip
     line = cut.read(body.q, 0, body.prefix)
     network = translator.steppers[0].model

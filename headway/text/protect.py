@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headway.errors import HeadwayError
 
 EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # pictures and signs, flags and colours of skin among them
+RAISED = "⁰¹²³⁴-⁹"  # digits
 # Those of a tag: with a value, or known to have none. In "if x <y and z> 1" there are none.
 ATTRIBUTES = (
     r"(?:\s++(?:[\w:@.-]++\s*+=\s*+(?:\"[^\"]{0,500}+\"|'[^']{0,500}+'|[^\s\"'<>=]++)|[\w:@.]++-[\w:.-]++|checked|disabled|selected"
@@ -31,8 +32,12 @@ KINDS = {
         r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
         r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
     ),
+    "note": rf"(?<=[^\s(\[])(?:\[\d{{1,3}}\])+|(?:(?<=[^\W\d_]{{3}})|(?<=[.!?…,;:)\"”’»]))[{RAISED}]+",
+    "rule": r"\.{5,}|_{3,}|={3,}|\#{3,}|\*{4,}|~{3,}|-{4,}|…{2,}",
+    "escape": r"\x1b\[[\d;]*[A-Za-z]",
 }
-HINT = re.compile(rf"[`@<&{{$%⟦{EMOJI}]|://|www\.")  # nothing of the above is without one of these
+# Nothing of the above is without one of these.
+HINT = re.compile(rf"[`@<&{{$%⟦\x1b{RAISED}{EMOJI}]|://|www\.|\[\d|\.{{5}}|___|===|\#\#\#|\*{{4}}|~~~|----|……")
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
 FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
 TOUCHING = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
@@ -57,19 +62,17 @@ def spaced(text: str) -> str:
 
 
 class Protector:
-    """Finds spans: those of patterns that were asked for, then the usual ones."""
+    """Finds spans: those of patterns that were asked for, then the usual ones, then strange words."""
 
-    def __init__(self, own: Sequence[re.Pattern[str]] = ()) -> None:
-        self.own = own
+    def __init__(self, own: Sequence[re.Pattern[str]] = (), strange: re.Pattern[str] | None = None) -> None:
+        """strange: see headway.text.strange"""
+        self.own, self.strange = own, strange
 
     def spans(self, text: str) -> list[re.Match[str]]:
         """In order; none overlaps another."""
-        known = list(usual().finditer(text)) if HINT.search(text) else []
-        if not self.own:
-            return known
         asked = apart(found for own in self.own for found in own.finditer(text) if found[0].strip())
-        free = [u for u in known if all(u.end() <= a.start() or a.end() <= u.start() for a in asked)]
-        return sorted([*asked, *free], key=lambda found: found.start())
+        known = beside(asked, usual().finditer(text)) if HINT.search(text) else asked
+        return known if self.strange is None or text.isascii() else beside(known, self.strange.finditer(text))
 
     def hide(self, text: str) -> tuple[str, list[str]]:
         """The text with a placeholder for each span, and the spans."""
@@ -91,6 +94,12 @@ class Protector:
         return wrong or unpaired(spans, said)
 
 
+def beside(taken: list[re.Match[str]], more: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """With those of the others that overlap none of them, in order."""
+    free = [one for one in more if all(one.end() <= t.start() or t.end() <= one.start() for t in taken)]
+    return sorted([*taken, *free], key=lambda found: found.start())
+
+
 def apart(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
     """In order, without those that overlap another: the earliest stays, then the longest.
 
@@ -103,8 +112,8 @@ def apart(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
 
 
 @lru_cache(maxsize=16)
-def protector(patterns: tuple[str, ...] = ()) -> Protector:
-    """With patterns of one's own, before the usual ones."""
+def protector(patterns: tuple[str, ...] = (), strange: re.Pattern[str] | None = None) -> Protector:
+    """With patterns of one's own, before the usual ones, and with what finds words that a model cannot say."""
     own = []
     for pattern in patterns:
         try:
@@ -116,7 +125,7 @@ def protector(patterns: tuple[str, ...] = ()) -> Protector:
             raise HeadwayError(
                 f"{pattern!r} matches nothing at all, which cannot be protected. Make it match something."
             )
-    return Protector(own)
+    return Protector(own, strange)
 
 
 def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:

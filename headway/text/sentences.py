@@ -9,9 +9,10 @@ from headway.text.abbreviations import is_listed, words_of
 CLOSING = "\"'”’»›«‹)\\]}“‘」』）】》〉*_"
 OPENING = "\"'“‘„‚«»‹›(\\[{¿¡–—•*_-"
 MARK = re.compile(
-    rf"""(?P<line>[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])
+    rf"""(?P<line>[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]|(?<![ ])[ ]{{4,}}+(?=\S))  # also what divides cells
     | (?P<wide>[。｡！？।॥]+) (?P<quoted>[{CLOSING}]*)         # these need no space after them
-    | (?P<stop>[.!?…‽؟۔։።]+) [{CLOSING}]* (?:[ \u00a0\u202f]»(?=\s))?""",
+    | (?P<stop>[.!?…‽؟۔։።]+) [{CLOSING}]* (?:[ \u00a0\u202f]»(?=\s))?
+      (?:⟦\d+⟧|\[\d{{1,3}}\]|[⁰¹²³⁴-⁹†‡])*+               # notes belong to what they are about""",
     re.VERBOSE,
 )
 NEXT = re.compile(rf"\s*[{OPENING}]*(?P<start>\w?)\w*(?P<dotted>\.?)")
@@ -33,7 +34,7 @@ def split_sentences(text: str, language: str | None = None) -> list[Segment]:
     """The sentences of a text. Joined, with what stands before each, they are the text again.
 
     White space at the end of the text stands before a last segment whose text is empty. A line break always ends a
-    sentence. In doubt two sentences stay together: too long a piece translates better than half a sentence.
+    sentence, and so does a tab, or whatever else divides cells. In doubt two sentences stay together: too long a piece translates better than half a sentence.
     """
     main_language = (language or "").replace("_", "-").split("-")[0].lower()
     chunks, start = [], 0

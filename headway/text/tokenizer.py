@@ -164,6 +164,11 @@ class Tokenizer:
         return self._bytes[n]
 
     @functools.cached_property
+    def characters(self) -> frozenset[str]:
+        """Those that some entry has as a whole, and not only by bytes."""
+        return frozenset("".join(content.decode("utf-8", errors="ignore") for content in self._bytes))
+
+    @functools.cached_property
     def inner(self) -> frozenset[int]:
         """Entries that go on with a word: they begin with a letter, a digit or a part of a character."""
         begun = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]

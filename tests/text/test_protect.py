@@ -16,7 +16,7 @@ SPANS = [
     "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;", "<input disabled value='1'>",
     "<img src=x.png />", '<v-btn v-else @click="go(1 > 0)">', "<a\tHREF = 'x'>", "`ls -l *`",
     "https://example.org/a?b=1&c=(2)#d", "www.example.org/x", "mailto:me@example.org", "first.last+tag@mail.example.org",
-    "⟦0⟧", "👍", "😀🎉", "👩‍👩‍👧", "🇩🇪", "❤️",
+    "⟦0⟧", "👍", "😀🎉", "👩‍👩‍👧", "🇩🇪", "❤️", "____", "======", "####", "*****", "~~~", "------", "\x1b[1;31m",
 ]  # fmt: skip
 
 
@@ -38,10 +38,28 @@ def test_what_is_protected(span: str) -> None:
         "he said: {",
         "R&D; Q&A",
         "@home",
+        "Well.... Yes, a -- b *** and #1",
+        "See [1] and [a] for 5 m² or 10³.",
+        "Die Straße und Иванов",  # which a model of some language can say
     ],
 )
 def test_what_is_not(text: str) -> None:
     assert protector().hide(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("Berlin is large.[1] It is old.¹ Yes.", "Berlin is large.⟦0⟧ It is old.⟦1⟧ Yes."),
+        ("Total ......... 12", "Total ⟦0⟧ 12"),
+        ("the study[2][3] says", "the study⟦0⟧ says"),
+        ("the study² and the house.”³ Yes", "the study⟦0⟧ and the house.”⟦1⟧ Yes"),
+    ],
+)
+def test_notes_and_lines_are_protected(text: str, hidden: str) -> None:
+    found, spans = protector().hide(text)
+    assert found == hidden
+    assert Hidden(found, spans).original == text
 
 
 def test_nothing_is_found_without_a_hint() -> None:
@@ -50,7 +68,18 @@ def test_nothing_is_found_without_a_hint() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["%" + "0" * 8000, "<!--" * 8000, "mailto:" + "@" * 8000, "mailto:" * 8000, "<a b='" * 8000, "<a " + "b=c " * 8000],
+    [
+        "%" + "0" * 8000,
+        "<!--" * 8000,
+        "mailto:" + "@" * 8000,
+        "mailto:" * 8000,
+        "<a b='" * 8000,
+        "<a " + "b=c " * 8000,
+        "a[1" * 8000,
+        "[1]" * 8000,
+        "." * 30000,
+        "a¹" * 9000,
+    ],
 )
 def test_no_line_takes_long(part: str) -> None:
     started = time.process_time()

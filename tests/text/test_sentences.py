@@ -53,6 +53,8 @@ ENGLISH = [
     "What is 2 vs. 3? | One less.",
     "I know that you don't. | Tom knows too.",
     "The club (est. 1905) is old. | Nobody cares.",
+    "Berlin is large.[1] | It is old.[2][3] | He left.¹ | She “did.”⁴ | Nobody cared.⟦0⟧ | The end.",
+    "See sec.[1] for it.",
 ]
 GERMAN = [
     "Das ist eins. | Das ist zwei.",
@@ -149,9 +151,25 @@ def test_joined_sentences_are_the_text(text: str, language: str | None) -> None:
     assert all(not piece.before.strip() for piece in pieces)
 
 
-@pytest.mark.parametrize("part", [".", "a. ", " ", "\n", "Mr. A. ", '."', "。", "1. ", "- ", "x"])
+@pytest.mark.parametrize(
+    "part", [".", "a. ", " ", "\n", "Mr. A. ", '."', "。", "1. ", "- ", "x", "     ", "\t", ".[1]", ".¹"]
+)
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * (200_000 // len(part))
     began = time.process_time()
     assert join(split_sentences(text)) == text
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a house\ta garden\t12.50", [("", "a house"), ("\t", "a garden"), ("\t", "12.50")]),
+        ("\tone\t\ttwo", [("\t", "one"), ("\t\t", "two")]),
+        ("--help     show this", [("", "--help"), ("     ", "show this")]),
+        ("one   two", [("", "one   two")]),
+    ],
+)
+def test_cells_are_apart(text: str, found: list[tuple[str, str]]) -> None:
+    assert split_sentences(text, "en") == [Segment(*one) for one in found]
+    assert join(split_sentences(text, "en")) == text
