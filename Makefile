@@ -17,6 +17,8 @@ lint: .venv/dev  ## check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	MYPYPATH=benchmarks:tests $(BIN)/mypy --explicit-package-bases benchmarks
+	MYPYPATH=recipes/en-de $(BIN)/mypy --explicit-package-bases recipes/en-de
 
 demo: .venv/plot  ## translate with the bundled model and look inside; then train one on a made-up corpus in under two minutes
 	$(BIN)/headway translate "The weather is nice today, so we went for a walk."

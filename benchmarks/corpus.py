@@ -17,9 +17,12 @@ import tempfile
 import time
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from headway.train.corpus import ParallelText
 
 VOCABULARY = 16_000
 SAMPLE = 200_000  # pairs, for the comparison
@@ -131,7 +134,7 @@ def encode_one(files: list[str], work: Path) -> dict[str, Any]:
     return {"pairs": counts, "usable": corpus.size}
 
 
-def opened(files: list[str], work: Path) -> tuple[Any, int]:
+def opened(files: list[str], work: Path) -> "tuple[ParallelText, int]":
     from headway.data.parallel import ParallelFiles
     from headway.data.texts import parallel
     from headway.text import Tokenizers

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from report import Table
 
@@ -10,7 +10,7 @@ from report import Table
 class Curve(NamedTuple):
     name: str
     beam: int = 0  # 0: it is training
-    engine: str = ""
+    engine: Literal["", "naive", "static"] = ""
 
     @property
     def look(self) -> dict[str, Any]:
@@ -93,8 +93,9 @@ def _row(found: list[Found | str]) -> list[str]:
     cells = [cell for one in found for cell in (one.cells if isinstance(one, Found) else [one or LEFT_OUT, "-", "-"])]
     if len(found) == 2:
         first, second = found
-        both = isinstance(first, Found) and isinstance(second, Found)
-        cells.append(f"{second.seconds / first.seconds:.1f}" if both else "-")  # type: ignore[union-attr]
+        cells.append(
+            f"{second.seconds / first.seconds:.1f}" if isinstance(first, Found) and isinstance(second, Found) else "-"
+        )
     return cells
 
 

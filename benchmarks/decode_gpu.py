@@ -14,12 +14,13 @@ Whether both engines write the same: same_text.py."""
 
 import argparse
 import datetime
+import functools
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from torch import Tensor
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the tests do it
 
-from headway.decode import Marks, Search, decode  # noqa: E402
+from headway.decode import Hypothesis, Marks, Search, decode  # noqa: E402
 from headway.decode.model import ModelStepper  # noqa: E402
 from headway.nn import kernels  # noqa: E402
 
@@ -119,15 +120,17 @@ def race(bench: Bench) -> str:
                     min_new_tokens=s.length, max_new_tokens=s.length, **early,
                 ).tolist()  # fmt: skip
 
-            def ours(engine: Any, source: Tensor = source, search: Search = search) -> Any:
+            def ours(
+                engine: Literal["naive", "static"], source: Tensor = source, search: Search = search
+            ) -> list[list[Hypothesis]]:
                 return decode(stepper, source, marks=marks, search=search, engine=engine)
 
             assert all(len(row[0].token_logps) == s.length for row in ours("static"))
             if not bench.alone:
                 assert len(generate()[0]) == 1 + s.length
                 bench.time("Hugging Face `generate`", beam, batch, generate)
-                bench.time("Headway, naive", beam, batch, lambda ours=ours: ours("naive"))
-            bench.time("Headway, static", beam, batch, lambda ours=ours: ours("static"))
+                bench.time("Headway, naive", beam, batch, functools.partial(ours, "naive"))
+            bench.time("Headway, static", beam, batch, functools.partial(ours, "static"))
     return "" if bench.alone else table(bench)
 
 

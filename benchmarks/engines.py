@@ -3,12 +3,15 @@
 Each takes lines and gives lines, with the same tokenizer; where it can, at its best: CTranslate2 sorts and batches by
 itself, Hugging Face is given sentences of like lengths together."""
 
-import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from poured import Text, hugging_face
+
+if TYPE_CHECKING:
+    from headway.decode.engine import Compute, EngineName
 
 EXTRA = 50  # tokens that an output may have more than the longest source
 ALPHA = 1.0  # of the penalty n^alpha, which all three know
@@ -23,7 +26,7 @@ class Engine(Protocol):
 
 
 class CTranslate2:
-    sizes = (512, 1024, 2048, 4096, 8192)  # tokens
+    sizes: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)  # tokens
 
     def __init__(self, folder: Path, work: Path, compute: str, workers: int, threads: int) -> None:
         import ctranslate2
@@ -50,7 +53,7 @@ class CTranslate2:
 
 
 class HuggingFace:
-    sizes = (32, 64, 128)  # sentences
+    sizes: tuple[int, ...] = (32, 64, 128)  # sentences
 
     def __init__(self, folder: Path) -> None:
         self.text, self.model = Text(folder), hugging_face(folder)
@@ -83,16 +86,12 @@ class HuggingFace:
 class Headway:
     """Lines as they are: not split into sentences, and never searched twice, as the others do not either."""
 
-    sizes = (0,)  # it chooses by itself
+    sizes: tuple[int, ...] = (0,)  # it chooses by itself
 
-    def __init__(self, folder: Path, threads: int, **how: str) -> None:
-        import headway
+    def __init__(self, folder: Path, threads: int, engine: "EngineName", compute: "Compute") -> None:
+        from headway.translator import load_translator
 
-        known = inspect.signature(headway.load).parameters
-        if unknown := [name for name in how if name not in known]:
-            raise SystemExit(f"headway.load takes no {', '.join(unknown)}")
-        more: dict[str, Any] = {"threads": threads} if "threads" in known else {}
-        self.model: Any = headway.load(folder, device="cpu", **how, **more)
+        self.model = load_translator([folder], "cpu", engine, compute, threads)
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         search = self.model.search(beam_size=beam, penalty="power", alpha=ALPHA)
@@ -120,30 +119,24 @@ class Naive(Headway):
         return found
 
 
-def torch_only() -> dict[str, str]:
-    """Float32 and PyTorch, where that is a choice."""
-    import headway
-
-    known = inspect.signature(headway.load).parameters
-    return {"engine": "torch", "compute": "float32"} if "engine" in known else {}
-
-
 def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
     """By name: made from a model directory and a folder with what was converted."""
+
+    def ours(engine: "EngineName", compute: "Compute") -> Callable[[Path, Path], Engine]:
+        return lambda model, work: Headway(model, threads, engine, compute)
+
+    computes: tuple[Compute, ...] = ("int8", "float32")
     found: dict[str, Callable[[Path, Path], Engine]] = {
-        "naive": lambda model, work: Naive(model, threads, **torch_only())
+        "naive": lambda model, work: Naive(model, threads, "torch", "float32")
     }
-    for compute in ("int8", "float32"):
+    for compute in computes:
         for workers, inside in ((1, threads), (threads, 1)):
-            found[f"ctranslate2 {compute} {workers}x{inside}"] = (
-                lambda model, work, c=compute, w=workers, t=inside: CTranslate2(model, work, c, w, t)  # type: ignore[misc]
+            found[f"ctranslate2 {compute} {workers}x{inside}"] = partial(
+                CTranslate2, compute=compute, workers=workers, threads=inside
             )
     found["huggingface"] = lambda model, work: HuggingFace(model)
     for engine in ("torch", "ctranslate2"):
-        for compute in ("int8", "float32"):
-            found[f"headway {engine} {compute}"] = (
-                lambda model, work, e=engine, c=compute: Headway(model, threads, engine=e, compute=c)  # type: ignore[misc]
-            )
-    found["headway auto"] = lambda model, work: Headway(model, threads, engine="auto")
-    found["headway"] = lambda model, work: Headway(model, threads)
+        for compute in computes:
+            found[f"headway {engine} {compute}"] = ours(engine, compute)
+    found["headway auto"] = ours("auto", "auto")
     return found

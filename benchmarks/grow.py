@@ -5,6 +5,7 @@ The stream is widened by copies of itself, so that norms find about what they fo
 Heads are repeated, and what is added beside and behind them adds next to nothing. The one copy that is read is where the
 sinusoids of the wider model are those of the narrow one, exactly where its width is a power of two times as large."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headway.model_dir import load_model, save_model
+from headway.nn.attention import Attention
 from headway.nn.transformer import Transformer
 from headway.parts import from_dict
 
@@ -46,7 +48,7 @@ class Widening:
     def says(self, weight: Tensor) -> Tensor:
         """The gain or bias of the last norm: only what is read counts, and words are smaller by √(narrow / wide)."""
         result = weight.new_zeros(self.wide)
-        result[self.read] = weight * (self.wide / self.narrow) ** 0.5
+        result[self.read] = weight * math.sqrt(self.wide / self.narrow)
         return result
 
 
@@ -61,6 +63,10 @@ def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
     for side in (small.encoder, small.decoder):
         if side.residual.kind != "pre" or {part.kind for part in side.position} != {"sinusoidal"}:
             raise SystemExit(f"{folder}: only models with norms first and sinusoidal positions can be grown")
+    mixers = [*small.encoder.mixer, *small.decoder.mixer]
+    heads = {part.heads if type(part) is Attention.Config and part.groups == part.heads else 0 for part in mixers}
+    if len(heads) > 1 or 0 in heads:
+        raise SystemExit(f"{folder}: only models with multi-head attention, as many heads in all layers, can be grown")
     stack = {
         "layers": size.layers, "mixer": f"attention({size.heads})", "feedforward": f"relu({size.hidden})",
         "residual": "pre",
@@ -68,13 +74,14 @@ def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
     table = small.to_dict() | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
     grown = Transformer(from_dict(Transformer.Config, table))
     torch.manual_seed(0)
-    fitted = fitting(weights, grown.state_dict(), small, size)
+    fitted = fitting(weights, grown.state_dict(), small.d_model, heads.pop(), size)
     save_model(out, replace(config, model=grown.config), fitted, tokenizers, "# grown for a benchmark\n")
 
 
-def fitting(weights: dict[str, Tensor], large: dict[str, Tensor], small: Transformer.Config, size: Base) -> dict:
-    width = Widening(small.d_model, size.d_model)
-    heads = small.decoder.mixer[0].heads
+def fitting(
+    weights: dict[str, Tensor], large: dict[str, Tensor], narrow: int, heads: int, size: Base
+) -> dict[str, Tensor]:
+    width = Widening(narrow, size.d_model)
     return {
         name: fitted(name, weights[name], width, heads, size) if name in weights else added(name, new)
         for name, new in large.items()
@@ -84,12 +91,12 @@ def fitting(weights: dict[str, Tensor], large: dict[str, Tensor], small: Transfo
 def fitted(name: str, old: Tensor, width: Widening, heads: int, size: Base) -> Tensor:
     *_, owner, kind = name.split(".")
     if owner == "words":
-        return old[:, width.copied] * (width.narrow / width.wide) ** 0.5
+        return old[:, width.copied] * math.sqrt(width.narrow / width.wide)
     if owner == "norm":
         return width.says(old) if name.startswith("stacks.decoder.ends") else width.writes(old)
     if owner in ("query", "key", "value"):
         new = by_heads(old if kind == "bias" else width.reads(old), heads, size)
-        return new * (size.d_model / size.heads / (width.narrow / heads)) ** 0.5 if owner == "query" else new
+        return new * math.sqrt(size.d_model / size.heads / (width.narrow / heads)) if owner == "query" else new
     if owner == "inner":
         return longer(old if kind == "bias" else width.reads(old), size.hidden)
     if kind == "bias":  # of output and outer

@@ -7,29 +7,35 @@ The model's own search, as `headway translate` uses it. "same": lines as torch i
 less that of the row, at most 0.2 wanted for int8."""
 
 import argparse
-import inspect
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from report import Table, append, fill, versions
 
+if TYPE_CHECKING:
+    from headway import Translator
+    from headway.decode.engine import Compute, EngineName
+
 MOST = 0.2  # BLEU that int8 may cost
 FIRST = "torch float32"
-NAMES = [FIRST, "torch int8", "ctranslate2 float32", "ctranslate2 int8"]
+NAMES: "dict[str, tuple[EngineName, Compute]]" = {
+    FIRST: ("torch", "float32"),
+    "torch int8": ("torch", "int8"),
+    "ctranslate2 float32": ("ctranslate2", "float32"),
+    "ctranslate2 int8": ("ctranslate2", "int8"),
+}
 COLUMNS = ["BLEU", "loss", "same", "chrF"]
 
 
-def loaded(folder: Path, name: str) -> Any:
-    """A translator; or, where `headway.load` knows no engines, the one that there is, under its name alone."""
+def loaded(folder: Path, name: str) -> "Translator":
     import headway
 
-    engine, compute = name.split()
-    if "engine" in inspect.signature(headway.load).parameters:
-        return headway.load(folder, device="cpu", engine=engine, compute=compute)
-    if name != FIRST:
-        raise SystemExit(f"headway.load knows no engines: --only '{FIRST}'")
-    return headway.load(folder, device="cpu")
+    engine, compute = NAMES[name]
+    model = headway.load(folder, device="cpu", engine=engine, compute=compute)
+    if not isinstance(model, headway.Translator):
+        raise SystemExit(f"{folder} does not translate")
+    return model
 
 
 def main() -> int:
@@ -61,7 +67,7 @@ def main() -> int:
     return 1 if worst > MOST else 0
 
 
-def compared(models: dict[str, Any], beam: int, sources: list[str], targets: list[str]) -> tuple[Table, float]:
+def compared(models: "dict[str, Translator]", beam: int, sources: list[str], targets: list[str]) -> tuple[Table, float]:
     """The table of one beam size, and the most that an int8 engine lost."""
     from sacrebleu import corpus_bleu, corpus_chrf
 
@@ -79,7 +85,7 @@ def compared(models: dict[str, Any], beam: int, sources: list[str], targets: lis
 
 
 def signature() -> str:
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     measure = BLEU()
     measure.corpus_score(["a b c d"], [["a b c d"]])  # it knows how many references there are only then

@@ -245,7 +245,8 @@ def check(bench: Bench) -> None:
     v, decay = torch.randn(2, 4, 300, 64, device=bench.device), fixed_decay(4, bench.device)
     (one, left), (two, rest) = (retain(q, k, v, decay, form=form, chunk=64) for form in ("recurrent", "chunkwise"))
     error = max(float((a - b).norm() / b.norm()) for a, b in ((two, one), (rest, left)))
-    fast = chunkwise(*(x.to(bench.dtype) for x in (q, k, v)), decay, None, 64)[0]
+    q, k, v = (x.to(bench.dtype) for x in (q, k, v))
+    fast = chunkwise(q, k, v, decay, None, 64)[0]
     rough = float((fast.float() - one).norm() / one.norm())
     bench.notes.append(f"chunkwise against recurrent: {error:.1e} in float32, {rough:.1e} in {bench.dtype}")
     assert error < 1e-4 and rough < 2e-2, (error, rough)

@@ -31,6 +31,11 @@ from headway.train.running import RunningText
 
 EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
 SAMPLE = 50_000  # pairs that a vocabulary is learned from
+PAIRS = {  # weights of a layer written by hand, and those of Headway's that lie in them
+    "qkv": ["self.query", "self.key", "self.value"], "out": ["self.output"], "up": ["feedforward.inner"],
+    "down": ["feedforward.outer"],
+}  # fmt: skip
+LISTENING = {"q": ["cross.query"], "kv": ["cross.key", "cross.value"], "heard": ["cross.output"]}
 
 
 def made_up(size: Size, tokens: int, masked: bool, device: torch.device) -> Batch:
@@ -106,16 +111,11 @@ def difference(size: Size, batch: Batch) -> float:
     """Between the logits of the model written by hand and of Headway's with the same weights, where a label counts."""
     ours, plain = Transformer(config_for(size, 1).model).double().eval(), PlainModel(size).double().eval()
     plain.words.table.weight.copy_(ours.output_embedding)
-    for side, layers in (("encoder", plain.encoder), ("decoder", plain.decoder)):
-        for layer, block in zip(layers, ours.stacks[side].blocks):
-            sub, own = block.sublayers, block.sublayers["self"]
-            pairs = [(layer.qkv, [own.query, own.key, own.value]), (layer.out, [own.output])]
-            pairs += [(layer.up, [sub["feedforward"].inner]), (layer.down, [sub["feedforward"].outer])]
-            if side == "decoder":
-                cross = sub["cross"]
-                pairs += [(layer.q, [cross.query]), (layer.kv, [cross.key, cross.value]), (layer.heard, [cross.output])]
-            for to, parts in pairs:
-                to.weight.copy_(torch.cat([part.weight for part in parts]))
+    weights, theirs = ours.state_dict(), plain.state_dict()
+    for side, pairs in (("encoder", PAIRS), ("decoder", PAIRS | LISTENING)):
+        for n, (to, parts) in itertools.product(range(size.layers), pairs.items()):
+            inside = f"stacks.{side}.blocks.{n}.sublayers"
+            theirs[f"{side}.{n}.{to}.weight"].copy_(torch.cat([weights[f"{inside}.{part}.weight"] for part in parts]))
     hidden = ours(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid).hidden
     apart = ours.logits(hidden) - plain(batch.source, batch.source_valid, batch.inputs)
     return float(apart[batch.labels != IGNORED].abs().max())

@@ -62,6 +62,8 @@ def training(model: nn.Module, size: Size, device: torch.device, compiled: bool)
 class Words(nn.Module):
     """Tied embeddings, scaled on the way in, with sinusoidal positions."""
 
+    waves: Tensor
+
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.table = nn.Embedding(size.vocabulary, size.d_model)
@@ -165,11 +167,13 @@ class PlainLayer(nn.Module):
             (q,), (k, v) = self._split(self.q(self.norms[1](x)), 1), self._split(self.kv(memory), 2)
             x = x + self.dropout(self.heard(self._attend(q, k, v, seen, False)))
         hidden = self.dropout(F.relu(self.up(self.norms[-1](x))))
-        return x + self.dropout(self.down(hidden))
+        result: Tensor = x + self.dropout(self.down(hidden))
+        return result
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, T, parts · d) -> parts times (B, H, T, D)"""
-        return x.unflatten(2, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        split: tuple[Tensor, ...] = x.unflatten(2, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        return split
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
         share = DROPOUT if self.training else 0.0

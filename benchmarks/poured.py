@@ -63,9 +63,9 @@ def write_ctranslate2(folder: Path, out: Path) -> None:
             norm(layer.ffn.layer_norm, weights, f"{block}.residuals.feedforward.norm")
     spec.decoder.projection.weight = weights["embeddings.decoder.words.weight"]
     text = Text(folder)
-    names = [str(n) for n in range(text.target.size)]
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
+    vocabulary = [str(n) for n in range(text.target.size)]
+    spec.register_source_vocabulary(vocabulary)
+    spec.register_target_vocabulary(vocabulary)
     marks = {"bos_token": text.target.start, "eos_token": text.target.end, "unk_token": text.target.pad}
     for name, value in marks.items():
         setattr(spec.config, name, str(value))

@@ -58,7 +58,7 @@ def made(line: str, chance: random.Random) -> str:
 def sides(text: str) -> Sides:
     """From a text with placeholders."""
     parts = PLACEHOLDER.split(text)  # text, number, text, number, text
-    places, before = {}, ""
+    places, before = dict[int, int](), ""
     for number, following in zip(parts[1::2], parts[2::2]):
         before += parts[0] if not places else ""
         places[int(number)] = len(spoken(before))
@@ -147,12 +147,12 @@ def main() -> None:
     wrong = counts["wrong", False] + counts["wrong", True]
     print("| sentences | survived | right place, of those judged | right or reported | reported | not judged |")
     print("|---|---|---|---|---|---|")
-    told = sum(count for (_, said), count in counts.items() if said)
+    reported = sum(count for (_, said), count in counts.items() if said)
     fine = right + counts["wrong", True] + counts["lost", True]
     left = counts["not judged", False] + counts["not judged", True]
     print(
         f"| {total} | {1 - lost / total:.1%} | {right / max(right + wrong, 1):.1%} | {fine / max(total - left, 1):.1%} "
-        f"| {told / total:.1%} | {left} |"
+        f"| {reported / total:.1%} | {left} |"
     )
 
 

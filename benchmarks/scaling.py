@@ -25,7 +25,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import ours
 import torch
@@ -170,7 +169,8 @@ class Bench:
     def decode(self, curve: Curve, length: int, rows: int, once: bool = False) -> tuple[float, int]:
         """Seconds of a search, and the tokens that it wrote. Once: of the first, in which steps are recorded."""
         source = torch.randint(4, self.sizes.model.vocabulary, (rows, length), device=self.device)
-        engine: Any = curve.engine
+        engine = curve.engine
+        assert engine
 
         def search(steps: int) -> None:
             settings = Search(beam_size=curve.beam, min_length=steps, max_length=steps)

@@ -29,9 +29,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from report import Table, append, versions
 
@@ -188,9 +189,9 @@ def computed_by(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(work: Callable[[], Awaitable[list[str]]]) -> tuple[float, list[str]]:
+def timed(work: Callable[[], Coroutine[Any, Any, list[str]]]) -> tuple[float, list[str]]:
     began = time.perf_counter()
-    found = asyncio.run(work())  # type: ignore[arg-type]
+    found = asyncio.run(work())
     return time.perf_counter() - began, found
 
 
@@ -204,7 +205,7 @@ def measure(given: argparse.Namespace) -> Table:
     fastest = words / seconds
     table.add("bulk", [f"{fastest:.0f}", "1.00", "", f"{1000 * computed / len(lines):.1f}", "", "", ""])
 
-    def row(name: str, work: Callable[[], Awaitable[list[str]]], pid: int) -> tuple[float, float]:
+    def row(name: str, work: Callable[[], Coroutine[Any, Any, list[str]]], pid: int) -> tuple[float, float]:
         """Words and requests a second."""
         before = computed_by(pid)
         took, found = timed(work)

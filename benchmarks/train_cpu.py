@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from headway.data.parallel import ParallelFiles, read_parallel
 from headway.data.texts import parallel
 from headway.data.toy import write_toy
+from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText, marks_of
 from headway.train.cross_entropy import IGNORED
@@ -60,6 +61,8 @@ REAL = Task("real text, 4 + 4 layers, 256 wide", Size(256, 1024, 4, 4, 0, 256, 1
 
 class TorchModel(nn.Module):
     """torch.nn.Transformer as its documentation uses it, norms first."""
+
+    later: Tensor
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -122,7 +125,7 @@ def prepared(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, lis
     task = task._replace(size=task.size._replace(vocabulary=tokenizer.size))
     config = ours.config_for(task.size, task.tokens, f"clip={CLIP}")
     marks, device = marks_of(tokenizer), torch.device("cpu")
-    trainer = Trainer(config, ours.Transformer(config.model), text, marks, device)
+    trainer = Trainer(config, Transformer(config.model), text, marks, device)
     steps = (pieces for pieces in trainer.steps() if pieces)
     return task, trainer, [piece for pieces in islice(steps, task.steps) for piece in pieces]
 

@@ -191,8 +191,8 @@ class Race:
 def speed_of(replies: list[Reply], way: str, tokens: int) -> float:
     """Tokens a second; of one sentence at a time, sentences."""
     if way == "one":
-        return 1 / statistics.median(reply["median"] for reply in replies)
-    return tokens / statistics.median(reply["seconds"] for reply in replies)
+        return 1 / statistics.median(float(reply["median"]) for reply in replies)
+    return tokens / statistics.median(float(reply["seconds"]) for reply in replies)
 
 
 def main() -> int:
@@ -219,10 +219,10 @@ def main() -> int:
         serve(given)
         return 0
     given.lines = len(read_lines(given))
-    names = [name for name in contestants(given.threads) if name != "headway"]
+    names = list(contestants(given.threads))
     wanted = ["naive", *(name for name in (given.only or ",".join(names)).split(",") if name != "naive")]
-    if unknown := [name for name in wanted if name not in contestants(given.threads)]:
-        parser.error(f"there is no {unknown[0]}: one of {', '.join(contestants(given.threads))}")
+    if unknown := [name for name in wanted if name not in names]:
+        parser.error(f"there is no {unknown[0]}: one of {', '.join(names)}")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         if given.size == "base":

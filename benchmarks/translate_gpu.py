@@ -12,13 +12,12 @@ of the lines, in which every kernel is timed."""
 
 import argparse
 import io
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from report import Table, append, fill, versions
@@ -31,7 +30,7 @@ from headway.decode import Search
 from headway.model_dir import load_model, save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
-from headway.translation import Routed
+from headway.translation import Routed, Translation
 from headway.translator import Translator
 
 SAMPLE = 100_000  # lines from which a vocabulary is learned
@@ -70,7 +69,7 @@ def main() -> None:
         report(given, model, lines)
 
 
-def sources(pairs: str | None) -> Any:
+def sources(pairs: str | None) -> Iterator[str]:
     import glob
 
     from headway.data.parallel import ParallelFiles, read_parallel
@@ -127,7 +126,7 @@ def translate(
     """As the command does it, into memory."""
     sink, tokens, number = io.StringIO(), 0, 0
 
-    def found(numbered: tuple[int, list[str]]) -> Any:
+    def found(numbered: tuple[int, list[str]]) -> list[Translation]:
         first, some = numbered
         return translator.translate(some, search, first=first, mend=given.model is not None)
 
@@ -152,7 +151,8 @@ def busy_share(
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         took = translate(translator, lines, search, group, given).seconds
-    return sum(event.self_device_time_total for event in seen.key_averages()) / 1e6 / took
+    computed = sum(float(event.self_device_time_total) for event in seen.key_averages())  # µs
+    return computed / 1e6 / took
 
 
 def wait(translator: Translator) -> None:
@@ -161,4 +161,4 @@ def wait(translator: Translator) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

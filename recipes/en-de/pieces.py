@@ -21,7 +21,7 @@ def split(out: Path, folders: list[Path]) -> None:
             for folder in folders:
                 tar.add(folder, folder.name, filter=kept)
         file.seek(0)
-        sums = []
+        sums = list[str]()
         while data := file.read(SIZE):
             piece = out.with_name(f"{out.name}.{len(sums):02}")
             piece.write_bytes(data)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from measure import Kept, faults, table
-from recipe import HERE, TARGETS, corpora, headway, rows
+from recipe import HERE, TARGETS, Corpus, corpora, headway, rows
 from train import unpack
 
 EXAMPLE = re.compile(r"\{(de|en): ([^}]*)\}")
@@ -61,7 +61,7 @@ def fill(given: argparse.Namespace) -> None:
         headway("calibrate", "--model", given.out, "--to", to, "--source", sides[0], "--target", sides[1], *more)
 
 
-def sample(work: Path, known: list) -> list[list[str]]:
+def sample(work: Path, known: list[Corpus]) -> list[list[str]]:
     """The first piece of everything, as long as one of Europarl's at most."""
     paths = [work / "text" / "clean" / f"{corpus.parts[0]}.en-de.tsv" for corpus in known]
     return [row for path in paths for row in islice(rows(path), 150_000)]

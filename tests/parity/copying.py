@@ -19,7 +19,9 @@ class Pouring:
     """Their weights, taken one module at a time and put under our names."""
 
     def __init__(self, theirs: nn.Module, ignored: Iterable[str] = ()) -> None:
-        self.left = {name: value.detach().clone() for name, value in theirs.state_dict().items() if name not in ignored}
+        self.left: Weights = {
+            name: value.detach().clone() for name, value in theirs.state_dict().items() if name not in ignored
+        }
         self.ours: Weights = {}
 
     def take(self, name: str) -> Tensor:
@@ -295,7 +297,8 @@ def from_bloom(theirs: Any) -> Transformer:
     pouring = Pouring(theirs, ignored=("lm_head.weight",))
 
     def by_kind(x: Tensor) -> Tensor:  # (heads · 3 · D, …) -> (3 · heads · D, …)
-        return x.unflatten(0, (c.n_head, 3, -1)).transpose(0, 1).flatten(0, 2)
+        turned: Tensor = x.unflatten(0, (c.n_head, 3, -1)).transpose(0, 1).flatten(0, 2)
+        return turned
 
     for i in range(c.n_layer):
         layer = f"transformer.h.{i}"
