@@ -78,7 +78,7 @@ def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -
     reader, writer = translator.tokenizers.source, translator.tokenizers.target
     asked = []
     for s in sentences:
-        if s.hidden and s.hidden.blank:  # it stays as it is, and may be longer than a model reads
+        if s.stays and s.said:  # it was left as it is, and may be longer than a model reads
             s.links = [[(word, word) for word in range(len(s.text.split()))] for _ in s.found]
         else:
             asked.append(s)

@@ -12,7 +12,7 @@ from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
-from headway.text.protect import PLACEHOLDER, Protector
+from headway.text.protect import Protector
 from headway.translation import Sentence
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def find(
     """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
     kept = [s for s in sentences if s.hidden]
     for sentence in sentences:
-        if _stays(sentence) and record is None and keeper is not None:
+        if sentence.stays and keeper is not None:
             said = sentence.hidden.original if sentence.hidden else sentence.read
             sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [said]
     wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
@@ -53,13 +53,6 @@ def find(
             from headway.text.glossary import unplaced
 
             sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
-
-
-def _stays(sentence: Sentence) -> bool:
-    """Whether there is nothing to translate: spans, numbers and signs, such as the rule of a table."""
-    if sentence.prefix or sentence.terms:
-        return False
-    return not any(character.isalpha() for character in PLACEHOLDER.sub("", sentence.read))
 
 
 class Fault(NamedTuple):

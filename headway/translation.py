@@ -146,6 +146,12 @@ class Sentence:
         return output.upper() if self.capitals else output
 
     @property
+    def stays(self) -> bool:
+        """Whether there is nothing to translate: spans, numbers and signs, such as the rule of a table."""
+        given = self.prefix or self.terms
+        return not given and not any(character.isalpha() for character in PLACEHOLDER.sub("", self.read))
+
+    @property
     def read(self) -> str:
         """The text as a search sees it: with placeholders for its spans, or without those at its ends."""
         if self.hidden is not None:

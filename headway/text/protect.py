@@ -164,11 +164,6 @@ class Hidden(NamedTuple):
     spans: list[str]
 
     @property
-    def blank(self) -> bool:
-        """Whether there is nothing to translate besides."""
-        return not any(character.isalnum() for character in PLACEHOLDER.sub("", self.text))
-
-    @property
     def original(self) -> str:
         return shown(self.text, self.spans)
 

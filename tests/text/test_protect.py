@@ -125,8 +125,6 @@ def test_what_placeholders_have_lost() -> None:
     assert hidden.missing("⟦2⟧ ⟦0⟧y⟦1⟧ ⟦7⟧ ⟦2⟧") == ["{a}", "⟦7⟧"]
     assert hidden.missing("⟦2⟧ ⟦1⟧y⟦0⟧") == ["<b>", "</b>"]
     assert hidden.part("⟦1⟧ ⟦2⟧") == Hidden("⟦0⟧ ⟦1⟧", ["</b>", "{a}"])
-    assert Hidden("(⟦0⟧).", ["x"]).blank
-    assert not hidden.blank
 
 
 def test_tags_touch_what_they_touched() -> None:
