@@ -1,8 +1,7 @@
 """What a model is made of, block by block: parameters, and how much there is to compute."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway.nn.scope import Cost, Scope
 from headway.nn.stack import Stack
@@ -33,14 +32,13 @@ def blocks(config: Transformer.Config, source: int, target: int) -> list[Block]:
 
 
 def _of_stack(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
-    for part, layers in Counter(stack.tiled("position")).items():
-        yield "position", part.kind, part.cost(replace(scope, layers=layers))
+    for part, cost in stack.position_costs(scope).items():
+        yield "position", part.kind, cost
     wiring = Cost(parameters=stack.residual.parameters(scope, "sublayer"))
-    readers = stack.readers
+    mixers = stack.mixer_costs(scope)
     for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "feedforward")))):
         for name, part in zip(("self", "cross", "feedforward"), parts):
             if part is not None:
-                shared = name == "self" and layer in readers[:1]
-                cost = part.cost(scope) + wiring
-                yield f"{layer}.{name}", part.kind, cost + part.shared_cost(scope) if shared else cost
+                cost = mixers[layer] if name == "self" else part.cost(scope)
+                yield f"{layer}.{name}", part.kind, cost + wiring
     yield "end", "norm", Cost(parameters=stack.residual.parameters(scope, "stack"))

@@ -36,6 +36,17 @@ class Mask:
     def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.allows(b, h, q, k)
 
+    def widest(self, keys: int) -> int:
+        """The most of so many places that one query looks at; all of them, unless it is known to look only so far."""
+        if self.reach is None or not keys:
+            return keys
+        if self.hides_future:
+            return min(keys, self.reach)
+        if self.span is None:
+            return keys
+        first, last = self.span(torch.arange(keys, device="cpu"))
+        return int((last.clamp(max=keys) - first.clamp(min=0)).max())
+
     def __deepcopy__(self, memo: object) -> "Mask":
         return self  # a copied model looks through the same masks: fast forms know them by what they are
 

@@ -41,7 +41,8 @@ class MixerConfig(Part):
         return False
 
     def cost(self, scope: Scope) -> Cost:
-        """What it will cost, before it is built; a test counts."""
+        """What it will cost, before it is built; a test counts. Where the mask looks back only so far, the stack counts
+        fewer pairs, and of what is kept for each token, if it is bounded, as much as a ring holds."""
         raise NotImplementedError
 
 

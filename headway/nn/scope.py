@@ -1,12 +1,13 @@
 """What a part knows of its surroundings when it is built, and what it costs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
 
 from headway import catalogue
+from headway.nn.masks import Mask
 from headway.parts import Part, target_of
 
 
@@ -21,6 +22,7 @@ class Scope:
     side: Literal["encoder", "decoder"] = "encoder"
     layers: int = 1
     other_layers: int = 0  # of the other side; 0: there is none
+    masks: tuple[Mask, ...] = ()  # of these layers, for what a position costs in each
 
     def linear_parameters(self, inputs: int, outputs: int, bias: bool = True) -> int:
         return int(self.linear.parameters(inputs, outputs, bias))
@@ -45,6 +47,19 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
+
+    def under(self, mask: Mask) -> "Cost":
+        """The same where a query looks at no more keys than a mask lets any one query see."""
+        if mask.reach is None:
+            return self
+        pair = self.flops_per_pair
+        seen = (lambda queries, keys: pair * queries * mask.widest(keys),)
+        return replace(self, flops_per_pair=0, flops_by_length=self.flops_by_length + seen)
+
+    def remembering(self, places: int) -> "Cost":
+        """The same where decoding remembers so many places, however long the text is."""
+        kept = self.kept_per_text + self.kept_per_token * places
+        return replace(self, kept_per_token=0, kept_per_text=kept)
 
     def flops(self, queries: int, keys: int) -> int:
         per_token = self.flops_per_query * queries + self.flops_per_key * keys

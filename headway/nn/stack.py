@@ -1,7 +1,7 @@
 """A stack of layers: an encoder, or a decoder."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from headway.nn.mixers.shared import SharedKeys
 from headway.nn.places import Chosen, Places
 from headway.nn.positions import NoPosition, Position
 from headway.nn.residual import streams
+from headway.nn.ring import SLACK
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
 from headway.parts import Node, Part, make_part, number, slot, tiled
@@ -108,18 +109,37 @@ class Stack(nn.Module):
         def cost(self, scope: Scope) -> tuple[Cost, Cost]:
             """Of everything that looks at this side, and of what looks at the encoder."""
             own, cross = Cost(), Cost()
-            for mixer, other, feedforward in zip(*map(self.tiled, ("mixer", "cross", "feedforward"))):
+            costs = self.mixer_costs(scope) if self.layers else []
+            for mixer, other, feedforward in zip(costs, *map(self.tiled, ("cross", "feedforward"))):
                 sublayers = 2 if other is None else 3
                 wiring = sublayers * self.residual.parameters(scope, "sublayer")
-                own += mixer.cost(scope) + feedforward.cost(scope) + Cost(parameters=wiring)
+                own += mixer + feedforward.cost(scope) + Cost(parameters=wiring)
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
-                for index in self.readers[:1]:
-                    own += self.tiled("mixer")[index].shared_cost(scope)
-                for part, layers in Counter(self.tiled("position")).items():
-                    own += part.cost(replace(scope, layers=layers))
+                own = sum(self.position_costs(scope).values(), own)
             return own, cross
+
+        def mixer_costs(self, scope: Scope) -> list[Cost]:
+            """Of each layer under its mask; the first of those that share keys has them made, too."""
+            mixers, masks = self.tiled("mixer"), [make_mask(part) for part in self.tiled("mask")]
+            costs = []
+            for mixer, mask in zip(mixers, masks):
+                cost = mixer.cost(scope).under(mask)
+                if mask.reach is not None and mixer.bounded(mask):
+                    cost = cost.remembering(mask.reach + SLACK)
+                costs.append(cost)
+            for first in self.readers[:1]:
+                shared, reach = mixers[first].shared_cost(scope), _farthest(masks[i] for i in self.readers)
+                costs[first] += shared if reach is None else shared.remembering(reach + SLACK)
+            return costs
+
+        def position_costs(self, scope: Scope) -> dict[Any, Cost]:
+            """Of each position, in all layers that share it."""
+            masks: dict[Any, list[Mask]] = {}
+            for position, mask in zip(self.tiled("position"), self.tiled("mask")):
+                masks.setdefault(position, []).append(make_mask(mask))
+            return {part: part.cost(replace(scope, layers=len(own), masks=tuple(own))) for part, own in masks.items()}
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -168,14 +188,19 @@ class Stack(nn.Module):
     def new_states(self, batch: int, device: torch.device, learns: bool) -> list[dict[str, State]]:
         states = [block.new_states(batch, device, mask, learns) for block, mask in zip(self.blocks, self.masks)]  # type: ignore[operator]
         if self.shared is not None:
-            reaches = [self.masks[index].reach for index in self.readers]
-            reach = None if None in reaches else max(reach for reach in reaches if reach is not None)
+            reach = _farthest(self.masks[index] for index in self.readers)
             states[self.readers[0]]["shared"] = self.shared.new_state(batch, device, reach, learns)
         return states
 
 
 def _each(s: Any, act: Callable[[Tensor], Tensor]) -> Any:
     return tuple(map(act, s)) if isinstance(s, tuple) else act(s)
+
+
+def _farthest(masks: Iterable[Mask]) -> int | None:
+    """How far back any of them looks; None: all the way."""
+    reaches = [mask.reach for mask in masks]
+    return None if None in reaches else max(reach for reach in reaches if reach is not None)
 
 
 def _refuse_cross(part: Any) -> None:

@@ -102,7 +102,10 @@ class Transformer(nn.Module):
             return sum(cost.parameters for cost in self.costs().values())
 
         def forward_flops(self, source: int, target: int) -> int:
-            """Of one pair with this many tokens; only matrix products count."""
+            """Of one pair with this many tokens; only matrix products count. In attention every query meets as many keys
+            as its mask lets any one query see: those of a window where it looks back only so far, else all of them, as
+            kernels over a dense mask compute it (of a window they compute all, too). What causal, strided, fixed and
+            bigbird hide is not taken off."""
             costs = self.costs()
             top = target if self.decoder.layers else source
             total = costs["encoder"].flops(source, source) if self.encoder.layers else 0
@@ -111,7 +114,8 @@ class Transformer(nn.Module):
             return total + costs["head"].flops(top, 0)
 
         def kv_bytes_per_token(self, bytes_per_number: int = 4) -> int:
-            """What decoding keeps for each token that it has written."""
+            """By how much what decoding keeps grows with each token. Layers that look back only so far, and those that keep
+            a sum, add nothing: theirs is costs()["decoder"].kept_per_text, which does not grow."""
             return self.costs()["decoder"].kept_per_token * bytes_per_number
 
     def __init__(self, config: Config) -> None:

@@ -8,12 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.nn.masks import Mask
 from headway.nn.places import Places
 from headway.nn.positions import Position, sinusoids
 from headway.nn.relative import same
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.scores import Looking, Score
 from headway.parts import number
+
+
+def _reached(mask: Mask, length: int) -> tuple[int, int]:
+    """How many distances there are ahead of a query, and how many behind it, its own counted."""
+    behind = length if mask.reach is None else min(length, mask.reach)
+    return 0 if mask.hides_future else max(behind - 1, 0), behind
 
 
 class TransformerXL(Position):
@@ -35,15 +42,12 @@ class TransformerXL(Position):
             width = (self.heads or 0) * (self.d_k or 0)
             weights = scope.layers * scope.linear_parameters(scope.d_model, width, False)
             parameters = weights + 2 * width * (1 if self.tied else scope.layers)
-            # n tokens have n distances; an encoder looks both ways and has 2n - 1.
-            ways, twice = (2, -1) if scope.side == "encoder" else (1, 0)
-            project, ask = 2 * scope.layers * scope.d_model * width, 2 * scope.layers * width
-            return Cost(
-                parameters=parameters,
-                flops_per_text=twice * project,
-                flops_per_query=ways * project + twice * ask,
-                flops_per_pair=ways * ask,
-            )
+
+            def flops(length: int, _: int) -> int:
+                """Every distance is projected, and every query speaks to all of them."""
+                return sum(2 * width * (scope.d_model + length) * sum(_reached(mask, length)) for mask in scope.masks)
+
+            return Cost(parameters=parameters, flops_by_length=(flops,))
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -60,15 +64,13 @@ class TransformerXL(Position):
 
     def score(self, looking: Looking) -> Score | None:
         q, layer, mask = looking.q, looking.layer, looking.mask
-        far = max(looking.queries.end, looking.keys.end, 1) - 1  # no distance is larger
-        far = far if mask.reach is None else min(far, mask.reach - 1)
-        ahead = 0 if mask.hides_future else far
-        distances = torch.arange(-ahead, far + 1, device=q.device)
+        ahead, behind = _reached(mask, max(looking.queries.end, looking.keys.end, 1))
+        distances = torch.arange(-ahead, behind, device=q.device)
         waves = sinusoids(distances, self.width, self.config.base, "halves").to(q.dtype)  # (C, d)
         directions = self.project[layer](waves).view(len(distances), q.shape[1], -1).permute(1, 2, 0)  # (H, D, C)
         asked = q + self.to_distances[layer % len(self.to_distances)].to(q.dtype)
         return Score(
             "xl",
             asks=asked @ directions.to(q.dtype) * looking.scale,  # (B, H, T, C)
-            column=lambda q, k: (q - k).clamp(-ahead, far) + ahead,
+            column=lambda q, k: (q - k).clamp(-ahead, behind - 1) + ahead,
         )

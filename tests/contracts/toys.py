@@ -53,6 +53,9 @@ class Ring(Attention):
             if mask.reach is None or mask.reach > self.window:
                 raise ConfigError(f'a ring of {self.window} cannot serve "{mask.name}".', "mask")
 
+        def cost(self, scope: Scope) -> Cost:
+            return super().cost(scope).remembering(self.window + self.slack)
+
     def new_state(
         self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
     ) -> State:

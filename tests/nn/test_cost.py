@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway import catalogue
 from headway.errors import ConfigError
+from headway.inspect.blocks import blocks
 from headway.nn.state import KV
 from headway.nn.transformer import Transformer
 from headway.parts import from_dict
@@ -109,7 +110,8 @@ def test_flops_of_many_models(name: str) -> None:
 @pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)
 def test_flops_of_every_kind(entry: catalogue.Entry) -> None:
     config = slow(with_kind(entry))
-    assert config.forward_flops(7, 5) == counted(config, 7, 5)
+    lengths = (3, 2) if entry.slot == "mask" else (7, 5)  # within the smallest window
+    assert config.forward_flops(*lengths) == counted(config, *lengths)
 
 
 @pytest.mark.parametrize("name", [name for name in SPREAD if SPREAD[name].decoder.layers])
@@ -127,6 +129,103 @@ def test_bytes_kept_for_each_token(name: str) -> None:
             kept.append(sum(x[:, :, : one.end].nbytes for one in states for x in one.buffers))
     assert kept == [3 * 4 * config.kv_bytes_per_token(), 3 * 6 * config.kv_bytes_per_token()]
     assert config.kv_bytes_per_token(2) * 2 == config.kv_bytes_per_token()
+
+
+def grown(config: Transformer.Config, short: int, long: int) -> tuple[int, int]:
+    """Bytes that decoding keeps of one row: at first, and for each token beyond."""
+    model = Transformer(config).eval()
+    state, kept = model.new_state(1), []
+    with torch.no_grad():
+        for more in (short, long - short):
+            model.decode(torch.zeros(1, more, dtype=torch.long), state=state)
+            states = [one for layer in state.layers for one in layer.values()]
+            kept.append(
+                sum(
+                    x[:, :, : one.end].nbytes if isinstance(one, KV) else x.nbytes
+                    for one in states
+                    for x in one.buffers
+                )
+            )
+    return kept[0], (kept[1] - kept[0]) // (long - short)
+
+
+WINDOWS = {
+    "every other layer": {"mask": ["causal & local(8)", "causal"]},
+    "all layers": {"mask": "causal & local(8)"},
+    "segments": {"mask": "causal & segments(4, 6)"},
+    "two windows": {"mask": "causal & (local(3) | local(8))"},
+    "strided": {"mask": ["causal & strided(4)", "causal & local(8)"]},
+    "shared windows": {"mixer": "shared(4, 2)", "mask": ["causal & local(3)", "causal & local(8)"]},
+    "shared, one without": {"mixer": "shared(4, 2)", "mask": ["causal & local(3)", "causal"]},
+    "below shared": {"mixer": ["attention(4)", "shared(4)"], "mask": ["causal & local(3)", "causal"]},
+    "beside retention": {"mixer": ["attention(4)", "retention(4)"], "mask": ["causal & local(3)", "causal"]},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WINDOWS if "retention" not in name])
+def test_what_looks_back_only_so_far_keeps_no_more_of_a_longer_text(name: str) -> None:
+    config = small(encoder=0, decoder=WINDOWS[name])
+    at_first, a_token = grown(config, 32, 64)
+    assert a_token == config.kv_bytes_per_token()
+    assert at_first == 4 * config.costs()["decoder"].kept_per_text + 32 * config.kv_bytes_per_token()
+
+
+def test_a_window_of_64() -> None:
+    def kept(mask: str | list[str]) -> int:
+        side = {"layers": 4, "mask": mask}
+        return from_dict(
+            Transformer.Config, {"d_model": 128, "vocabulary": 9, "encoder": {"layers": 0}, "decoder": side}
+        ).kv_bytes_per_token()
+
+    assert kept("causal") == 4096
+    assert kept(["causal & local(64)", "causal"]) == 2048
+    assert kept("causal & local(64)") == 0
+
+
+@pytest.mark.parametrize(
+    ("side", "mask", "seen"),
+    [
+        ("decoder", "causal & local(4)", 4),
+        ("decoder", "causal & segments(4, 3)", 7),
+        ("decoder", "causal & (local(3) | local(5))", 5),
+        ("encoder", "local(4)", 7),
+        ("encoder", "segments(4, 3)", 7),
+        ("encoder", "local(3) & segments(9, 2)", 5),
+    ],
+)
+def test_flops_of_a_window(side: str, mask: str, seen: int) -> None:
+    """The naive kernel computes every pair; those beyond what any one query sees are not counted."""
+    config = slow(small(**({"encoder": 0, "decoder": 0} | {side: {"mask": mask}})))
+
+    def hidden(length: int) -> int:
+        lengths = (length, 0) if side == "encoder" else (0, length)
+        return counted(config, *lengths) - config.forward_flops(*lengths)
+
+    assert hidden(20) == 2 * 2 * 16 * 2 * 20 * (20 - seen)  # layers · (k, v) · width · multiply and add · pairs
+    assert hidden(3) == 0
+
+
+@pytest.mark.parametrize("mask", ["causal", "full", "strided(4)", "local(3) | strided(4)", "bigbird(2, 1, 32)"])
+def test_flops_of_what_may_see_far(mask: str) -> None:
+    config = slow(small(encoder={"mask": mask}, decoder=0))
+    assert config.forward_flops(20, 0) == counted(config, 20, 0)
+
+
+@pytest.mark.parametrize("mask", ["causal", "full", "local(4)", "causal & segments(4, 3)"])
+def test_distances_of_xl_are_those_of_the_mask(mask: str) -> None:
+    """An encoder that looks back alone has half of them, and a window those within it."""
+    for length in (3, 20):
+        plain, bent = (
+            slow(small(encoder={"mask": mask, "position": position}, decoder=0)) for position in ("none", "xl")
+        )
+        more = counted(bent, length, 0) - counted(plain, length, 0)
+        assert bent.forward_flops(length, 0) - plain.forward_flops(length, 0) == more
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_blocks_add_up_under_windows(name: str) -> None:
+    config = small(decoder=WINDOWS[name])
+    assert sum(block.flops for block in blocks(config, 30, 40)) == config.forward_flops(30, 40)
 
 
 def test_grouped_keys_keep_less() -> None:
