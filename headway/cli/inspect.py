@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, out: Path) -> None:
     """Look into one sentence: write a page that opens without a server, pictures, and the trace.
 
-    The folder gets page.html, which shows what the page of headway serve shows; attention-KIND-LAYER, position-SIDE,
-    way-SIDE, and, where something is written, probabilities and beam, each as .png and .svg; trace.json and
-    trace.safetensors."""
+    The folder gets page.html, which shows what the page of headway serve shows; attention-KIND-LAYER, position-SIDE
+    (position-SIDE-1, -2 … where layers have different ones), way-SIDE, and, where something is written, probabilities
+    and beam, each as .png and .svg; trace.json and trace.safetensors."""
     from headway.errors import ConfigError
     from headway.translator import Translator, load
 
@@ -94,8 +94,10 @@ def _draw(made: "Trace", network: Any, out: Path) -> int:
                     draw_attention(attended(made, kind, layer + 1), out / f"attention-{kind}-{layer + 1}.{ending}")
                     count += 1
     for side in network.config.sides:
-        for table in positions_of(network, side, max(len(made.source.ids), len(made.target.ids), 32))[:1]:
+        tables = positions_of(network, side, max(len(made.source.ids), len(made.target.ids), 32))
+        for number, table in enumerate(tables, start=1):
+            name = f"position-{side}" if len(tables) == 1 else f"position-{side}-{number}"
             for ending in ("png", "svg"):
-                draw_table(table, out / f"position-{side}.{ending}")
+                draw_table(table, out / f"{name}.{ending}")
                 count += 1
     return count

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from headway.inspect.positions import Table
-from headway.nn.masks import FULL
-from headway.nn.places import places_from
+from headway.nn.masks import dense_mask
+from headway.nn.places import Places, places_from
 from headway.nn.scores import Bend, Looking
 from headway.nn.transformer import Transformer
 
@@ -60,8 +60,7 @@ def vectors_of(
             "places": places.round(4).tolist(),
             "neighbours": [[[pieces(side, [n])[0], round(c, 3)] for n, c in row] for row in near],
             "positions": [
-                {"kind": t.title, "rows": t.rows, "columns": t.columns, "values": t.values.round(4).tolist()}
-                for t in tables
+                {"kind": t.title, "rows": t.rows, "columns": t.columns, "values": _numbers(t.values)} for t in tables
             ]
             if model
             else None,
@@ -69,32 +68,50 @@ def vectors_of(
     return found
 
 
+def _numbers(values: np.ndarray) -> list[list[float | None]]:
+    """For JSON, which has no nan."""
+    return [[None if np.isnan(value) else round(value, 4) for value in row] for row in values.tolist()]
+
+
 @torch.no_grad()
 def positions_of(model: Transformer, side: str, length: int) -> list[Table]:
     """What the positions of this side do, out of the modules themselves. Of those that are added: what, by position
-    and channel; of others: how they change the score of a query and a key that are alike everywhere."""
+    and channel. Of others: how the score of a query and a key that are alike depends on where they stand, in the first
+    head of the first layer that has the position; nan where that layer may not look. Query and key are all ones; where
+    scores are bent, what the two say to each other is left out."""
     stack: Any = model.stacks[side]
-    config = getattr(model.config, side)
-    mixers = [mixer for mixer in config.tiled("mixer") if getattr(mixer, "heads", None)]
-    heads, width = (mixers[0].heads, mixers[0].d_k or 1) if mixers else (1, 2)
     places = places_from(length, None, model.device)
     tables = []
-    for part, module in zip(dict.fromkeys(config.tiled("position")), stack.positions):
-        acts = getattr(part, "acts", "nowhere")
+    for number, part in enumerate(dict.fromkeys(getattr(model.config, side).tiled("position"))):
+        acts, module = getattr(part, "acts", "nowhere"), stack.positions[number]
         if acts == "adds":
             added = module.add(torch.zeros(1, length, model.config.d_model, device=model.device), places)[0]
             tables.append(Table(added.float().cpu().numpy(), part.kind, "position", "channel"))
-        elif acts == "turns":
-            turned = module.turn(torch.ones(1, heads, length, width, device=model.device), places)[0, 0]
-            tables.append(Table((turned @ turned.T / width).float().cpu().numpy(), part.kind, "query", "key"))
-        elif acts == "bends":
-            looking = Looking(torch.zeros(1, heads, length, width, device=model.device), places, places, FULL, 1.0, 0)
-            score = module.score(looking)
-            if score is not None:
-                bend = Bend(score, places, places, heads)
-                if score.column is None:
-                    values = bend(torch.zeros(1, heads, length, length, device=model.device), 1)[0, 0]
-                else:
-                    values = bend.columns(1)[0, 0]
-                tables.append(Table(values.float().cpu().numpy(), part.kind, "query", "key"))
+        elif acts in ("turns", "bends"):
+            layers = [layer for layer, (own, _) in enumerate(stack.position_of) if own == number]
+            tables += _scores(model, side, part, layers, places)
     return tables
+
+
+def _scores(model: Transformer, side: str, part: Any, layers: list[int], places: Places) -> list[Table]:
+    """Of a position that these layers share; nothing, where it has nothing to say."""
+    stack: Any = model.stacks[side]
+    mixers = getattr(model.config, side).tiled("mixer")
+    layer = next((layer for layer in layers if getattr(mixers[layer], "heads", None)), layers[0])
+    heads, width = getattr(mixers[layer], "heads", 1), getattr(mixers[layer], "d_k", 2)
+    (number, own), mask = stack.position_of[layer], stack.masks[layer]
+    module, title = stack.positions[number], part.kind
+    ones = torch.ones(1, heads, places.length, width, device=model.device)
+    if part.acts == "turns":
+        turned = module.turn(ones, places)[0, 0]
+        values = turned @ turned.T / width
+    else:
+        ones = ones.to(next(module.parameters(), ones).dtype)
+        scale = getattr(mixers[layer], "scale", 1.0)
+        score = module.score(Looking(ones, places, places, mask, scale, own))
+        if score is None:
+            return []
+        values = Bend(score, places, places, heads)(ones.new_zeros(1, heads, places.length, places.length), 1)[0, 0]
+        title += f": layer {layer + 1}, head 1" + (", for a query of ones" if score.asks is not None else "")
+    shown = values.float().cpu().masked_fill(~dense_mask(mask, places.length), torch.nan)
+    return [Table(shown.numpy(), title, "query", "key")]

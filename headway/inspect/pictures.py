@@ -38,8 +38,7 @@ def draw_attention(found: Attended, path: str | Path, head: int = 0) -> None:
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (title, weights) in zip(axes.flat, panels):
-        # exactly 0 is what a mask hides: no colour of the scale, but hatched
-        axis.add_patch(_rectangle(transform=axis.transAxes, facecolor="none", edgecolor="#d3dae3", hatch="////"))
+        _hatch(axis)  # exactly 0 is what a mask hides: no colour of the scale
         seen = np.ma.masked_equal(weights, 0.0)
         drawn = axis.imshow(seen, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
         axis.set_title(title, fontsize=9)
@@ -90,13 +89,16 @@ def draw_ternary(weight: Tensor, path: str | Path, corner: int = 32) -> None:
 
 
 def draw_table(table: Table, path: str | Path) -> None:
-    """Numbers around 0 (red below, blue above), such as a positional encoding; or whole numbers, as colours in order."""
+    """Numbers around 0 (red below, blue above), such as a positional encoding; or whole numbers, as colours in order.
+    What is nan is hatched."""
     square = table.rows == "query"
     figure, axis = plot().subplots(figsize=(5.2, 4.4) if square else (7, 4), layout="constrained")
-    bound = float(np.abs(table.values).max()) or 1.0
+    bound = float(np.nan_to_num(np.abs(table.values)).max()) or 1.0
     shape = "equal" if square else "auto"
     counted = np.issubdtype(table.values.dtype, np.integer)
     colours, low = ("viridis", 0.0) if counted else ("RdBu", -bound)
+    if np.isnan(table.values).any():
+        _hatch(axis)
     drawn = axis.imshow(table.values, cmap=colours, aspect=shape, vmin=low, vmax=bound, interpolation="nearest")
     axis.set(xlabel=table.columns, ylabel=table.rows)
     axis.set_title(readable(table.title), fontsize=10)
@@ -186,11 +188,13 @@ def readable(text: str) -> str:
     return label(text).replace("$", r"\$")  # between two of them would be a formula
 
 
-def _rectangle(**how: Any) -> Any:
-    """The whole of an axis."""
+def _hatch(axis: Any) -> None:
+    """All of it, behind what will be drawn."""
     from matplotlib.patches import Rectangle
 
-    return Rectangle((0, 0), 1, 1, linewidth=0, zorder=0, **how)
+    whole = Rectangle((0, 0), 1, 1, transform=axis.transAxes, linewidth=0, zorder=0)
+    whole.set(facecolor="none", edgecolor="#d3dae3", hatch="////")
+    axis.add_patch(whole)
 
 
 def plot() -> Any:
