@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headway.errors import ConfigError
+from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.context import Context
 from headway.nn.masks import FULL, Mask, make_mask
@@ -21,6 +22,8 @@ from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
 from headway.parts import Node, Part, make_part, number, slot, tiled
 
+LIKE = ("heads", "d_k")  # what attention takes over from another mixer, whose other settings mean something else
+
 
 class Stack(nn.Module):
     @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class Stack(nn.Module):
         position: tuple[Part, ...] = slot("position", "sinusoidal", per_layer=True)
         mask: tuple[Part, ...] | None = slot("mask", None, per_layer=True)  # full, or causal in a decoder
         mixer: tuple[Part, ...] = slot("mixer", "attention", per_layer=True)
-        cross: tuple[Part, ...] | None = slot("mixer", None, per_layer=True)  # the mixer's kind, if attention
+        cross: tuple[Part, ...] | None = slot("mixer", None, per_layer=True)  # attention, like the mixer
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
 
@@ -40,10 +43,11 @@ class Stack(nn.Module):
             if not self.layers:
                 return self  # a side that is not there needs nothing
             mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
-            cross = self.cross or tuple(
-                part if part.kind == "attention" else make_part("mixer", "attention") for part in self.mixer
-            )
-            filled: dict[str, Any] = {"mask": mask, "cross": cross if listens else None}
+            if self.cross and not listens:
+                why = "an encoder hears itself alone" if scope.side == "encoder" else "there is no encoder to hear"
+                raise ConfigError(f"{why}, so that nothing would listen to another text. Leave cross out.", "cross")
+            cross = (self.cross or tuple(map(_listener, self.mixer))) if listens else None
+            filled: dict[str, Any] = {"mask": mask, "cross": cross}
             for name in ("mixer", "cross", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
@@ -201,6 +205,12 @@ def _farthest(masks: Iterable[Mask]) -> int | None:
     """How far back any of them looks; None: all the way."""
     reaches = [mask.reach for mask in masks]
     return None if None in reaches else max(reach for reach in reaches if reach is not None)
+
+
+def _listener(mixer: Part) -> Part:
+    """Attention like this mixer, which need not be any: with its heads, unless it has none."""
+    names = [spec.name for spec in fields(Attention.Config)] if isinstance(mixer, Attention.Config) else LIKE
+    return Attention.Config(**{n: getattr(mixer, n) for n in names if n != "kind" and hasattr(mixer, n)})
 
 
 def _refuse_cross(part: Any) -> None:
