@@ -25,7 +25,7 @@ from headway.cli.terminal import colour_depth, log
 @click.argument("value")
 @option("--length", type=click.IntRange(1, 4096), default=24, group="What", help="So many positions.")
 @option("--d-model", type=click.IntRange(1, 16_384), default=64, group="What", help="Of a position: the channels.")
-@option("--heads", type=click.IntRange(1, 1024), default=8, group="What", help="Of a position: the heads.")
+@option("--heads", type=click.IntRange(1, 1024), default=8, group="What", help="Of one that acts on scores: the heads.")
 @option("--head", type=click.IntRange(min=1), default=1, group="What", help="Which of them, counted from 1.")
 @option("--png", metavar="FILE", group="Result", help="Draw a picture instead.")
 @option("--svg", metavar="FILE", group="Result", help="The same as vectors; both can be given.")
@@ -36,8 +36,8 @@ def draw(
     """Draw a mask or a position, in the terminal or as a picture.
 
     VALUE is written as in a config. A mask is marked where looking is allowed. A position that is added to the input
-    is drawn by position and channel; one that acts on scores by query and key, as the score of two equal vectors; one that learns a table of distances
-    by which of its columns a pair meets."""
+    is drawn by position and channel; one that acts on scores by query and key, as the score of two equal vectors; one
+    that learns a table of distances by which of its columns a pair meets."""
     files = pictures(png, svg)
     from headway.inspect import characters
     from headway.inspect.pictures import draw_mask, draw_table

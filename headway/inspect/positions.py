@@ -32,13 +32,16 @@ def position_table(written: str, length: int = 50, d_model: int = 64, heads: int
     their two positions. Of one that learns a table of distances: the column of it that a pair meets."""
     plain, dense = make_part("norm", "layernorm"), make_part("linear", "dense")
     scope = Scope(d_model=d_model, dropout=0.0, norm=plain, linear=dense)
-    mixer = Attention.Config(heads=heads, scale=heads / d_model).resolved(scope)
     part: Any = make_part("position", written)
-    part = part.resolved(scope, [mixer])
-    position = make("position", part, scope)
     acts = getattr(part, "acts", "nowhere")
     if acts == "nowhere":
         raise HeadwayError(f'"{written}" marks no order: there is nothing to draw.')
+    if acts == "adds":
+        heads = 1  # it is added before there are any
+    _refuse_heads(acts, d_model, heads)
+    mixer = Attention.Config(heads=heads, scale=heads / d_model).resolved(scope)
+    part = part.resolved(scope, [mixer])
+    position = make("position", part, scope)
     places = places_from(length, None, torch.device("cpu"))
     score = position.score(Looking(torch.zeros(1, heads, length, d_model // heads), places, places, FULL, 1.0, 0))
     if score is not None and score.column is not None:
@@ -62,3 +65,15 @@ def position_table(written: str, length: int = 50, d_model: int = 64, heads: int
     assert report.trace is not None
     scores = report.trace[".scores"][0, head - 1].numpy()
     return Table(scores, f"{written}: scores of equal vectors, head {head} of {heads}", "query", "key")
+
+
+def _refuse_heads(acts: str, d_model: int, heads: int) -> None:
+    if d_model % heads:
+        raise ConfigError(
+            f"{heads} heads do not divide d_model = {d_model}. Choose --heads that do, or another --d-model."
+        )
+    if acts == "turns" and d_model // heads % 2:
+        raise ConfigError(
+            f"pairs of channels are turned, and each of {heads} heads has {d_model // heads}. Choose --heads or "
+            "--d-model so that it is an even number."
+        )

@@ -147,6 +147,24 @@ def test_what_cannot_be_drawn(written: str, message: str) -> None:
         position_table(written)
 
 
+def test_what_is_added_needs_no_heads() -> None:
+    for heads in (8, 3):
+        table = position_table("sinusoidal", 5, d_model=100, heads=heads)
+        np.testing.assert_allclose(table.values, sinusoids(torch.arange(5), 100), atol=1e-6)
+
+
+@pytest.mark.parametrize("written", ["rope", "alibi", "t5", "shaw", "xl"])
+def test_heads_that_do_not_fit(written: str) -> None:
+    with pytest.raises(ConfigError, match="8 heads do not divide d_model = 100. Choose --heads that do, or another"):
+        position_table(written, d_model=100)
+    assert position_table(written, 4, d_model=100, heads=10).values.shape == (4, 4)
+
+
+def test_a_head_of_an_odd_width_cannot_be_turned() -> None:
+    with pytest.raises(ConfigError, match="are turned, and each of 8 heads has 3. Choose --heads or --d-model so that"):
+        position_table("rope", d_model=24)
+
+
 def test_a_head_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="there is no head 9: choose 1 to 8"):
         position_table("alibi", head=9)

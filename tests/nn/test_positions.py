@@ -80,6 +80,8 @@ def test_the_two_layouts_are_one_rotation_with_channels_renamed() -> None:
 def test_rope_needs_pairs() -> None:
     with pytest.raises(ConfigError, match=r"encoder\.position: rope .* a head has 3: make d_k even"):
         small(sides={"position": "rope", "mixer": "attention(4, d_k=3)"}).resolved()
+    with pytest.raises(HeadwayError, match="rope turns pairs of channels, and a head has 3: make d_k even"):
+        Rope(Rope.Config(), SCOPE).turn(torch.ones(1, 1, 4, 3), places_from(4, None, CPU))
 
 
 @pytest.mark.parametrize(
