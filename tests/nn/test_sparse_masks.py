@@ -124,6 +124,27 @@ def test_how_many_keys_a_kernel_must_look_at(rule: str, sees: int | None) -> Non
     assert make_mask(rule).sees == sees
 
 
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("full", 528),
+        ("strided(64)", 528),
+        ("strided(255)", 528),
+        ("strided(256)", 272),
+        ("strided(512)", 144),
+        ("fixed(128, 8)", 528),
+        ("fixed(135, 8)", 528),
+        ("fixed(1024, 8)", 192),
+        ("local(64)", 63),
+    ],
+)
+def test_how_many_blocks_a_kernel_must_compute(rule: str, left: int) -> None:
+    """Of 4,096 places, as docs/masks.md has it."""
+    places = places_from(4096, None, torch.device("cpu"))
+    blocks = Pattern(make_mask(f"causal & {rule}"), places, places, heads=1).blocks(1)
+    assert int(blocks.kv_num_blocks.sum() + blocks.full_kv_num_blocks.sum()) == left
+
+
 def test_fixed_places_must_fit() -> None:
     with pytest.raises(ConfigError, match=r"4 groups of 8 places do not fit into a stretch of 16. Lower them"):
         make_mask("fixed(16, 8, 4)")
