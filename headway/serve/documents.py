@@ -11,8 +11,9 @@ from typing import Any
 
 from headway import documents
 from headway.documents import seam
+from headway.documents.html import pieces
 from headway.errors import HeadwayError
-from headway.serve.languages import Detected, detected
+from headway.serve.languages import Detected, heard, unknown
 from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused
@@ -52,17 +53,25 @@ def _named(source: Path) -> str:
     return f"file{source.suffix}"
 
 
-async def language_of(source: Path, among: Sequence[str]) -> Detected:
+def said_in(text: str) -> str:
+    """HTML without its tags, to tell its language by."""
+    return " ".join(piece.text for piece in pieces(text) if piece.kind == "text")
+
+
+async def language_of(source: Path, among: Sequence[str], target: str) -> Detected:
     """Of a document, by the beginning of what there is to translate in it."""
 
     def look() -> Detected:
         text = documents.beginning(source, _named(source))
-        return detected(text, among)[0] if text else Detected(among[0], 0)
+        return heard(text, among, target) if text else Detected(among[0], 0)
 
     try:
-        return await asyncio.to_thread(look)
+        found = await asyncio.to_thread(look)
     except HeadwayError as error:
         raise Refused(400, f"Invalid request: {error}") from None
+    if found.language not in among:
+        raise unknown(found.language, "the file")
+    return found
 
 
 async def _run(shelf: Shelf, model: Model | None, how: How, act: "Callable[[Segments], Any]") -> Any:

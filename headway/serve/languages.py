@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from headway.languages import primary
+from headway.serve.refused import Refused
 from headway.text.detector import Detector
 from headway.text.language import detect
 
@@ -66,9 +67,43 @@ def resolve(given: str, known: Iterable[str]) -> str | None:
 def detected(text: str, known: Collection[str]) -> list[Detected]:
     """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is of all
     languages that there are: a text in another one gets a small one. Not cheap, the first time above all."""
+    if not known:
+        raise Refused(
+            400, "Invalid request: this server has no model that translates, and so no languages to tell apart"
+        )
+    return _among(text, known, Detector(known).name(text))
+
+
+def heard(text: str, known: Collection[str], target: str) -> Detected:
+    """The language of a text that is to be translated, be it known or not; the first of those that are known, with a
+    confidence of 0, where there is nothing to tell it by."""
+    detector = Detector(known)
+    sources = [code for code in known if code != target]
+    if sources and detector.languages.isdisjoint(sources):
+        told = f'the language "{sources[0]}" cannot be told from others by its text. Send it as source'
+        raise Refused(400, f"Invalid request: {told}")
+    name = detector.name(text)
+    if name and resolve(name, known) is None:
+        return Detected(name, round(100 * dict(detect(text)).get(name, 0.0)))
+    return _among(text, known, name)[0]
+
+
+def untranslated(language: str) -> str:
+    """Why a text in a language that nobody translates stays as it is."""
+    return f"it seems to be in {name_of(language)} ({language}), which is not translated here, and stays as it is"
+
+
+def unknown(language: str, what: str) -> Refused:
+    """Of what cannot stay as it is."""
+    seems = f"{what} seems to be in {name_of(language)} ({language}), which is not translated here"
+    return Refused(400, f"Invalid request: {seems}. If that is wrong, send its language as source")
+
+
+def _among(text: str, known: Collection[str], name: str) -> list[Detected]:
+    """name: what a detector said, which knows more of short texts than shares tell."""
     shares = dict(detect(text))
     found = [Detected(code, round(100 * shares.get(primary(code), 0.0))) for code in known]
-    best = Detector(known).name(text)  # which knows more of short texts than shares tell
+    best = resolve(name, known) if name else None
     found.sort(key=lambda one: (one.language != best, -one.confidence))
     first = Detected(found[0].language, max(one.confidence for one in found)) if found[0].language == best else found[0]
     return [first, *(one for one in found[1:] if one.confidence)]

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, JSONResponse
 
 from headway.serve import documents, shapes
 from headway.serve.bodies import DetectBody, TranslateBody, Upload, Wishes, checked, read
-from headway.serve.languages import Detected, detected, name_of
+from headway.serve.languages import Detected, detected, heard, name_of, untranslated
 from headway.serve.refused import Refused, missing
 from headway.serve.service import Service
 from headway.serve.work import How, translated
@@ -94,8 +94,9 @@ async def answer_of(service: Service, body: Any, texts: list[str]) -> dict[str, 
     guesses: list[Detected] = []
     if body.source == "auto":
         among = shelf.sources_of(target)
-        guesses = await asyncio.to_thread(lambda: [detected(text, among)[0] for text in texts])
-        sources = [guess.language for guess in guesses]
+        said = documents.said_in if body.format == "html" else str
+        guesses = await asyncio.to_thread(lambda: [heard(said(text), among, target) for text in texts])
+        sources = [guess.language if guess.language in among else target for guess in guesses]  # target: it stays
     else:
         sources = [shelf.language(body.source)] * len(texts)
     how = how_of(body, target, body.alternatives)
@@ -103,6 +104,9 @@ async def answer_of(service: Service, body: Any, texts: list[str]) -> dict[str, 
         found = await html_of(service, texts, sources, how)
     else:
         found = await found_for(service, texts, sources, how)
+    for made, guess in zip(found, guesses):
+        if guess.language not in among:
+            made.warnings.append(untranslated(guess.language))
     return shown(body, found, guesses)
 
 
@@ -225,9 +229,9 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)
         if told is None:
-            heard = await documents.language_of(given, shelf.sources_of(target))
-            guess = {"detectedLanguage": heard._asdict()}
-        source = told or heard.language
+            found = await documents.language_of(given, shelf.sources_of(target), target)
+            guess = {"detectedLanguage": found._asdict()}
+        source = told or found.language
         counts = await documents.file(shelf, shelf.between(source, target), given, result, replace(how, source=source))
     finally:
         given.unlink(missing_ok=True)

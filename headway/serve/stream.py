@@ -12,7 +12,7 @@ from headway.decode.settings import Search
 from headway.errors import HeadwayError
 from headway.serve import shapes
 from headway.serve.bodies import StreamBody
-from headway.serve.languages import detected
+from headway.serve.languages import heard, unknown
 from headway.serve.model import Model
 from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
@@ -32,7 +32,9 @@ def routes(service: Service) -> APIRouter:
         service.check_size(request, [body.q])
         target = shelf.language(body.target)
         if body.source == "auto":
-            source = (await asyncio.to_thread(detected, body.q, shelf.sources_of(target)))[0].language
+            source = (await asyncio.to_thread(heard, body.q, among := shelf.sources_of(target), target)).language
+            if source not in among:
+                raise unknown(source, "the text")
         else:
             source = shelf.language(body.source)
         model = shelf.between(source, target)

@@ -61,6 +61,38 @@ def test_the_language_of_each_text_is_detected(served: Running, sentences: list[
     assert one["detectedLanguage"] == made["detectedLanguage"][0]
 
 
+FRENCH = "Bonjour tout le monde, comment allez-vous aujourd'hui?"
+
+
+def test_a_text_in_a_language_that_nobody_translates_stays(
+    served: Running, sentences: list[str], expected: list[str]
+) -> None:
+    given = ["これは本です", FRENCH, sentences[0]]
+    body = {"source": "auto", "target": "qtx", "warnings": True}
+    made = served.post("/translate", {**body, "q": given}).json()
+    assert made["translatedText"] == [*given[:2], expected[0]]
+    assert [found["language"] for found in made["detectedLanguage"]] == ["ja", "fr", "en"]
+    assert made["detectedLanguage"][1]["confidence"] > 50
+    assert made["warnings"] == [
+        ["it seems to be in Japanese (ja), which is not translated here, and stays as it is"],
+        ["it seems to be in French (fr), which is not translated here, and stays as it is"],
+        [],
+    ]
+    page = f'<p class="the dog and the house of the garden">{FRENCH}</p>'
+    made = served.post("/translate", {**body, "q": page, "format": "html"}).json()
+    assert (made["translatedText"], made["detectedLanguage"]["language"]) == (page, "fr")
+    assert made["warnings"][0].startswith("it seems to be in French")
+
+
+def test_what_cannot_stay_is_refused(served: Running) -> None:
+    """A file, and a stream, in a language that nobody translates."""
+    told = "seems to be in French (fr), which is not translated here. If that is wrong, send its language as source"
+    body = {"source": "auto", "target": "qtx"}
+    upload = {"file": ("a.txt", FRENCH.encode())}
+    assert served.error("/translate_file", data=body, files=upload) == (400, f"Invalid request: the file {told}")
+    assert served.error("/api/translate", {**body, "q": FRENCH}) == (400, f"Invalid request: the text {told}")
+
+
 def test_a_text_in_the_target_language_stays(served: Running) -> None:
     body = {"q": "  As it is.\n", "source": "qtx", "target": "qtx", "alignments": True, "scores": True}
     made = served.post("/translate", body).json()
@@ -184,6 +216,12 @@ def test_detect(served: Running) -> None:
     assert served.post("/detect", data={"q": "12"}).json() == [{"confidence": 0, "language": "en"}]
     assert served.error("/detect", {}) == (400, "Invalid request: missing q parameter")
     assert served.error("/detect", {"q": ["a"]}) == (400, "Invalid request: q parameter is not a text")
+
+
+def test_nothing_is_detected_without_a_translator(lm_dir: Path) -> None:
+    told = "Invalid request: this server has no model that translates, and so no languages to tell apart"
+    with running(lm_dir) as server:
+        assert server.error("/detect", {"q": "The dog sleeps."}) == (400, told)
 
 
 def test_the_rest(served: Running) -> None:

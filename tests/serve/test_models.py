@@ -129,6 +129,12 @@ def test_each_text_goes_to_the_model_for_its_language(named: Callable[..., Path]
         assert made["translatedText"][0] == alone["translatedText"]
 
 
+def test_a_language_that_cannot_be_told_must_be_named(named: Callable[..., Path]) -> None:
+    with running(named("a", ["qtx"], ["en"])) as server:
+        told = 'Invalid request: the language "qtx" cannot be told from others by its text. Send it as source'
+        assert server.error("/translate", {"q": "Blorp.", "source": "auto", "target": "en"}) == (400, told)
+
+
 def test_an_error_of_a_translator_names_no_paths(named: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from headway.translator import Translator
 
