@@ -1,6 +1,7 @@
 """What requests carry, as JSON or as a form, and what is told about it when it is not what it should be."""
 
 import json
+import logging
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -14,6 +15,7 @@ from headway.serve.refused import Refused, missing
 
 MOST_ALTERNATIVES, WIDEST_BEAM, MOST_TERMS, MOST_SPANS = 10, 16, 1000, 100
 FIELDS = 2000  # of a form
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is told to its sender
 Term = Annotated[str, Field(min_length=1, max_length=200)]
 KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "list": "a list",
@@ -164,10 +166,11 @@ async def read(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         pairs += await _multipart(request)
     else:
+        body = await request.body()
+        if body.lstrip().startswith(b"{"):
+            raise Refused(400, "Invalid request: the body looks like JSON: send Content-Type: application/json with it")
         try:
-            pairs += parse_qsl(
-                (await request.body()).decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS
-            )
+            pairs += parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
         except ValueError:
             raise Refused(400, "Invalid request: the form cannot be read") from None
     table: dict[str, list[Any]] = {}

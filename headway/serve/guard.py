@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.serve.metrics import Metrics
-from headway.serve.refused import Gone, Refused, too_large
+from headway.serve.refused import Gone, Refused, file_too_large, too_large
 from headway.serve.settings import Limits, Tell
 
 CLIENT_GONE = 499  # as nginx has it: nobody was there to get an answer
@@ -90,7 +90,9 @@ class Passing:
         self.note: dict[str, Any] = {}
         self.status: int | None = None
         limits = guard.limits
-        self.most = limits.file + limits.body if scope["path"] == UPLOADS else limits.body
+        uploads = scope["path"] == UPLOADS
+        self.most = limits.file + limits.body if uploads else limits.body  # a form has more in it than its file
+        self.told = file_too_large(limits.file) if uploads else too_large(limits.body)
         self.bytes, self.whole = 0, False
         said = dict(scope["headers"]).get(b"content-length", b"0")
         self.too_large = said.isdigit() and int(said[:20]) > self.most
@@ -99,7 +101,7 @@ class Passing:
         if self.whole:
             return await self._receive()
         if self.too_large:
-            raise too_large(self.most)
+            raise self.told
         try:
             async with asyncio.timeout(max(self.started + self.guard.limits.sending - time.perf_counter(), 0.01)):
                 message = await self._receive()
@@ -109,7 +111,7 @@ class Passing:
             raise Gone
         self.bytes += len(message.get("body", b""))
         if self.bytes > self.most:
-            raise too_large(self.most)
+            raise self.told
         self.whole = not message.get("more_body", False)
         return message
 

@@ -137,7 +137,10 @@ def places_in(model: Model, body: Any) -> dict[str, Any]:
 def place_in(model: Model, body: Any) -> dict[str, Any]:
     from headway.inspect.recording import place_of
 
-    return place_of(_opened(model, body), body.place)
+    tensors = _opened(model, body)
+    if not any(name.startswith(f"{body.place}.") for name in tensors):
+        raise Refused(400, f"Invalid request: there is no such layer in this model: {body.place}")
+    return place_of(tensors, body.place)
 
 
 def vectors_in(model: Model, body: Any) -> dict[str, Any]:

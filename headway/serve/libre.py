@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, JSONResponse
 from headway.serve import documents, shapes
 from headway.serve.bodies import DetectBody, TranslateBody, Upload, Wishes, checked, read
 from headway.serve.languages import Detected, detected, heard, name_of, untranslated
-from headway.serve.refused import Refused, missing
+from headway.serve.refused import Refused, file_too_large, missing
 from headway.serve.service import Service
 from headway.serve.work import How, translated
 from headway.translation import Guess, Translation
@@ -213,6 +213,8 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
     upload = table.get("file")
     if not isinstance(upload, Upload):
         raise missing("file")
+    if len(upload.content) > service.settings.limits.file:
+        raise file_too_large(service.settings.limits.file)
     for name in ("source", "target"):
         if not isinstance(table.get(name), str) or not table[name]:
             raise missing(name)

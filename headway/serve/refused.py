@@ -29,6 +29,10 @@ def too_large(limit: int) -> Refused:
     return Refused(413, f"Invalid request: request exceeds {limit} bytes")
 
 
+def file_too_large(limit: int) -> Refused:
+    return Refused(413, f"Invalid request: a file may have {limit} bytes at most. Send a smaller one.")
+
+
 def slow_down(seconds: float) -> Refused:
     wait = min(max(math.ceil(seconds), 1), 60)
     return Refused(429, f"Slowdown: too much is waiting. Try again in {wait} s.", {"Retry-After": str(wait)})

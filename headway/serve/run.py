@@ -1,6 +1,7 @@
 """Running the application: one process, or several that share a port."""
 
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -44,10 +45,19 @@ def bound(settings: Settings) -> socket.socket:
         taken.bind((settings.host, settings.port))
     except (OSError, OverflowError) as error:
         taken.close()
-        why = getattr(error, "strerror", None) or str(error)
-        raise HeadwayError(f"{settings.host}:{settings.port} cannot be taken: {why}. Choose another --port.") from None
+        raise HeadwayError(why_not(settings, error)) from None
     taken.set_inheritable(True)
     return taken
+
+
+def why_not(settings: Settings, error: Exception) -> str:
+    why = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+        return (
+            f"{settings.host} is not an address of this machine: {why}. Choose another --host: 127.0.0.1 is for this "
+            "machine alone, 0.0.0.0 for all who can reach it."
+        )
+    return f"{settings.host}:{settings.port} cannot be taken: {why}. Choose another --port."
 
 
 def serve(settings: Settings, tell: Tell, workers: int, worker: str) -> None:

@@ -1,6 +1,7 @@
 """What all routes share: the models, the keys, the limits."""
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from headway.serve.settings import Settings
 from headway.serve.work import in_time
 
 T = TypeVar("T")
+BEARER = re.compile(r"^bearer\s+", re.IGNORECASE)  # as any scheme, in any case
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Service:
 
     def admit(self, request: Request, table: dict[str, Any]) -> None:
         if self.keys.required:
-            bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+            bearer = BEARER.sub("", request.headers.get("authorization", "")).strip()
             given = table.get("api_key") or request.query_params.get("api_key") or bearer
             self.keys.check(given if isinstance(given, str) else "")
 

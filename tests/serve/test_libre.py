@@ -188,12 +188,31 @@ HALF = b'--y\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--y--\r\
         (b"x", "multipart/form-data; boundary=y", "Invalid request: "),
         (HALF, "multipart/form-data; boundary=y; charset=?", "Invalid request: missing source parameter"),
         (b"", "", "Invalid request: missing q parameter"),
+        (
+            b' {"q": "x"}',
+            "application/x-www-form-urlencoded",
+            "Invalid request: the body looks like JSON: send Content-",
+        ),
+        (
+            b'{"q": "x=&"}',
+            "text/plain",
+            "Invalid request: the body looks like JSON: send Content-Type: application/json",
+        ),
     ],
 )
 def test_bodies_that_cannot_be_read(served: Running, content: bytes, kind: str, told: str) -> None:
     status, error = served.error("/translate", content=content, headers={"Content-Type": kind})
     assert status == 400
     assert error.startswith(told), error
+
+
+def test_a_form_that_cannot_be_read_writes_nothing_of_its_own(
+    served: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has one line a request."""
+    kind = {"Content-Type": "multipart/form-data; boundary=y"}
+    assert served.error("/translate", content=b"x" * 100, headers=kind)[0] == 400
+    assert [record.name for record in caplog.records if "multipart" in record.name] == []
 
 
 def test_glossary_protected_texts_and_a_least_score(served: Running, sentences: list[str], expected: list[str]) -> None:

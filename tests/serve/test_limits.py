@@ -189,6 +189,8 @@ def test_keys(translator_dir: Path, tmp_path: Path) -> None:
         assert server.post("/translate", {**BODY, "api_key": "one-key"}).status_code == 200
         assert server.post("/translate?api_key=other", BODY).status_code == 200
         assert server.post("/translate", BODY, headers={"Authorization": "Bearer other"}).status_code == 200
+        for written in ("bearer other", "BEARER  other"):  # schemes have no case
+            assert server.post("/translate", BODY, headers={"Authorization": written}).status_code == 200
         assert server.get("/v1/models").status_code == 400
         assert server.get("/languages").status_code == 200
         assert server.get("/frontend/settings").json()["keyRequired"] is True
@@ -208,6 +210,18 @@ def test_keys_that_cannot_be_read(tmp_path: Path, content: bytes | None, why: st
         file.write_bytes(content)
     with pytest.raises(HeadwayError, match=why):
         Keys(str(file))
+
+
+def test_the_limit_of_a_file_is_of_the_file(translator_dir: Path) -> None:
+    told = (413, "Invalid request: a file may have 1024 bytes at most. Send a smaller one.")
+    with running(translator_dir, limits={"file": 1024}) as server:
+
+        def sent(size: int) -> dict[str, Any]:
+            return {"data": {"source": "en", "target": "qtx"}, "files": {"file": ("a.html", b"1" * size)}}
+
+        assert server.post("/translate_file", **sent(1024)).status_code == 200
+        assert server.error("/translate_file", **sent(1025)) == told
+        assert server.error("/translate_file", **sent(2**21)) == told
 
 
 def test_files_are_found_by_names_that_nobody_can_guess(served: Running, tmp_path: Path) -> None:

@@ -102,6 +102,12 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
     assert (
         f"127.0.0.1:{port} cannot be taken: Address already in use. Choose another --port." in capsys.readouterr().err
     )
+    for host in ("not.a.host.invalid", "192.0.2.1"):
+        assert main([*model, "--host", host]) == 1
+        told = capsys.readouterr().err
+        assert f"{host} is not an address of this machine: " in told
+        assert "Choose another --host: " in told
+        assert "--port" not in told
 
 
 def test_installed_models_are_served(
