@@ -7,8 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from headway.documents.notes import Look, as_points
 from headway.documents.office import translate_archive
 from headway.documents.pieces import Dialect, Items, Piece
+from headway.documents.ranges import END, START, as_pairs
 from headway.documents.seam import Counts, Translate
 from headway.documents.xml import Node, escaped, prefix_in, tree
 
@@ -22,6 +24,8 @@ NOTHING = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # dropped f
 BREAKS = ("w:tab", "w:br", "w:cr", "w:ptab")
 RUN = "run"  # the name of a pair of pieces that stand for a formatting, which is their text
 STRAY = re.compile(r"<(?:\w+:)?(?:lang|noProof)\b[^<>]*/>|^<[^<>]*>(?=</)</[^<>]*>$|^<[^<>]*/>$")  # no formatting
+SUPERSCRIPT = re.compile(r"<(?:\w+:)?vertAlign\b[^<>]*[\"']superscript[\"']")
+RANGE, ID = re.compile(r"w:(\w+?)(Start|End)"), re.compile(r"\bid\s*=\s*[\"']([^\"']*)")
 PARTS_OF_FIELD = ("begin", "separate", "end", "code")
 
 
@@ -82,7 +86,7 @@ class Part:
 
     def paragraph(self, node: Node) -> Iterator[Piece]:
         yield Piece("break", self.text[node.start : node.inner])
-        yield from self.fields(list(self.content(node)))
+        yield from as_points(as_pairs(self.fields(list(self.content(node)))), look, self.write)
         yield Piece("break", self.text[node.outer : node.end])
 
     def content(self, node: Node) -> Iterator[Piece]:
@@ -104,7 +108,7 @@ class Part:
                 said = "".join(part.said for text in child.all("w:t") for part in text.children)
                 yield Piece("kept" if said.strip() else "point", self.raw(child), said)
             elif child.name and child.name not in NOTHING:
-                yield Piece("point", self.raw(child))
+                yield Piece("point", self.raw(child), *end_of_range(child))
 
     def run(self, node: Node) -> Iterator[Piece]:
         """The pieces of a run, each with the run's formatting, so that they can be written by themselves."""
@@ -198,6 +202,20 @@ def formatting(raw: str) -> str:
     while before != raw:
         before, raw = raw, STRAY.sub("", raw)
     return raw
+
+
+def look(piece: Piece) -> Look:
+    if piece.name == RUN:
+        return "raised" if SUPERSCRIPT.search(piece.text) else ""
+    return "link" if piece.name in ("w:hyperlink", "field") else ""
+
+
+def end_of_range(node: Node) -> tuple[str, str]:
+    """Which end, and of what, if it is one: of a comment, of a bookmark."""
+    kind, number = RANGE.fullmatch(node.name), ID.search(node.attributes)
+    if not kind or not number:
+        return "", ""
+    return (START if kind[2] == "Start" else END), f"{kind[1]} {number[1]}"
 
 
 def ended(piece: Piece) -> Piece:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.documents.encodings import Encoded, decoded
+from headway.documents.notes import Look, as_points
 from headway.documents.pieces import Dialect, Items, Piece, gather, written
 from headway.documents.seam import Counts, Translate, Work
 
@@ -41,7 +42,7 @@ DECLARED = re.compile(
     | <\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.-]{1,40})""",
     re.IGNORECASE | re.VERBOSE,
 )
-NUMBER = re.compile(r"[^\w]*\d[\d\s,*†.–-]*")
+NOTES: dict[str, Look] = {"sup": "raised", "a": "link"}  # what the number of a note stands in
 
 
 class Token(NamedTuple):
@@ -116,7 +117,7 @@ def pieces(text: str) -> list[Piece]:
             held, depth = [token], 1
         else:
             found.append(piece_of(token))
-    return notes([*found, kept_piece(held)] if held else found)
+    return as_points([*found, kept_piece(held)] if held else found, look, write)
 
 
 def kept_piece(held: list[Token]) -> Piece:
@@ -138,21 +139,8 @@ def piece_of(token: Token) -> Piece:
     return Piece("break", token.raw)
 
 
-def notes(found: list[Piece]) -> list[Piece]:
-    """The number of a note, <sup>1</sup>, stands at a word and is not part of it; in H<sub>2</sub>O it is."""
-    result: list[Piece] = []
-    place = 0
-    while place < len(found):
-        three = found[place : place + 3]
-        if [piece.kind for piece in three] == ["open", "text", "close"] and three[0].name == three[2].name == "sup":
-            after = found[place + 3].text if place + 3 < len(found) else ""
-            if NUMBER.fullmatch(three[1].text) and not after[:1].isalnum():
-                result.append(Piece("point", "".join(piece.raw for piece in three)))
-                place += 3
-                continue
-        result.append(found[place])
-        place += 1
-    return result
+def look(piece: Piece) -> Look:
+    return NOTES.get(piece.name, "")
 
 
 def tokens(text: str) -> Iterator[Token]:

@@ -1,10 +1,12 @@
 """OpenDocument text: paragraphs and headings with spans in them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from headway.documents.notes import Look, as_points
 from headway.documents.office import translate_archive
-from headway.documents.pieces import Dialect, Items, Piece
+from headway.documents.pieces import Dialect, Items, Piece, Segment
+from headway.documents.ranges import START, as_pairs
 from headway.documents.seam import Counts, Translate
 from headway.documents.xml import Node, escaped, tree
 
@@ -15,6 +17,11 @@ PARAGRAPHS = ("text:p", "text:h")
 PAIRS = ("text:span", "text:a", "text:meta", "text:ruby-base")
 BREAKS = ("text:tab", "text:line-break")
 SILENT = ("office:annotation", "text:tracked-changes", "text:note-citation")  # what nobody reads as part of the text
+STYLE = re.compile(r"<style:style\b[^<>]*[^<>/]>.{0,4000}?</style:style>", re.DOTALL)
+RAISED = re.compile(r"""\btext-position\s*=\s*["'](?:super|[1-9])""")
+NAME = re.compile(r"""(?:^|[\s:])name\s*=\s*["']([^"']*)""")
+STYLE_NAME = re.compile(r"""\bstyle-name\s*=\s*["']([^"']*)""")
+RANGE = re.compile(r"(\w+:[\w-]+)-(start|end)")
 HOLDS = ("text:note", "draw:frame", "draw:custom-shape", "draw:g", "draw:text-box")  # paragraphs, within a paragraph
 
 
@@ -23,7 +30,20 @@ def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes
 
 
 def read(text: str, name: str) -> tuple[list[Piece], Dialect]:
-    return list(between(tree(text, name, SPACES), text)), ODT
+    raised = {found[1] for style in STYLE.findall(text) if RAISED.search(style) and (found := NAME.search(style))}
+
+    def look(piece: Piece) -> Look:
+        if piece.name == "text:span":
+            style = STYLE_NAME.search(piece.raw)
+            return "raised" if style and style[1] in raised else ""
+        return "link" if piece.name == "text:a" else ""
+
+    def settled(pieces: Iterable[Piece | Segment]) -> list[Piece]:
+        own = [piece for piece in pieces if isinstance(piece, Piece)]
+        deep = [piece._replace(inside=settled(piece.inside)) if piece.inside is not None else piece for piece in own]
+        return as_points(as_pairs(deep), look, write)
+
+    return settled(between(tree(text, name, SPACES), text)), ODT
 
 
 def write(items: Items) -> str:
@@ -68,7 +88,15 @@ def inside(node: Node, text: str) -> Iterator[Piece]:
             yield Piece("point", raw, inside=list(between(child, text)))
         else:
             said = "" if child.name in SILENT else "".join(words(child))
-            yield Piece("kept" if said.strip() else "point", raw, said)
+            yield Piece("kept", raw, said) if said.strip() else Piece("point", raw, *end_of_range(child))
+
+
+def end_of_range(node: Node) -> tuple[str, str]:
+    """Which end, and of what, if it is one: of a comment, of a bookmark."""
+    kind, name = RANGE.fullmatch(node.name), NAME.search(node.attributes)
+    if not name or not (kind or node.name == "office:annotation"):
+        return "", ""
+    return (kind[2] if kind else START), f"{kind[1] if kind else node.name} {name[1]}"
 
 
 def words(node: Node) -> Iterator[str]:

@@ -68,6 +68,8 @@ ODT = "application/vnd.oasis.opendocument.text"
 
 def odt(body: str) -> bytes:
     style = '<style:style style:name="T1" style:family="text"><style:text-properties/></style:style>'
+    high = '<style:text-properties style:text-position="super 58%"/>'
+    style += f'<style:style style:name="High" style:family="text">{high}</style:style>'
     content = (
         f'{HEAD}<office:document-content {SPACES} office:version="1.2"><office:automatic-styles>{style}'
         f"</office:automatic-styles><office:body><office:text>{body}</office:text></office:body></office:document-content>"

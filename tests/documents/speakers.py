@@ -1,5 +1,6 @@
 """Translators that need no model, and say exactly which word says which."""
 
+import re
 from collections.abc import Sequence
 
 from headway.documents import Asked, Said, Translate
@@ -23,6 +24,13 @@ def backwards(asked: Sequence[Asked]) -> list[Said]:
         links = [(i, len(given) - 1 - i) for i in range(len(given))]
         said.append(Said(" ".join(word.upper() for word in reversed(given)), links))
     return said
+
+
+def ending(asked: Sequence[Asked]) -> list[Said]:
+    """Every word with another ending, so that none is as it was."""
+    return [
+        Said(re.sub(r"[^\W\d_]+", r"\g<0>en", one.text), [(i, i) for i in range(len(words(one.text)))]) for one in asked
+    ]
 
 
 def without_links(asked: Sequence[Asked]) -> list[Said]:

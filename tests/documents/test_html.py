@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.speakers import backwards, copying, fixed, louder, same, silent, without_links
+from documents.speakers import backwards, copying, ending, fixed, louder, same, silent, without_links
 from headway.documents import Asked, Said, translate_file, translate_html
 from headway.errors import HeadwayError
 
@@ -73,6 +73,12 @@ def test_what_is_not_text_stays() -> None:
         ("a <b> dog </b> runs", "RUNS <b>DOG</b> A"),
         ("see <img src=a> here", "<img src=a> HERE SEE"),
         ("a note<sup>1</sup>, here", "HERE NOTE<sup>1</sup>, A"),
+        # no notes: letters, a stop, a number, a link by itself
+        ("the 2<sup>nd</sup> one", "ONE 2<sup>ND</sup> THE"),
+        ("H<sub>2</sub>O x<sup>2</sup>y 9 m<sup>2</sup> here", "HERE M<sup>2</sup> 9 X<sup>2</sup>Y H<sub>2</sub>O"),
+        ("see 1.<a href=x>2</a> here", "HERE 1.<a href=x>2</a> SEE"),
+        ("see <a href=x>[2]</a> here", "HERE <a href=x>[2]</a> SEE"),
+        ("an end<a href=x>.</a> Here", "HERE END<a href=x>.</a> AN"),
         ("drink H<sub>2</sub>O now", "NOW H<sub>2</sub>O DRINK"),
         ("one <!-- c -->two", "<!-- c -->TWO ONE"),
         ("one <a name=x></a>two", "<a name=x></a>TWO ONE"),
@@ -104,6 +110,22 @@ def test_tags_go_with_their_words(given: str, wanted: str) -> None:
 )  # fmt: skip
 def test_links_that_are_not_one_to_one(given: str, answer: object, wanted: str) -> None:
     assert translate_html(given, answer) == wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("a note<sup>1</sup>, here", "aen noteen<sup>1</sup>, hereen"),
+        ("a note.<sup id=x><a href='#n'>[1]</a></sup> Here", "aen noteen.<sup id=x><a href='#n'>[1]</a></sup> Hereen"),
+        ("a price<a href='#n'>*</a> here", "aen priceen<a href='#n'>*</a> hereen"),
+        ("a <b>price</b><a><sup>1</sup></a><a><sup>,</sup></a><a><sup>2</sup></a> here",
+         "aen <b>priceen</b><a><sup>1</sup></a><a><sup>,</sup></a><a><sup>2</sup></a> hereen"),
+        ("a note<sup><a><span>[</span>1<span>]</span></a></sup> here",
+         "aen noteen<sup><a><span>[</span>1<span>]</span></a></sup> hereen"),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_note_is_no_part_of_a_word(given: str, wanted: str) -> None:
+    assert translate_html(f"<p>{given}</p>", ending) == f"<p>{wanted}</p>"
 
 
 def test_without_links_tags_are_placed_by_their_share() -> None:

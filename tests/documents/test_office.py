@@ -11,7 +11,7 @@ import pytest
 
 from documents.libreoffice import needs_libreoffice, opened
 from documents.office_files import HEAD, ODT, STRICT, docx, odt, packed, run, unpacked
-from documents.speakers import backwards, fixed, louder, same
+from documents.speakers import backwards, ending, fixed, louder, same
 from headway.documents import Asked, Counts, Said, Translate, archive, translate_file, xml
 from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.odt import translate_bytes as translate_odt
@@ -42,6 +42,10 @@ def code(text: str) -> str:
     return f"<w:r><w:instrText>{text}</w:instrText></w:r>"
 
 
+RAISED, LOWERED = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:val="subscript"/>'
+LINK = "<w:hyperlink w:anchor='n1'>{}</w:hyperlink>"
+START, END = '<w:bookmarkStart w:id="{}"/>', '<w:bookmarkEnd w:id="{}"/>'
+COMMENT = '<w:commentRangeStart w:id="0"/>{}<w:commentRangeEnd w:id="0"/><w:r><w:commentReference w:id="0"/></w:r>'
 NOTE = '<w:r><w:footnoteReference w:id="1"/></w:r>'
 REF = field("begin") + code(" REF x ") + field("separate") + run("Figure 1") + field("end")
 
@@ -57,6 +61,18 @@ REF = field("begin") + code(" REF x ") + field("separate") + run("Figure 1") + f
         (run("The ") + run("re", BOLD) + run("d", BOLD) + run(" house"), run("HOUSE ") + run("RED", BOLD) + run(" THE")),
         ("<w:r><w:t>One</w:t><w:tab/><w:t>two three</w:t></w:r>", run("ONE") + "<w:r><w:tab/></w:r>" + run("THREE TWO")),
         (run("A dog") + NOTE + run(" runs"), run("RUNS DOG") + NOTE + run(" A")),
+        # powers and the like are parts of their words
+        (run("9 m") + run("2", RAISED) + run(" of H") + run("2", LOWERED) + run("O"),
+         run("H") + run("2", LOWERED) + run("O OF M") + run("2", RAISED) + run(" 9")),
+        (run("the 2") + run("nd", RAISED) + run(" one"), run("ONE 2") + run("ND", RAISED) + run(" THE")),
+        # the two ends of a range go around the same words
+        (run("One ") + COMMENT.format(run("two three")) + run(" four."),
+         run("FOUR. ") + COMMENT.format(run("THREE TWO")) + run(" ONE")),
+        # one that is cut does not: here by a break, there by another
+        (run("one ") + START.format(1) + run("two") + "<w:r><w:tab/></w:r>" + run("three") + END.format(1) + run(" four"),
+         START.format(1) + run("TWO ONE") + "<w:r><w:tab/></w:r>" + run("FOUR THREE") + END.format(1)),
+        (START.format(1) + run("one ") + START.format(2) + run("two ") + END.format(1) + run("three") + END.format(2),
+         run("THREE ") + START.format(1) + START.format(2) + run("TWO ONE") + END.format(1) + END.format(2)),
         (run("See ") + "<w:hyperlink r:id='r9'>" + run("this") + "</w:hyperlink>" + run(" page."),
          run("PAGE. ") + "<w:hyperlink r:id='r9'>" + run("THIS") + "</w:hyperlink>" + run(" SEE")),
         (run("See ") + REF + run(" now"), run("NOW ") + REF + run(" SEE")),
@@ -84,6 +100,28 @@ def test_runs_go_with_their_words(given: str, wanted: str) -> None:
     style = "<w:pPr><w:pStyle w:val='x'/></w:pPr>"
     assert paragraphs(f"<w:p w:rsidR='1'>{style}{given}</w:p>", backwards) == f"<w:p w:rsidR='1'>{style}{wanted}</w:p>"
     assert paragraphs(f"<w:p>{given}</w:p>", same) == f"<w:p>{given}</w:p>"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (run("An article") + run("1", RAISED) + run(" here."), run("Anen articleen") + run("1", RAISED) + run(" hereen.")),
+        (run("A study.") + run("2", RAISED) + run(",3", RAISED) + run(" More"),
+         run("Aen studyen.") + run("2,3", RAISED) + run(" Moreen")),
+        (run("A price") + LINK.format(run("*")) + run(" here"),
+         run("Aen priceen") + LINK.format(run("*")) + run(" hereen")),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_note_is_no_part_of_a_word(given: str, wanted: str) -> None:
+    assert paragraphs(f"<w:p>{given}</w:p>", ending) == f"<w:p>{wanted}</w:p>"
+
+
+def test_the_number_of_a_note_in_open_document() -> None:
+    given, wanted = "An article{} here", "Anen articleen{} hereen"
+    high = HIGH.format("1")
+    assert content(f"<text:p>{given.format(high)}</text:p>", ending) == f"<text:p>{wanted.format(high)}</text:p>"
+    inner, outer = FOOT.format(given.format(high)), FOOT.format(wanted.format(high))
+    assert content(f"<text:p>One{inner} two</text:p>", ending) == f"<text:p>Oneen{outer} twoen</text:p>"
 
 
 def test_boxes_with_text_of_their_own() -> None:
@@ -130,6 +168,8 @@ def content(body: str, translate: Translate) -> str:
     return after["content.xml"].decode().removeprefix(start).removesuffix(end)
 
 
+HIGH = '<text:span text:style-name="High">{}</text:span>'
+ANNOTATED = '<office:annotation office:name="a"><text:p>x</text:p></office:annotation>{}<office:annotation-end office:name="a"/>'
 SPAN = '<text:span text:style-name="T1">{}</text:span>'
 FOOT = "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>{}</text:p></text:note-body></text:note>"
 
@@ -145,6 +185,7 @@ FOOT = "<text:note><text:note-citation>1</text:note-citation><text:note-body><te
         ("page <text:page-number>7</text:page-number> here", "HERE <text:page-number>7</text:page-number> PAGE"),
         ("one <office:annotation><text:p>a b</text:p></office:annotation>two",
          "<office:annotation><text:p>a b</text:p></office:annotation>TWO ONE"),
+        (f"one {ANNOTATED.format('two three')} four", f"FOUR {ANNOTATED.format('THREE TWO')} ONE"),
         ("one <!-- a comment -->two", "<!-- a comment -->TWO ONE"),
         ("<![CDATA[a < b]]> c", "C B &lt; A"),
         ("<draw:frame><draw:text-box><text:p>a b</text:p></draw:text-box></draw:frame>c d",
