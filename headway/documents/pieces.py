@@ -36,6 +36,7 @@ class Dialect(NamedTuple):
 
     write: Callable[[Items], str]
     tidy: Callable[[list[Piece]], list[Piece]] = lambda pieces: pieces
+    squeezes: bool = True  # whether many spaces are shown as one
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def unmatched(pieces: Sequence[Piece]) -> set[int]:
 
 def segment(pieces: list[Piece], work: Work, dialect: Dialect) -> Segment:
     before, body, after = trimmed(dialect.tidy(pieces))
-    plain, marks = read(body)
+    plain, marks = read(body, squeezed if dialect.squeezes else unhyphenated)
     own = "".join(piece.text for piece in body if piece.kind == "text")
     if not any(character.isalpha() for character in own):
         return Segment(before, body, after)
@@ -188,8 +189,8 @@ def partners(pieces: Sequence[Piece]) -> dict[int, int]:
     return found
 
 
-def read(body: Sequence[Piece]) -> tuple[str, list[Mark]]:
-    """The text of a segment on one line, and its tags with their places in it."""
+def read(body: Sequence[Piece], shown: Callable[[str], str]) -> tuple[str, list[Mark]]:
+    """The text of a segment on one line, and its tags with their places in it. shown: the text of a piece as it is read."""
     plain = ""
     levels: list[list[Mark]] = [[]]
     starts: list[tuple[int, Piece]] = []
@@ -200,7 +201,7 @@ def read(body: Sequence[Piece]) -> tuple[str, list[Mark]]:
             continue
         start = len(plain)
         if piece.kind in ("text", "kept"):
-            text = squeezed(piece.text)
+            text = shown(piece.text)
             if text[:1] == " " and plain[-1:] in (" ", ""):
                 text = text[1:]
                 if levels[-1] and levels[-1][-1].kind == "point" and levels[-1][-1].end == start:
@@ -216,5 +217,10 @@ def read(body: Sequence[Piece]) -> tuple[str, list[Mark]]:
 
 
 def squeezed(text: str) -> str:
-    """One space for many, as a browser shows it. Soft hyphens would cut words that a model knows."""
-    return SPACES.sub(" ", text.replace(SOFT_HYPHEN, ""))
+    """One space for many, as a browser shows it."""
+    return SPACES.sub(" ", unhyphenated(text))
+
+
+def unhyphenated(text: str) -> str:
+    """Soft hyphens would cut words that a model knows."""
+    return text.replace(SOFT_HYPHEN, "")

@@ -13,9 +13,9 @@ LINE = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")
 def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
     source = decoded(data, name)
     layout, work = layout_of(source.text), Work()
-    parts = gather(pieces(layout.text if layout else source.text), work, PLAIN)
+    parts = gather(pieces(layout.text if layout else source.text), work, LINES)
     work.run(translate)
-    text = written(parts, work, PLAIN)[0]
+    text = written(parts, work, LINES)[0]
     return Encoded(layout.restored(text) if layout else text, source.encoding).bytes(), work.counts()
 
 
@@ -30,3 +30,4 @@ def write(items: Items) -> str:
 
 
 PLAIN = Dialect(write)
+LINES = Dialect(write, squeezes=False)  # as those of standard input

@@ -36,6 +36,12 @@ def test_byte_order_marks_are_kept(encoding: str, tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_bytes() == "\ufeffONE\n".encode(encoding)
 
 
+def test_spaces_between_sentences_stay(tmp_path: Path) -> None:
+    """As a line of standard input keeps them; soft hyphens would cut words."""
+    given = "One.   Two.\t \tTh\u00adree.\n"
+    assert translated(given, "txt", louder, tmp_path)[0] == "ONE.   TWO.\t \tTHREE.\n"
+
+
 def test_an_empty_translation_leaves_the_text(tmp_path: Path) -> None:
     new, counts = translated("one\ntwo " + "x" * 60, "txt", silent, tmp_path)
     assert new == "one\ntwo " + "x" * 60
