@@ -1,5 +1,6 @@
 """Text files as lines. A line ends at \\n and nowhere else, so that two files of a pair stay side by side."""
 
+import codecs
 import gzip
 import io
 import lzma
@@ -86,9 +87,11 @@ def decoded_lines(path: FilePath) -> Iterator[str]:
             sound = block[: block.rfind(b"\n", 0, error.start) + 1]
             yield from _split(sound.decode("utf-8"), start)
             line = number + sound.count(b"\n") + 1
+            wide = start == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             raise HeadwayError(
-                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset "
-                f"{start + error.start} is not UTF-8. Convert the file first, for example with: iconv -f latin1 -t utf-8"
+                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8"
+                f"{', but the mark of UTF-16' if wide else ''}. Convert the file first, for example with: "
+                f"iconv -f {'utf-16' if wide else 'latin1'} -t utf-8"
             ) from None
         yield from lines
         number += block.count(b"\n")

@@ -77,6 +77,13 @@ def test_what_is_not_utf8_is_found_by_file_line_and_byte(put: Any) -> None:
         list(read_lines(path))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_not_taken_for_latin1(put: Any, encoding: str) -> None:
+    path = put("new.de", "\ufeffschön\n".encode(encoding))
+    with pytest.raises(HeadwayError, match=r"is not UTF-8, but the mark of UTF-16\. .* iconv -f utf-16 -t utf-8$"):
+        list(read_lines(path))
+
+
 def test_a_missing_file_is_named_at_once_with_what_was_probably_meant(put: Any, tmp_path: Path) -> None:
     put("train.en", b"")
     with pytest.raises(HeadwayError, match=r'there is no file .*trian\.en\. Did you mean "train\.en"\?'):
