@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from headway.cli.document import refuse as refuse_for_document
 from headway.cli.lines import AT_ONCE, counted, is_file, waiting_lines
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened
+from headway.errors import HeadwayError
 from headway.installed import Choice, choose
 
 if TYPE_CHECKING:
@@ -107,6 +109,10 @@ def translate(
         raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
     if sys.stdin is None and not file and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
+    if sys.stdout is None and not output and not file:
+        raise HeadwayError(
+            "standard output is closed: there is nowhere to write to. Open it, or name a file: --output."
+        )
 
     kept, terms = None if no_protect else protect, read_glossary(glossary)
 
@@ -161,8 +167,8 @@ def translate(
         for results in ahead(counted(lines), found, workers):
             for routed in results:
                 number += 1
-                for warning in routed.result.warnings:
-                    log(f"line {number}: {warning}", "warning")
+                for warning, times in Counter(routed.result.warnings).items():  # of many sentences one line may say it
+                    log(f"line {number}: {warning}{f' ({times} times)' if times > 1 else ''}", "warning")
                 if routed.note:
                     log(f"line {number}: {routed.note}")
                 sink.write(shown(routed, number - 1, search["n_best"], scores, as_json, alone))

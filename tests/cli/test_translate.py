@@ -146,6 +146,12 @@ def test_c05_only_translations_on_stdout(capsys: Capture, translator_dir: Path, 
     assert "warning" not in out
 
 
+def test_one_warning_for_many_of_a_line(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
+    line = " ".join(source for source, _ in pairs[:3])
+    err = translated(capsys, translator_dir, line, "--max-length", "2")[1]
+    assert err == "warning: line 1: the output was cut at 2 tokens (3 times)\n"
+
+
 def test_c09_interrupted(translator_dir: Path) -> None:
     command = [sys.executable, "-m", "headway", "translate", "--model", str(translator_dir)]
     leader, follower = pty.openpty()
@@ -387,6 +393,16 @@ def test_standard_input_may_be_closed(capsys: Capture, translator_dir: Path, mon
     monkeypatch.setattr(sys, "stdin", None)
     assert "standard input is closed: give text or --input FILE." in translated(capsys, translator_dir, code=2)[1]
     assert translated(capsys, translator_dir, "A dog.")[0].strip()
+
+
+def test_standard_output_may_be_closed(
+    capsys: Capture, translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    told = "error: standard output is closed: there is nowhere to write to. Open it, or name a file: --output.\n"
+    assert translated(capsys, translator_dir, "A dog.", code=1)[1] == told
+    translated(capsys, translator_dir, "A dog.", "--output", str(tmp_path / "out"))
+    assert (tmp_path / "out").read_text().strip()
 
 
 # ---- models
