@@ -123,10 +123,16 @@ export class Recording {
     return [{ event: "start", model, penalty }, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
   }
 
-  // The one sentence of this recording in the place of another among these.
-  putAmong(others: Sentence[], number: number): void {
-    this.sentences = others.with(number, this.sentences[0]!);
-    this.text = this.sentences.map((one) => one.result.trim()).join(" ");
+  // The one sentence of this recording in the place of another in that one. What stands between sentences stays.
+  putInto(other: Recording, number: number): void {
+    let from = 0;
+    let to = 0;
+    for (const { result } of other.sentences.slice(0, number + 1)) {
+      from = Math.max(other.text.indexOf(result.trim(), to), to);
+      to = from + result.trim().length;
+    }
+    this.text = other.text.slice(0, from) + this.text.trim() + other.text.slice(to);
+    this.sentences = other.sentences.with(number, this.sentences[0]!);
   }
 
   // The text so far, while it is being written.

@@ -94,7 +94,7 @@ export async function force(place: number, id: number, piece: string): Promise<v
   const made = s.recording.value!;
   if (!made.ended || old.sentences.length === 1) return;
   batch(() => {
-    made.putAmong(old.sentences, number);
+    made.putInto(old, number);
     s.sentenceNumber.value = number;
     s.announcement.value = made.text;
     s.tick.value++;
@@ -157,7 +157,7 @@ function finish(): void {
   batch(() => {
     s.phase.value = longest > DRAWN ? "truncated" : "done";
     s.announcement.value = made.text || words.value.readDone;
-    if (!made.sentences.length) s.phase.value = "empty";
+    if (!made.sentences.length && !made.text) s.phase.value = "empty";
   });
 }
 

@@ -1,7 +1,8 @@
 // The translation: a text that can be read, marked and copied. A click on a token goes to its step, as the timeline does.
 import { Fragment } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { percent } from "../format";
+import { type Laid, laidOut } from "../laid-out";
 import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
 import type { Sentence } from "../recording";
@@ -24,9 +25,7 @@ export function Result() {
         <h2>{title}</h2>
         <span class="faint count">{s.speed.value > 0 && s.running.value && t.perSecond(s.speed.value.toFixed(0))}</span>
       </div>
-      <div class="output" dir="auto" lang={languageTag(to)} aria-busy={s.running.value}>
-        {made?.sentences.map((one, n) => <Tokens sentence={one} number={n} key={n} />)}
-      </div>
+      <Output language={languageTag(to)} />
       <div class="under">
         <span class="faint" id="phase">{t.phases[s.phase.value]}</span>
         {s.isExample.value && <span id="example">{t.exampleShown(made?.sentences[0]?.text ?? "")}</span>}
@@ -39,11 +38,33 @@ export function Result() {
   );
 }
 
+// Once it has ended, the translation as it is: the tokens are that text, or stand beneath it.
+function Output({ language }: { language: string | undefined }) {
+  const t = words.value;
+  const made = s.recording.value;
+  s.tick.value;
+  const text = made?.ended ? made.text : "";
+  const laid = useMemo(() => (text ? laidOut(text, made!.sentences.map((one) => one.targetPieces)) : null), [made, text]);
+  const isOther = text !== "" && !laid;
+  const tokens = made?.sentences.map((one, n) => <Tokens sentence={one} number={n} laid={laid?.[n]} key={n} />);
+  return (
+    <>
+      <div class="output" dir="auto" lang={language} aria-busy={s.running.value}>{isOther ? text : tokens}</div>
+      {isOther && made!.sentences.some((one) => one.targetPieces.length) && (
+        <div id="raw">
+          <p class="faint small">{t.asModelSays}</p>
+          <div dir="auto" lang={language}>{tokens}</div>
+        </div>
+      )}
+    </>
+  );
+}
+
 function isUnsure(sentence: Sentence): boolean {
   return placesOf(sentence).value?.places.some((one) => (one.probability ?? 1) < UNSURE) ?? false;
 }
 
-function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
+function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number; laid: Laid[] | undefined }) {
   s.tick.value; // the sentence grows, and stays the same object
   const mine = s.sentenceNumber.value === number;
   const places = mine ? placesOf(sentence).value?.places : undefined;
@@ -55,7 +76,7 @@ function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
         const unsure = (probability ?? 1) < UNSURE;
         return (
           <Fragment key={n}>
-            {n > 0 && piece.startsWith(" ") && " "}
+            {laid ? laid[n]!.space : n > 0 && piece.startsWith(" ") && " "}
             <span
               class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
               title={probability === null ? undefined : percent(probability)}
@@ -64,11 +85,12 @@ function Tokens({ sentence, number }: { sentence: Sentence; number: number }) {
                 s.goTo(n + 1);
               }}
             >
-              {piece === " " ? "" : bare(piece)}
+              {laid ? laid[n]!.text : piece === " " ? "" : bare(piece)}
             </span>
           </Fragment>
         );
-      })}{" "}
+      })}
+      {!laid && " "}
     </span>
   );
 }

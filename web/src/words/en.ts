@@ -72,6 +72,7 @@ export const en = {
   perSecond: (count: string) => `${count} tokens/s`,
   copy: "Copy",
   copied: "Copied",
+  asModelSays: "As the model says it",
   unsure: "Underlined: the model gave it less than 60 %.",
   firstVersion: "First version",
   forcedNote: (before: string, piece: string) => `“${piece}” was put in the place of “${before}”.`,

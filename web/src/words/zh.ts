@@ -51,6 +51,7 @@ export const zh: Words = {
   perSecond: (count) => `${count} 词元/秒`,
   copy: "复制",
   copied: "已复制",
+  asModelSays: "模型自己的写法",
   unsure: "下划线：模型给它的概率不到 60%。",
   firstVersion: "最初的译文",
   forcedNote: (before, piece) => `“${before}”换成了“${piece}”。`,
