@@ -64,10 +64,9 @@ def test_small_weights_can_be_hidden(
     drawn = np.array([rect.get("fill") != ground for rect in parts[1:]]).reshape(weights.shape)
     assert (drawn == (weights >= 0.3)).all()
     assert 0 < drawn.sum() < (weights > 0.02).sum()
-    size = seen.page.evaluate("document.getElementById('heatmap').clientWidth") / weights.shape[1]
     colour = "(c, [x, y]) => [...c.getContext('2d').getImageData(x, y, 1, 1).data]"
     for row, column in ((0, 0), tuple(np.argwhere(drawn)[0]), tuple(np.argwhere(~drawn)[0])):
-        place = [(column + 0.5) * size, (row + 0.5) * size]
+        place = [int(column), int(row)]  # a pixel a cell
         shown = seen.page.eval_on_selector("#heatmap canvas", colour, place)
         zero = [int(n) for n in re.findall(r"\d+", ground)]
         assert (shown[:3] != zero) == drawn[row, column]

@@ -1,6 +1,7 @@
 // A model may take a while to load. Until it is there, what another one did can be looked at.
 import { batch } from "@preact/signals";
 import { loadExample, useExample } from "./api";
+import { showAll } from "./growing";
 import { Recording } from "./recording";
 import * as s from "./state";
 import { settle } from "./translate";
@@ -23,7 +24,7 @@ export function exampleMeanwhile(): () => void {
       s.model.value = example.answers["model"] as ModelInfo;
       s.recording.value = made;
       settle();
-      s.tick.value++;
+      showAll();
     });
   }, SOON);
   return () => {

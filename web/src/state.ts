@@ -32,11 +32,13 @@ export const charLimit = signal(0);
 export const needsKey = signal(false);
 export const isExample = signal(false); // what is shown was recorded with another model
 
-// The recording is no signal: it grows with every event, and `tick` counts them.
+// The recording is no signal: it grows with every event. `tick` says that there are new tokens, `beat` that the panels
+// are drawn again (growing.ts).
 export const recording = signal<Recording | null>(null);
 export const first = signal<Recording | null>(null); // the version before a word was forced
 export const forcedAt = signal<{ place: number; before: string; piece: string } | null>(null);
 export const tick = signal(0);
+export const beat = signal(0);
 export const speed = signal(0); // tokens a second
 export const sentenceNumber = signal(0);
 export const step = signal(0);
@@ -64,14 +66,14 @@ export const announcement = signal("");
 export const narrow = signal(false);
 
 export const sentence = computed<Sentence | undefined>(() => {
-  tick.value;
+  beat.value;
   const made = recording.value;
   return made?.sentences[Math.min(sentenceNumber.value, made.sentences.length - 1)];
 });
 
 // How far the timeline goes: so many rows the decoder has.
 export const lastStep = computed(() => {
-  tick.value;
+  beat.value;
   return sentence.value?.rows ?? 0;
 });
 

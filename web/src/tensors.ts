@@ -44,6 +44,12 @@ export class Weights {
     return row === undefined || key >= row.keys ? 0 : row.values[head * row.keys + key]!;
   }
 
+  // What at() says of all keys that it knows.
+  row(head: number, query: number): Float32Array {
+    const { keys, values } = this.rows[query] ?? { keys: 0, values: new Float32Array(0) };
+    return values.subarray(head * keys, (head + 1) * keys);
+  }
+
   mean(query: number, key: number): number {
     let sum = 0;
     for (let h = 0; h < this.heads; h++) sum += this.at(h, query, key);

@@ -2,14 +2,14 @@
 import { batch } from "@preact/signals";
 import { Failed, ask, saved, stream } from "./api";
 import { exampleMeanwhile } from "./example";
-import { Recording, Sentence } from "./recording";
+import { beginGrowing, grow, showAll } from "./growing";
+import { Recording } from "./recording";
 import { wishes } from "./searching";
 import * as s from "./state";
 import type { ModelInfo, ModelName, StreamEvent } from "./types";
 import { words } from "./words";
 
 let abort: AbortController | null = null;
-let began = 0;
 export const DRAWN = 64; // tokens that the overview draws one by one
 
 export async function start(): Promise<void> {
@@ -39,6 +39,7 @@ function showSaved(): void {
   s.chosenModel.value = s.model.value?.name ?? "";
   s.text.value = s.recording.value?.sentences.map((one) => one.text).join(" ") ?? "";
   settle();
+  showAll();
   s.phase.value = "done";
 }
 
@@ -97,14 +98,14 @@ export async function force(place: number, id: number, piece: string): Promise<v
     made.putInto(old, number);
     s.sentenceNumber.value = number;
     s.announcement.value = made.text;
-    s.tick.value++;
+    showAll();
   });
 }
 
 async function run(text: string, prefix: number[], place?: number): Promise<void> {
   stop();
   const mine = (abort = new AbortController());
-  began = performance.now();
+  beginGrowing();
   batch(() => {
     s.problem.value = "";
     s.phase.value = "loading";
@@ -144,10 +145,7 @@ function take(event: StreamEvent): void {
     if (event.event === "sentence" && s.phase.value === "loading") s.phase.value = "streaming";
     const made = s.recording.value!;
     made.apply(event);
-    if (event.event === "sentence" && s.following.value) s.sentenceNumber.value = made.sentences.length - 1;
-    const count = made.sentences.reduce((sum: number, one: Sentence) => sum + one.target.length, 0);
-    s.speed.value = count / Math.max((performance.now() - began) / 1000, 0.001);
-    s.tick.value++;
+    grow(event.event === "sentence" ? made.sentences.length - 1 : null);
   });
 }
 
@@ -155,6 +153,7 @@ function finish(): void {
   const made = s.recording.value!;
   const longest = Math.max(...made.sentences.map((one) => Math.max(one.ids.length, one.rows)), 0);
   batch(() => {
+    showAll();
     s.phase.value = longest > DRAWN ? "truncated" : "done";
     s.announcement.value = made.text || words.value.readDone;
     if (!made.sentences.length && !made.text) s.phase.value = "empty";
@@ -166,11 +165,14 @@ export function stop(): void {
   const was = s.running.value;
   abort.abort();
   abort = null;
-  if (was) s.phase.value = "stopped";
+  if (!was) return;
+  showAll();
+  s.phase.value = "stopped";
 }
 
 function fail(error: unknown): void {
   batch(() => {
+    showAll();
     s.phase.value = "error";
     s.problem.value = error instanceof Error ? error.message : String(error);
   });

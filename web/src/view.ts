@@ -40,9 +40,14 @@ export function viewOf(
   const values = new Float32Array(rows.length * columns.length);
   let at = 0;
   for (const row of rows) {
+    const line = head >= 0 && row.to - row.from === 1 ? weights.row(head, row.from) : null;
     for (const column of columns) {
       if (kind === "decoder" && column.from >= row.to) {
         values[at++] = MASKED;
+        continue;
+      }
+      if (line && column.to - column.from === 1) {
+        values[at++] = line[column.from] ?? 0;
         continue;
       }
       let sum = 0;

@@ -9,7 +9,7 @@ import { words } from "../words";
 export function Architecture() {
   const t = words.value;
   const sentence = s.sentence.value;
-  s.tick.value;
+  s.beat.value;
   const info = (sentence && costsOf(sentence).value) ?? s.model.value;
   if (!info) return <p class="faint">{t.phases.starting}</p>;
   return (

@@ -14,14 +14,12 @@ export function Attention() {
   const sentence = s.sentence.value!;
   const info = s.model.value;
   const kind = s.kind.value;
-  s.tick.value;
+  s.beat.value;
   const options = { step: s.shownStep.value, asWords: s.asWords.value, hideSpecials: s.hideSpecials.value };
   const weights = sentence.weightsOf(kind, s.layer.value);
-  const sides = useMemo(
-    () => sidesOf(sentence, kind, options),
-    [sentence, kind, options.step, options.asWords, options.hideSpecials, s.tick.value],
-  );
-  const view = weights && viewOf(weights, kind, s.head.value, sides);
+  const grows = kind === "encoder" ? "" : `${options.step} ${s.beat.value}`; // the encoder has read once and for all
+  const sides = useMemo(() => sidesOf(sentence, kind, options), [sentence, kind, grows, options.asWords, options.hideSpecials]);
+  const view = useMemo(() => weights && viewOf(weights, kind, s.head.value, sides), [weights, kind, s.head.value, sides]);
   const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>

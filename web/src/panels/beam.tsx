@@ -7,7 +7,7 @@ import { Lattice } from "./lattice-map";
 export function BeamPanel() {
   const t = words.value;
   const sentence = s.sentence.value!;
-  s.tick.value;
+  s.beat.value;
   if (!sentence.steps.length) return <p class="note">{s.model.value?.kind === "masked" ? t.noDecoder : t.nothingYet}</p>;
   const forced = {
     ids: sentence.target.slice(0, sentence.forced),

@@ -23,8 +23,9 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
   const high = ownScale.value ? highest(view.values) : 1;
 
   useLayoutEffect(() => {
-    const tile = { values: view.values, rows, columns, x: 0, y: 0, width, height, low: 0, high, root: rootScale.value, from: threshold.value };
-    paint(canvas.current!, width, height, [tile], weightColours.value);
+    const size = { width: columns, height: rows }; // a pixel a cell, which the style makes larger
+    const tile = { values: view.values, rows, columns, x: 0, y: 0, ...size, low: 0, high, root: rootScale.value, from: threshold.value };
+    paint(canvas.current!, columns, rows, [tile], weightColours.value);
   }, [view, high, rootScale.value, threshold.value, weightColours.value]);
 
   const at = (event: PointerEvent | MouseEvent) => {

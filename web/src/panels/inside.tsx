@@ -18,7 +18,7 @@ export function Inside() {
   const sentence = s.sentence.value!;
   const info = s.model.value!;
   const kind = s.kind.value;
-  s.tick.value;
+  s.beat.value;
   const tensors = insideOf(sentence, placeOf(kind, s.layer.value)).value;
   const queries = kind === "encoder" ? sentence.pieces : sentence.written;
   const keys = (kind === "decoder" ? sentence.heard : sentence.pieces).map(shown);

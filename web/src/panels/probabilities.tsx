@@ -16,7 +16,7 @@ export function Probabilities() {
   const [temperature, setTemperature] = useState(1);
   const sentence = s.sentence.value!;
   if (s.model.value?.kind === "masked") return <p class="note">{t.noDecoder}</p>;
-  s.tick.value;
+  s.beat.value;
   const known = placesOf(sentence, temperature).value;
   const at = s.shownStep.value - 1;
   const place = known?.places[at] ?? streamed(sentence, at);
@@ -66,7 +66,7 @@ function streamed(sentence: Sentence, at: number): Place | undefined {
 function Strip({ sentence, places }: { sentence: Sentence; places: Places | null }) {
   const t = words.value;
   const colours = weightColours.value;
-  s.tick.value;
+  s.beat.value;
   return (
     <div class="strip" role="group" aria-label={t.strip}>
       {sentence.written.slice(0, s.shownStep.value).map((piece, n) => {

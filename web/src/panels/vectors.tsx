@@ -13,7 +13,7 @@ export function VectorsPanel() {
   const t = words.value;
   const sentence = s.sentence.value!;
   const [wanted, setSide] = useState<SideName>("encoder");
-  s.tick.value;
+  s.beat.value;
   const vectors = vectorsOf(sentence).value;
   if (!vectors) return <p class="faint">{sentence.found ? t.phases.loading : t.nothingYet}</p>;
   const sides = (["encoder", "decoder"] as const).filter((one) => vectors[one]);

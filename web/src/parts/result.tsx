@@ -15,7 +15,7 @@ const UNSURE = 0.6;
 export function Result() {
   const t = words.value;
   const made = s.recording.value;
-  s.tick.value;
+  s.beat.value;
   const [, to] = s.pair.value.split(" ");
   const kind = s.model.value?.kind;
   const title = kind === "causal" ? t.continued : to ? t.resultOf(to) : t.result;
@@ -23,7 +23,7 @@ export function Result() {
     <div class="pane" id="result">
       <div class="pane-head">
         <h2>{title}</h2>
-        <span class="faint count">{s.speed.value > 0 && s.running.value && t.perSecond(s.speed.value.toFixed(0))}</span>
+        <Speed />
       </div>
       <Output language={languageTag(to)} />
       <div class="under">
@@ -36,6 +36,11 @@ export function Result() {
       <First />
     </div>
   );
+}
+
+function Speed() {
+  const shown = s.speed.value > 0 && s.running.value;
+  return <span class="faint count">{shown && words.value.perSecond(s.speed.value.toFixed(0))}</span>;
 }
 
 // Once it has ended, the translation as it is: the tokens are that text, or stand beneath it.
@@ -65,10 +70,10 @@ function isUnsure(sentence: Sentence): boolean {
 }
 
 function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number; laid: Laid[] | undefined }) {
-  s.tick.value; // the sentence grows, and stays the same object
+  if (!sentence.found) s.tick.value; // it grows, and stays the same object
   const mine = s.sentenceNumber.value === number;
   const places = mine ? placesOf(sentence).value?.places : undefined;
-  const at = s.shownStep.value - 1;
+  const at = mine && !s.following.value ? s.shownStep.value - 1 : -1;
   return (
     <span class="tokens">
       {sentence.targetPieces.map((piece, n) => {
@@ -78,7 +83,7 @@ function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number
           <Fragment key={n}>
             {laid ? laid[n]!.space : n > 0 && piece.startsWith(" ") && " "}
             <span
-              class={`token${unsure ? " unsure" : ""}${mine && at === n ? " here" : ""}`}
+              class={`token${unsure ? " unsure" : ""}${at === n ? " here" : ""}`}
               title={probability === null ? undefined : percent(probability)}
               onClick={() => {
                 s.sentenceNumber.value = number;

@@ -5,7 +5,7 @@ import { words } from "../words";
 
 export function Timeline() {
   const t = words.value;
-  s.tick.value;
+  s.beat.value;
   const last = s.lastStep.value;
   const at = s.shownStep.value;
   const made = s.recording.value;
