@@ -117,3 +117,14 @@ def test_chinese_is_whole(look: Callable[..., Look], sentences: list[str]) -> No
     seen.page.reload()
     seen.ended()
     assert seen.page.inner_text("#tab-attention") == "Attention"
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_probabilities_stand_on_one_line(look: Callable[..., Look], sentences: list[str], width: int) -> None:
+    seen = look(width=width, height=844).open(panel="probabilities", step=2).translate(sentences[0])
+    seen.page.fill("#step", "2")
+    seen.page.wait_for_selector("#bars .number")
+    seen.page.evaluate("document.querySelectorAll('#bars .number').forEach(one => one.textContent = '0.0001 %')")
+    told = seen.page.evaluate("""() => [...document.querySelectorAll('#bars .number')]
+      .map(one => [one.scrollWidth <= one.clientWidth, one.clientHeight < 1.6 * parseFloat(getComputedStyle(one).lineHeight)])""")
+    assert told and all(fits and line for fits, line in told)
