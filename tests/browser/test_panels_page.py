@@ -173,3 +173,36 @@ def test_the_tour_goes_through_one_sentence(look: Callable[..., Look], sentences
     assert seen.page.is_disabled("#tour-next")
     assert not any(word in text for text in told for word in ("undefined", "NaN", "Infinity"))
     assert seen.faults == []
+
+
+def test_escape_ends_the_tour(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open().translate(sentences[0])
+    keyboard = seen.page.keyboard
+    for place in ("#tour-start", "#tour-next", "#heatmap", "#text"):  # wherever the focus is
+        seen.page.click("#tour-start")
+        seen.page.wait_for_selector("#tour")
+        for _ in range(2):
+            seen.page.click("#tour-next")  # here the tour has locked a cell
+        seen.page.focus(place)
+        keyboard.press("Escape")
+        seen.page.wait_for_selector("#tour", state="detached")
+        if place == "#tour-next":  # its button is gone
+            assert seen.page.evaluate("document.activeElement.id") == "tour-start"
+    seen.page.click("#tour-start")
+    seen.page.click("header button[aria-label=Help]")
+    keyboard.press("Escape")  # closes what lies above it
+    seen.page.wait_for_selector("dialog[open]", state="detached")
+    assert seen.page.locator("#tour").count() == 1
+
+
+def test_escape_stops_a_translation_first(look: Callable[..., Look], sentences: list[str], slow: None) -> None:
+    seen = look().open()
+    seen.page.fill("#text", " ".join(sentences[:3]))
+    seen.page.press("#text", "Control+Enter")
+    seen.page.wait_for_selector("html[data-state=streaming]")
+    seen.page.click("#tour-start")
+    seen.page.keyboard.press("Escape")
+    assert seen.ended().state == "stopped"
+    assert seen.page.locator("#tour").count() == 1
+    seen.page.keyboard.press("Escape")
+    seen.page.wait_for_selector("#tour", state="detached")

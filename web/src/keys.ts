@@ -1,6 +1,6 @@
-// Single keys, only while the focus is in the lower part of the page.
+// Single keys, only while the focus is in the lower part of the page; Escape everywhere.
 import * as s from "./state";
-import { settle } from "./translate";
+import { settle, stop } from "./translate";
 import { play } from "./play";
 
 const KINDS = ["encoder", "decoder", "cross"] as const;
@@ -16,6 +16,18 @@ export function changeHead(by: number): void {
   if (!info) return;
   const heads = s.partOf(info, s.kind.value, s.layer.value).heads ?? 1;
   s.head.value = Math.min(Math.max(s.head.value + by, 0), heads - 1);
+}
+
+export function endTour(): void {
+  const inside = document.getElementById("tour")?.contains(document.activeElement);
+  s.tourStep.value = -1;
+  if (inside) document.getElementById("tour-start")?.focus(); // whence it was begun: what had the focus is gone
+}
+
+export function onPageKey(event: KeyboardEvent): void {
+  if (event.key !== "Escape" || s.helpOpen.value) return;
+  if (s.running.value) stop();
+  else if (s.tourStep.value >= 0) endTour();
 }
 
 export function onViewerKey(event: KeyboardEvent): void {

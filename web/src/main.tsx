@@ -2,6 +2,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";
 import { dark } from "./colours";
+import { onPageKey } from "./keys";
 import { narrow, phase } from "./state";
 import { start } from "./translate";
 import { keepAddress, readAddress } from "./url";
@@ -22,6 +23,8 @@ effect(() => {
 const small = matchMedia("(max-width: 640px)");
 narrow.value = small.matches;
 small.addEventListener("change", (event) => (narrow.value = event.matches));
+
+addEventListener("keydown", onPageKey);
 
 readAddress();
 keepAddress();

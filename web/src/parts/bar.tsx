@@ -1,5 +1,5 @@
 // The translate bar: what is typed, and what comes of it.
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { saved } from "../api";
 import { languageTag } from "../pieces";
 import * as s from "../state";
@@ -19,13 +19,6 @@ export function Bar() {
     clearTimeout(timer.current);
     if (s.asTyped.value && value.trim()) timer.current = window.setTimeout(() => void translate(), PAUSE);
   };
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && s.running.value) stop();
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
   const [from] = s.pair.value.split(" ");
   const empty = !s.text.value.trim();
   const loads = s.phase.value === "starting";

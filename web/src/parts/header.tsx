@@ -41,7 +41,7 @@ export function Header() {
         </label>
       )}
       <span class="buttons">
-        <button type="button" onClick={() => (s.tourStep.value = 0)} aria-pressed={s.tourStep.value >= 0}>
+        <button type="button" id="tour-start" onClick={() => (s.tourStep.value = 0)} aria-pressed={s.tourStep.value >= 0}>
           {s.narrow.value ? t.tourShort : t.tour}
         </button>
         <label>

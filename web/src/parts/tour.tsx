@@ -1,6 +1,7 @@
 // Eight steps through the sentence that is shown; each opens what it speaks of.
 import { useEffect } from "preact/hooks";
 import { factsOf } from "../facts";
+import { endTour } from "../keys";
 import * as s from "../state";
 import type { Panel } from "../state";
 import type { Kind } from "../types";
@@ -60,7 +61,7 @@ export function Tour() {
           <button type="button" class="main" id="tour-next" disabled={!facts || at === steps.length - 1} onClick={() => (s.tourStep.value = at + 1)}>
             {t.next}
           </button>
-          <button type="button" onClick={() => (s.tourStep.value = -1)}>{t.tourEnd}</button>
+          <button type="button" onClick={endTour}>{t.tourEnd} <kbd>Esc</kbd></button>
         </p>
       </div>
     </aside>

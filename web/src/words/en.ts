@@ -295,7 +295,7 @@ export const en = {
 
   keys: [
     ["Ctrl + Enter", "translate"],
-    ["Esc", "stop, unlock, close"],
+    ["Esc", "stop, unlock, close, end the tour"],
     ["Space", "play, pause"],
     ["← →", "step of the decoder; in the heatmap: the cell"],
     ["← → ↑ ↓", "in the beam: parent, child, rank above, rank below"],
