@@ -220,12 +220,27 @@ def test_a_key_can_be_given(
 ) -> None:
     (tmp_path / "keys").write_text("open sesame\n")
     with running(translator_dir, api_keys=str(tmp_path / "keys")) as server:
-        seen = look(url=server.url).open()
-        assert seen.state == "error"
+        seen = look(url=server.url).open(text=sentences[0])
+        assert seen.state == "locked"  # it was not asked for anything that it would refuse
+        assert [seen.faults, seen.page.locator("[role=alert]").count()] == [[], 0]
+        assert not any("/api/" in url for url in seen.requests)
+        assert seen.result == seen.page.inner_text("#phase") != ""
+        assert seen.page.inner_text("#why") == "Type the API key first."
+        assert seen.page.is_disabled("#go")
+        seen.page.fill("#key", "close sesame")
+        seen.page.press("#key", "Enter")
+        seen.page.wait_for_selector("html[data-state=error]")
+        assert "key" in seen.page.inner_text("[role=alert]")
         seen.page.fill("#key", "open sesame")
         seen.page.press("#key", "Enter")
-        seen.page.wait_for_selector("html[data-state=empty]")
-        assert seen.translate(sentences[0]).state == "done"
+        seen.page.wait_for_selector("html[data-state=done]")  # what the address says is translated
+        seen.page.fill("#key", "")
+        seen.page.press("#key", "Enter")
+        seen.page.wait_for_selector("html[data-state=locked]")
+        assert seen.page.is_disabled("#go")
+        seen.page.fill("#key", "open sesame")
+        seen.page.press("#key", "Enter")
+        assert seen.ended().state == "done"
 
 
 def test_the_bundled_translator_both_ways(look: Callable[..., Look], capsys: pytest.CaptureFixture[str]) -> None:

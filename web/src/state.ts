@@ -4,6 +4,7 @@ import type { Recording, Sentence } from "./recording";
 import type { Kind, ModelInfo, ModelName } from "./types";
 
 export type Phase =
+  | "locked"
   | "starting"
   | "empty"
   | "loading"
@@ -30,6 +31,8 @@ export const text = signal("");
 export const asTyped = signal(false);
 export const charLimit = signal(0);
 export const needsKey = signal(false);
+export const keyGiven = signal(false);
+export const keyMissing = computed(() => needsKey.value && !keyGiven.value); // whatever is asked would be refused
 export const isExample = signal(false); // what is shown was recorded with another model
 
 // The recording is no signal: it grows with every event. `tick` says that there are new tokens, `beat` that the panels

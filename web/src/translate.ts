@@ -1,6 +1,6 @@
 // What the buttons of the translate bar do.
 import { batch } from "@preact/signals";
-import { Failed, ask, saved, stream } from "./api";
+import { Failed, ask, saved, stream, useKey } from "./api";
 import { exampleMeanwhile } from "./example";
 import { beginGrowing, grow, showAll } from "./growing";
 import { Recording } from "./recording";
@@ -19,6 +19,7 @@ export async function start(): Promise<void> {
     const settings = await ask<{ charLimit: number; keyRequired: boolean }>("settings", "frontend/settings");
     s.charLimit.value = settings.charLimit;
     s.needsKey.value = settings.keyRequired;
+    if (s.keyMissing.value) return lock();
     s.models.value = await ask<ModelName[]>("models", "api/models");
     const wanted = s.models.value.find((one) => one.name === s.chosenModel.value) ?? s.models.value[0];
     if (!wanted) {
@@ -31,6 +32,22 @@ export async function start(): Promise<void> {
   } catch (error) {
     fail(error);
   }
+}
+
+function lock(): void {
+  batch(() => {
+    s.phase.value = "locked";
+    s.problem.value = "";
+    s.announcement.value = words.value.phases.locked;
+  });
+}
+
+export async function giveKey(key: string): Promise<void> {
+  stop();
+  useKey(key);
+  s.keyGiven.value = key.trim() !== "";
+  if (s.keyMissing.value) lock();
+  else await retry();
 }
 
 function showSaved(): void {
@@ -78,7 +95,7 @@ export function settle(): void {
 
 export async function translate(): Promise<void> {
   const text = s.text.value.trim();
-  if (!text || !s.model.value) return;
+  if (!text || !s.model.value || s.keyMissing.value) return;
   s.first.value = null;
   s.forcedAt.value = null;
   await run(text, []);

@@ -11,7 +11,7 @@ export function Architecture() {
   const sentence = s.sentence.value;
   s.beat.value;
   const info = (sentence && costsOf(sentence).value) ?? s.model.value;
-  if (!info) return <p class="faint">{t.phases.starting}</p>;
+  if (!info) return <p class="faint">{s.phase.value === "locked" ? t.needKey : t.phases.starting}</p>;
   return (
     <>
       <h3>{t.architectureTitle}</h3>

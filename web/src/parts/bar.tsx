@@ -22,7 +22,7 @@ export function Bar() {
   const [from] = s.pair.value.split(" ");
   const empty = !s.text.value.trim();
   const loads = s.phase.value === "starting";
-  const why = saved ? t.savedPage : loads ? t.modelLoads : empty ? t.needText : "";
+  const why = saved ? t.savedPage : s.keyMissing.value ? t.needKey : loads ? t.modelLoads : empty ? t.needText : "";
   const reading = !loads && s.model.value !== null && s.model.value.kind !== "translation";
   return (
     <section class="bar" aria-label={t.translate}>

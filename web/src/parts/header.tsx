@@ -1,7 +1,6 @@
-import { useKey } from "../api";
 import { chooseTheme, theme, type Theme } from "../colours";
 import { short } from "../format";
-import { change, retry } from "../translate";
+import { change, giveKey } from "../translate";
 import * as s from "../state";
 import { choose, tongue, words, type Tongue } from "../words";
 
@@ -33,10 +32,7 @@ export function Header() {
             id="key"
             type="password"
             autocomplete="off"
-            onChange={(event) => {
-              useKey(event.currentTarget.value);
-              void retry();
-            }}
+            onChange={(event) => void giveKey(event.currentTarget.value)}
           />
         </label>
       )}

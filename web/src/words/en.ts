@@ -45,6 +45,7 @@ export const en = {
   read: "Read",
   stop: "Stop",
   tryAgain: "Try again",
+  needKey: "Type the API key first.",
   needText: "Type a text first.",
   modelLoads: "The model is being loaded.",
   exampleShown: (text: string) => `Meanwhile an example, recorded with another model: “${text}”`,
@@ -82,6 +83,7 @@ export const en = {
   translating: "Translating",
   readDone: "The text was read.",
   phases: {
+    locked: "This server asks for an API key: type it at the top of the page.",
     starting: "The model is being loaded …",
     empty: "Ready. Type a sentence, or take an example.",
     loading: "Waiting for the model …",

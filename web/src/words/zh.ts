@@ -28,6 +28,7 @@ export const zh: Words = {
   read: "阅读",
   stop: "停止",
   tryAgain: "重试",
+  needKey: "请先输入 API 密钥。",
   needText: "请先输入文字。",
   modelLoads: "正在载入模型。",
   exampleShown: (text) => `先看一个例子，是用另一个模型录下的：“${text}”`,
@@ -61,6 +62,7 @@ export const zh: Words = {
   translating: "正在翻译",
   readDone: "已读完。",
   phases: {
+    locked: "此服务器需要 API 密钥：请在页面顶部输入。",
     starting: "正在载入模型……",
     empty: "准备好了。输入一个句子，或选一个例句。",
     loading: "等待模型……",
