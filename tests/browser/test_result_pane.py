@@ -85,3 +85,13 @@ def test_lines_stay_lines_when_a_word_is_changed(look: Callable[..., Look], bund
     assert [after[0], after[2:]] == [before[0], before[2:]]
     assert after[1] != before[1]
     assert seen.page.inner_text("#first").splitlines() == before
+
+
+def test_what_the_model_was_unsure_of_is_underlined_in_every_sentence(
+    look: Callable[..., Look], bundled: Running
+) -> None:
+    seen = look(url=bundled.url).open().translate("See {name} and <b>the dog</b>.\nThe house is old.")
+    seen.page.wait_for_selector("#result :text('Underlined')")
+    assert seen.page.input_value("#sentence") == "1"  # of which it was sure
+    assert seen.page.locator(".tokens").nth(0).locator(".unsure").count() > 0
+    assert seen.page.locator(".tokens").nth(1).locator(".unsure").count() == 0

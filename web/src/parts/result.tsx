@@ -71,9 +71,8 @@ function isUnsure(sentence: Sentence): boolean {
 
 function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number; laid: Laid[] | undefined }) {
   if (!sentence.found) s.tick.value; // it grows, and stays the same object
-  const mine = s.sentenceNumber.value === number;
-  const places = mine ? placesOf(sentence).value?.places : undefined;
-  const at = mine && !s.following.value ? s.shownStep.value - 1 : -1;
+  const places = placesOf(sentence).value?.places;
+  const at = !s.following.value && s.sentenceNumber.value === number ? s.shownStep.value - 1 : -1;
   return (
     <span class="tokens">
       {sentence.targetPieces.map((piece, n) => {
