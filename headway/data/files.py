@@ -21,6 +21,19 @@ from headway.errors import HeadwayError, did_you_mean
 PACKED = (".gz", ".xz", ".zst")
 PIECE = 1 << 18  # bytes read at once
 
+UNPACK = "Unpack it first, or name it {}: by its name it is unpacked while it is read."
+WIDE = ("in UTF-16", "Convert it first, for example with: iconv -f utf-16 -t utf-8")
+NO_TEXT = {  # what a file is that begins so, and what to do
+    codecs.BOM_UTF16_LE: WIDE,
+    codecs.BOM_UTF16_BE: WIDE,
+    b"PK\x03\x04": ("a zip archive, as .docx and .odt files are", "Unpack it, or save its text as plain text."),
+    b"\x1f\x8b": ("packed by gzip", UNPACK.format(".gz")),
+    b"\xfd7zXZ\x00": ("packed by xz", UNPACK.format(".xz")),
+    b"\x28\xb5\x2f\xfd": ("packed by zstd", UNPACK.format(".zst")),
+    b"BZh9": ("packed by bzip2", "Unpack it first."),
+    b"%PDF-": ("a PDF", "Save its text as plain text, for example with: pdftotext"),
+}
+
 FilePath = str | os.PathLike[str]
 
 
@@ -87,11 +100,9 @@ def decoded_lines(path: FilePath) -> Iterator[str]:
             sound = block[: block.rfind(b"\n", 0, error.start) + 1]
             yield from _split(sound.decode("utf-8"), start)
             line = number + sound.count(b"\n") + 1
-            wide = start == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             raise HeadwayError(
-                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8"
-                f"{', but the mark of UTF-16' if wide else ''}. Convert the file first, for example with: "
-                f"iconv -f {'utf-16' if wide else 'latin1'} -t utf-8"
+                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8. "
+                "Convert the file first, for example with: iconv -f latin1 -t utf-8"
             ) from None
         yield from lines
         number += block.count(b"\n")
@@ -110,9 +121,20 @@ def byte_blocks(path: FilePath) -> Iterator[bytes]:
     """Whole lines, as many as come at once: one from a pipe, where the next may take its time, and many from a file,
     which is unpacked ahead of them."""
     if str(path) == "-" or is_plain_pipe(Path(path)):
-        return byte_lines(path)
-    blocks = whole_lines(byte_pieces(Path(path)))
+        return of_text(path, byte_lines(path))
+    blocks = of_text(path, whole_lines(byte_pieces(Path(path))))
     return prefetch(blocks, 4) if Path(path).suffix in PACKED else blocks
+
+
+def of_text(path: FilePath, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same, if it does not begin as something else does."""
+    for number, block in enumerate(blocks):
+        if number == 0:
+            for first, (what, advice) in NO_TEXT.items():
+                if block.startswith(first):
+                    name = "standard input" if str(path) == "-" else path
+                    raise HeadwayError(f"{name} is {what}, and not plain text in UTF-8. {advice}")
+        yield block
 
 
 def is_plain_pipe(path: Path) -> bool:

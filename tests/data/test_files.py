@@ -1,5 +1,6 @@
 """Lines are what stands between \\n and \\n, whatever else is in them, and every fault names its place."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import zstandard
 
+from headway.data.check.reading import raw_lines
 from headway.data.files import read_lines, read_pairs
+from headway.data.parallel import ParallelFiles
 from headway.errors import HeadwayError
 
 PACKERS = {
@@ -77,11 +80,24 @@ def test_what_is_not_utf8_is_found_by_file_line_and_byte(put: Any) -> None:
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_is_not_taken_for_latin1(put: Any, encoding: str) -> None:
-    path = put("new.de", "\ufeffschön\n".encode(encoding))
-    with pytest.raises(HeadwayError, match=r"is not UTF-8, but the mark of UTF-16\. .* iconv -f utf-16 -t utf-8$"):
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("\ufeffschön\n".encode("utf-16-le"), r"in UTF-16, and not plain text in UTF-8\. .* iconv -f utf-16 -t utf-8$"),
+        ("\ufeffschön\n".encode("utf-16-be"), r"in UTF-16, and .* iconv -f utf-16 -t utf-8$"),
+        (b"PK\x03\x04\x14\n", r"a zip archive, as \.docx and \.odt files are, and .* Unpack it"),
+        (gzip.compress(b"a\n"), r"packed by gzip, and .* name it \.gz"),
+        (lzma.compress(b"a\n"), r"packed by xz, and .* name it \.xz"),
+        (bz2.compress(b"a\n"), r"packed by bzip2, and .* Unpack it first\.$"),
+        (b"%PDF-1.7\n", r"a PDF, and .* pdftotext$"),
+    ],
+)
+def test_what_is_no_text_is_named(put: Any, data: bytes, told: str) -> None:
+    path = put("new.de", data)
+    with pytest.raises(HeadwayError, match=told):
         list(read_lines(path))
+    with pytest.raises(HeadwayError, match=told):
+        list(raw_lines(ParallelFiles(str(path), str(path))))
 
 
 def test_a_missing_file_is_named_at_once_with_what_was_probably_meant(put: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.check.kinds import BITS
-from headway.data.files import PACKED, byte_lines, check_readable
+from headway.data.files import PACKED, byte_lines, check_readable, of_text
 from headway.data.parallel import OBJECTS, TABLES, ParallelFiles, pair_of, table_columns, unpacked
 from headway.errors import HeadwayError
 
@@ -57,7 +57,7 @@ def form_of(path: str) -> str:
 
 def raw_lines(files: ParallelFiles) -> Iterator[tuple[bytes | None, ...]]:
     """The lines of its files side by side; None where a file has ended before the other."""
-    return itertools.zip_longest(*(byte_lines(path) for path in files.paths))
+    return itertools.zip_longest(*(of_text(path, byte_lines(path)) for path in files.paths))
 
 
 def groups(corpora: Sequence[ParallelFiles], size: int = GROUP) -> Iterator[Group]:
