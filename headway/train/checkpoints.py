@@ -16,6 +16,7 @@ from headway.model_dir import WEIGHTS, read_tensors, write_tensors
 
 STATE, TRAINING = "state.json", "training.safetensors"
 NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
+LATER = {"share": float, "warm_epochs": float, "warm_seconds": float}  # which older checkpoints have not
 
 
 class Checkpoint(NamedTuple):
@@ -35,7 +36,8 @@ class Checkpoint(NamedTuple):
         path = self.folder / STATE
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
-            for name, kind in NUMBERS.items():
+            state = {**dict.fromkeys(LATER, 0.0), **state}
+            for name, kind in (NUMBERS | LATER).items():
                 state[name] = kind(state[name])
                 if not 0 <= state[name] < 2**53:
                     raise ValueError
@@ -65,7 +67,7 @@ class Saved:
 
     @property
     def position(self) -> dict[str, Any]:
-        return {name: self.state[name] for name in (*NUMBERS, "best")}
+        return {name: self.state[name] for name in (*NUMBERS, *LATER, "best")}
 
     def random(self, kind: str, rank: int, size: int) -> Tensor | None:
         """The random state of one of so many processes, if there were as many."""

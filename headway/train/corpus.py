@@ -31,6 +31,7 @@ class Portion(NamedTuple):
     examples: Examples
     lengths: np.ndarray  # (examples, 2), as the model will see them
     together: Sequence[np.ndarray] | None = None  # batches, in their order, where it matters
+    portions: int = 1  # of like size in the epoch
 
     def batches(self, budget: int, seed: Sequence[int], grain: int = GRAIN) -> Sequence[np.ndarray]:
         """Which examples make each batch: like lengths by chance, unless it was decided."""
@@ -139,7 +140,8 @@ class ParallelText:
         total = sum(len(corpus.stretch(number, 0, 1)) for corpus in corpora)
         parts = -(-total // PORTION)
         for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
-            yield self._portion(corpora, [corpus.stretch(number, part, parts) for corpus in corpora])
+            chosen = self._portion(corpora, [corpus.stretch(number, part, parts) for corpus in corpora])
+            yield chosen._replace(portions=parts)
 
     def close(self) -> None:
         if self.respelled is not None:

@@ -33,8 +33,13 @@ from headway.train.team import Team
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
 
-Step = list[Batch]  # micro-batches whose gradients are added up
-Draft = Callable[[np.random.Generator], Step]  # a step that has not been put together yet
+Draft = Callable[[np.random.Generator], list[Batch]]  # a step that has not been put together yet
+
+
+class Step(list[Batch]):
+    """Micro-batches whose gradients are added up."""
+
+    share: float = 1.0  # of the epoch, that is over when it is taken
 
 
 class Feed(Protocol):
@@ -52,11 +57,14 @@ def read(corpus: Corpus, feed: Feed, seed: int, rank: int, epoch: int, skip: int
     while True:
         number = 0
         for part, portion in enumerate(corpus.epoch(epoch)):
-            for draft in feed.drafts(portion, [seed, epoch, part]):
+            drafts = list(feed.drafts(portion, [seed, epoch, part]))
+            for place, draft in enumerate(drafts, 1):
                 if number >= skip:
-                    yield draft(np.random.default_rng([seed, epoch, number, rank]))
+                    step = Step(draft(np.random.default_rng([seed, epoch, number, rank])))
+                    step.share = (part + place / len(drafts)) / portion.portions
+                    yield step
                 number += 1
-        yield []
+        yield Step()
         epoch, skip = epoch + 1, 0
 
 
@@ -91,7 +99,7 @@ class Rows:
     def goes_on(self, told: dict[str, int]) -> bool:
         return not told
 
-    def _step(self, portion: Portion, batch: np.ndarray, random: np.random.Generator) -> Step:
+    def _step(self, portion: Portion, batch: np.ndarray, random: np.random.Generator) -> list[Batch]:
         mine = batch[self.team.rank :: self.team.size]
         pieces = micro_batches(mine if len(mine) else batch[:1], portion.lengths, self.at_once, self.grain)
         step = [self._collated(portion, piece, random) for piece in pieces]
@@ -164,7 +172,7 @@ class Lines:
         known = {"batch_tokens": settings.batch_tokens, "longest": settings.longest}
         return {**known, "processes": self.team.size, "lines": self.count}
 
-    def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> Step:
+    def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> list[Batch]:
         step = [self._packed(portion, line, sizes) for line in lines]
         return step or [unlabelled(self._packed(portion, np.array([0]), sizes))]
 

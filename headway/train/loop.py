@@ -26,7 +26,7 @@ from headway.train.feed import Feed, Lines, Rows, Step, read, unlined
 from headway.train.graphs import Graphs, can_capture
 from headway.train.health import Health
 from headway.train.loss import Loss, Told
-from headway.train.objectives import Marks
+from headway.train.objectives import Batch, Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
 from headway.train.team import ALONE, Team
@@ -39,7 +39,10 @@ class Position:
     step: int = 0
     epoch: int = 0
     batch: int = 0  # steps taken in this epoch
+    share: float = 0.0  # of this epoch, that they are
     seconds: float = 0.0
+    warm_epochs: float = 0.0  # when the warm-up was over
+    warm_seconds: float = 0.0
     best: dict[int, float] = field(default_factory=dict)  # validation score by step, higher is better
     stale: int = 0  # validations since the last better one
 
@@ -91,7 +94,7 @@ class Trainer:
         at = self.at
         return prefetch(read(self.corpus, self.feed, self.settings.seed, self.team.rank, at.epoch, at.batch))
 
-    def step(self, pieces: Step, labelled: int) -> Told:
+    def step(self, pieces: list[Batch], labelled: int) -> Told:
         """One update of the weights. `labelled` counts the labels of all pieces in all processes. Returns this
         process's share of the mean loss and its parts, and its statistics, still on the device."""
         self.model.train()
@@ -107,7 +110,7 @@ class Trainer:
         self._follow()
         return told
 
-    def _update(self, pieces: Step, labelled: int | Tensor) -> Told:
+    def _update(self, pieces: list[Batch], labelled: int | Tensor) -> Told:
         """All of a step that happens on the device."""
         told = self._gradients(pieces, labelled)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
@@ -118,7 +121,7 @@ class Trainer:
             optimiser.zero_grad(set_to_none=True)
         return told
 
-    def _gradients(self, pieces: Step, labelled: int | Tensor) -> Told:
+    def _gradients(self, pieces: list[Batch], labelled: int | Tensor) -> Told:
         """Of the mean loss, added up over pieces that fit the memory: what does not fit is halved and begun anew."""
         while True:
             if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
@@ -130,7 +133,7 @@ class Trainer:
                 largest = max(pieces, key=lambda piece: len(piece.labels) * piece.width)
                 self._take_less(len(largest.labels) * largest.width, largest.texts)
 
-    def _added_up(self, pieces: Step, labelled: int | Tensor) -> Told:
+    def _added_up(self, pieces: list[Batch], labelled: int | Tensor) -> Told:
         total, parts, statistics = torch.zeros((), device=self.device), dict[str, Tensor](), Statistics()
         for number, piece in enumerate(pieces):
             more = number + 1 < len(pieces)
@@ -162,7 +165,7 @@ class Trainer:
             )
 
     def end_epoch(self) -> None:
-        self.at.epoch, self.at.batch = self.at.epoch + 1, 0
+        self.at.epoch, self.at.batch, self.at.share = self.at.epoch + 1, 0, 0.0
         self.carry.forget()
 
     def _feed(self) -> Feed:

@@ -26,6 +26,7 @@ from headway.train.lock import only_one
 from headway.train.loop import Trainer
 from headway.train.prepare import Start, make_corpora
 from headway.train.report import Moment, Tally, Watcher, memory_of
+from headway.train.schedules import after_warm_up
 from headway.train.shortlist import shortlist_for
 from headway.train.signals import Signals
 from headway.train.team import Beat, Team
@@ -155,7 +156,8 @@ class Training:
                     with signals.held():
                         spent = trainer.spent(self.began)
                         self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
-                        trainer.run = trainer.run._replace(done=min(self._done_otherwise(), 1.0))
+                        at.share = pieces.share
+                        trainer.run = trainer.run._replace(done=self._fallen())
                         told = trainer.step(pieces, self.beat.labelled)
                         tally.add(told, trainer.health.finite, sum(piece.tokens for piece in pieces))
                     signals.act_on(self.beat.signal)
@@ -177,20 +179,28 @@ class Training:
             self._validate(history)
 
     def _over(self) -> bool:
-        return self._done() >= 1 or 0 < self.settings.patience <= self.trainer.at.stale
+        at = self.trainer.at
+        limits = zip((at.step, at.epoch, self._clock()), self._limits())
+        spent = any(spent >= limit for spent, limit in limits if limit)
+        return spent or 0 < self.settings.patience <= at.stale
+
+    def _limits(self) -> tuple[int, int, float]:
+        return self.settings.steps, self.settings.epochs, self.settings.seconds
 
     def _done(self) -> float:
         """How much of the budget is spent, by whichever limit is nearest."""
-        steps = self.settings.steps
-        return max(self.trainer.at.step / steps if steps else 0.0, self._done_otherwise())
-
-    def _done_otherwise(self) -> float:
-        """The same by epochs and time, which a schedule cannot see in its steps."""
-        limits = (
-            (self.trainer.at.epoch, self.settings.epochs),
-            (self._clock(), self.settings.seconds),
-        )
+        at = self.trainer.at
+        limits = zip((at.step, at.epoch + at.share, self._clock()), self._limits())
         return max((spent / limit for spent, limit in limits if limit), default=0.0)
+
+    def _fallen(self) -> float:
+        """How much of what follows the warm-up is over, by epochs and time, which a schedule cannot see in its steps."""
+        at, (_, *limits) = self.trainer.at, self._limits()
+        spent = (at.epoch + at.share, self._clock())
+        if at.step < self.settings.schedule.warmup:
+            at.warm_epochs, at.warm_seconds = spent
+        shares = zip(spent, (at.warm_epochs, at.warm_seconds), limits)
+        return max((after_warm_up(*share) for share in shares if share[-1]), default=0.0)
 
     def _clock(self) -> float:
         """Seconds spent; the same for all processes, who must stop at the same step."""

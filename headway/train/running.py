@@ -67,7 +67,8 @@ class RunningText:
         starts = piece_starts(len(self.stream), self.length, self.seed, number)
         parts = -(-len(starts) // PORTION)
         for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
-            yield self._portion(starts[len(starts) * part // parts : len(starts) * (part + 1) // parts])
+            chosen = starts[len(starts) * part // parts : len(starts) * (part + 1) // parts]
+            yield self._portion(chosen)._replace(portions=parts)
 
     def close(self) -> None:
         """Nothing is running."""

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from headway.parts import Part, number
 
+LATEST = 0.9  # of a run; from there on a rate falls, even if the warm-up would take longer
+
 
 class Run(NamedTuple):
     d_model: int
     steps: int  # in all, as far as is known; 0: not known
-    done: float = 0.0  # share of a budget that is not counted in steps: epochs, time
+    done: float = 0.0  # share of what follows the warm-up, by a budget that is not counted in steps: epochs, time
 
 
 class Noam:
@@ -77,10 +79,15 @@ def _rise(step: int, warmup: int) -> float:
     return min(1.0, step / warmup)
 
 
+def after_warm_up(spent: float, warm: float, limit: float) -> float:
+    """How much of what follows the warm-up is over, from 0 to 1."""
+    warm = min(warm, LATEST * limit)
+    return min(max((spent - warm) / (limit - warm), 0.0), 1.0)
+
+
 def _share(step: int, warmup: int, run: Run) -> float:
-    """How much of the run after the warm-up is over, by whichever budget ends first."""
-    by_steps = max(0.0, (step - warmup) / max(run.steps - warmup, 1)) if run.steps else 0.0
-    return min(1.0, max(by_steps, run.done))
+    """The same by whichever budget ends first."""
+    return max(after_warm_up(step, warmup, run.steps) if run.steps else 0.0, run.done)
 
 
 def _fall(step: int, warmup: int, run: Run) -> float:

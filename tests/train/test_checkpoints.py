@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from headway.train.checkpoints import checkpoints, prune, save
+from headway.train.checkpoints import LATER, checkpoints, prune, save
 
 ONE = {"w": torch.arange(3.0)}
 STATE = {"epoch": 2, "batch": 3, "seconds": 1.5, "stale": 0, "best": {7: -1.0}}
@@ -18,7 +18,7 @@ def test_saved_and_read_again(tmp_path: Path) -> None:
     assert found.step == 7
     assert torch.equal(found.weights["w"], ONE["w"])
     assert found.training["optimiser.0.0.step"].item() == 7
-    assert found.state == {"step": 7, **STATE}
+    assert found.state == {"step": 7, **STATE, **dict.fromkeys(LATER, 0.0)}  # as of a run that knew nothing of these
 
 
 def test_no_folder_no_checkpoints(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,85 @@ def test_so_many_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_first_budget_that_is_reached_ends_the_run(tmp_path: Path) -> None:
     assert train(tmp_path, "train.epochs=1000", "train.seconds=3600", "train.steps=3").step == 3
+
+
+SPREAD = replace(TEXTS, pairs=[replace(ALL, weight=0.7), replace(ALL, weight=1.9)])
+
+
+def rates(out: Path) -> list[float]:
+    return [entry["rate"] for entry in read_history(out) if entry["kind"] == "step"]
+
+
+@pytest.mark.parametrize("schedule", ["cosine(0.01, warmup=4, floor=0.0001)", "linear(0.01, warmup=4, floor=0.0001)"])
+@pytest.mark.parametrize(
+    ("epochs", "texts", "portion"), [(1, TEXTS, 1 << 20), (3, SPREAD, 1 << 20), (3, SPREAD, 40), (2, RUNNING, 1 << 20)]
+)
+def test_the_rate_falls_within_an_epoch_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, epochs: int, texts: Texts, portion: int
+) -> None:
+    """To its floor at the last step, without a stair; and where the run stands is known all the time."""
+    monkeypatch.setattr("headway.train.corpus.PORTION", portion)
+    settings = (f"train.epochs={epochs}", "train.steps=0", f"train.schedule={schedule}", "train.log_every=1")
+    small = ("train.batch_tokens=256", "train.micro_batch_tokens=128", "train.validate_every=1000")
+    done: list[float] = []
+    watcher = Seen()
+    watcher.step = lambda moment: done.append(moment.done)  # type: ignore[method-assign]
+    steps = train(tmp_path, *settings, *small, texts=texts, watcher=watcher).step
+    found = rates(tmp_path)
+    assert len(found) == len(done) == steps >= 12
+    assert found[3] == pytest.approx(0.01)  # where the warm-up ends
+    assert all(later < earlier for earlier, later in pairwise(found[3:]))
+    assert found[-1] == pytest.approx(0.0001)
+    steepest = max(earlier - later for earlier, later in pairwise(found[3:]))
+    assert steepest < 3 * 0.01 / (steps - 4)
+    assert done[-1] == 1
+    assert done == pytest.approx([step / steps for step in range(1, steps + 1)], abs=0.1)
+
+
+def test_a_run_that_goes_on_has_the_rates_of_one_that_was_never_interrupted(tmp_path: Path) -> None:
+    settings = ("train.epochs=3", "train.steps=0", "train.schedule=cosine(0.01, warmup=5)", "train.log_every=1")
+    settings += ("train.batch_tokens=256", "train.validate_every=1000")
+    train(tmp_path / "whole", *settings, texts=SPREAD)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", *settings, texts=SPREAD, watcher=interrupt(9, KeyboardInterrupt()))
+    train(tmp_path / "parts", *settings, texts=SPREAD)
+    whole = rates(tmp_path / "whole")
+    assert rates(tmp_path / "parts") == [*whole[:8], *whole[9:]]  # the step that ended it was not told
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock finds it a second later."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+
+
+TIMED = ("train.seconds=300", "train.steps=0", "train.log_every=1", "train.validate_every=1000")
+
+
+@pytest.mark.usefixtures("ticking")
+def test_warm_up_is_no_part_of_the_fall(tmp_path: Path) -> None:
+    """Nor is it after an interruption: when it was over is remembered."""
+    settings = (*TIMED, "train.schedule=linear(0.01, warmup=12)")
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, *settings, watcher=interrupt(15, KeyboardInterrupt()))
+    train(tmp_path, *settings)
+    found = rates(tmp_path)
+    assert len(found) > 30
+    assert max(found) == found[11] == pytest.approx(0.01)
+    falls = [earlier - later for earlier, later in pairwise(found[11:])]
+    assert min(falls) > 0 and found[-1] < 0.0005
+    assert max(falls) < 3 * 0.01 / (len(found) - 12)
+
+
+@pytest.mark.usefixtures("ticking")
+@pytest.mark.parametrize("budget", ["train.seconds=300", "train.steps=50"])
+def test_a_warm_up_that_is_longer_than_the_run_ends_too(tmp_path: Path, budget: str) -> None:
+    train(tmp_path, *TIMED, "train.schedule=cosine(0.01, warmup=1000)", budget)
+    found = rates(tmp_path)
+    highest = found.index(max(found))
+    assert 0.8 < highest / len(found) < 0.95
+    assert found[-1] < 0.2 * max(found)
 
 
 def test_the_last_step_is_validated_too(tmp_path: Path) -> None:
