@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.nn.experts import MixtureOfExperts
+from headway.nn.heads import Pooled
+from headway.nn.linear import Linear
 from headway.parts import Part, number
 from headway.train.muon import Muon as Orthogonal
 
@@ -82,7 +85,8 @@ class RMSProp:
 
 
 class Muon:
-    """For the matrices inside layers; words, norms and biases are left to AdamW, at a share of the rate."""
+    """For the matrices inside layers. Words, the scores of words and classes, tables of positions, norms and biases are
+    left to AdamW, at a share of the rate."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
@@ -92,10 +96,9 @@ class Muon:
         others: float = number(0.15, low=0)  # AdamW's rate, as a share of Muon's
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
-            words = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-            matrices = [p for p in _trained(model) if p.ndim == 2 and id(p) not in words]
-            chosen = {id(p) for p in matrices}
-            rest = [p for p in _trained(model) if id(p) not in chosen]
+            inside = _inside(model)
+            matrices = [p for p in _trained(model) if id(p) in inside]
+            rest = [p for p in _trained(model) if id(p) not in inside]
             muon = Orthogonal(matrices, lr=1.0, momentum=self.momentum, weight_decay=self.weight_decay)
             adam = torch.optim.AdamW(_decayed(rest, self.weight_decay), lr=1.0, betas=(0.9, 0.98), fused=True)
             for group in adam.param_groups:
@@ -115,6 +118,17 @@ def set_rate(optimisers: list[torch.optim.Optimizer], rate: float) -> None:
 
 def _trained(model: nn.Module) -> Parameters:
     return [p for p in model.parameters() if p.requires_grad]
+
+
+def _inside(model: nn.Module) -> set[int]:
+    """The matrices that turn vectors into vectors. A row that scores a word, a class or an expert stands for that one
+    alone: made orthogonal, the rarest would move as far as the most frequent."""
+    lists = {id(module.classify) for module in model.modules() if isinstance(module, Pooled)}
+    lists |= {id(module.router) for module in model.modules() if isinstance(module, MixtureOfExperts)}
+    layers = [
+        module for module in model.modules() if isinstance(module, Linear | nn.Linear) and id(module) not in lists
+    ]
+    return {id(layer.weight) for layer in layers if layer.weight is not None}
 
 
 def _decayed(parameters: Parameters, weight_decay: float) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from torch import nn
 
 from headway.catalogue import kinds
 from headway.errors import ConfigError, HeadwayError
-from headway.parts import make_part
+from headway.nn.transformer import Transformer
+from headway.parts import from_dict, make_part
 from headway.train.checkpoints import optimiser_tensors, restore_optimisers
 from headway.train.muon import Muon
 from headway.train.optimisers import set_rate
@@ -93,6 +94,44 @@ def test_muon_takes_matrices_and_leaves_words_and_vectors_to_adamw() -> None:
     set_rate([muon, adam], 0.2)
     assert {group["lr"] for group in muon.param_groups} == {0.2}
     assert {group["lr"] for group in adam.param_groups} == {0.1}
+
+
+NAMES = {
+    "the output's words": (
+        {"embedding": {"tied": "none"}, "decoder": {"layers": 1, "position": "t5"}},
+        {"head.weight", "embeddings.decoder.words.weight", "stacks.decoder.positions.0.table"},
+    ),
+    "a head that guesses words": (
+        {"embedding": {"tied": "none"}, "encoder": {"layers": 1}, "decoder": {"layers": 0}, "head": "masked"},
+        {"head.logits.weight", "embeddings.encoder.words.weight"},
+    ),
+    "a head that tells classes": (
+        {"encoder": {"layers": 1}, "decoder": {"layers": 0}, "head": "pooled(3)"},
+        {"head.classify.weight", "embeddings.encoder.words.weight"},
+    ),
+    "experts": (
+        {"decoder": {"layers": 1, "position": "shaw", "feedforward": "moe(2, expert='relu')"}},
+        {
+            "embeddings.decoder.words.weight",
+            "stacks.decoder.blocks.0.feedforward.router.weight",
+            "stacks.decoder.positions.0.keys",
+            "stacks.decoder.positions.0.values",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_muon_leaves_lists_of_words_classes_experts_and_places_to_adamw(case: str) -> None:
+    """All else that is no vector is Muon's."""
+    table, left = NAMES[case]
+    config = from_dict(Transformer.Config, {"d_model": 16, "vocabulary": 64, "encoder": {"layers": 0}, **table})
+    model = Transformer(config)
+    muon, adam = make_part("optimiser", "muon").build(model)  # type: ignore[attr-defined]
+    names = {id(p): name for name, p in model.named_parameters()}
+    taken, rest = ({names[id(p)] for g in one.param_groups for p in g["params"] if p.ndim > 1} for one in (muon, adam))
+    assert rest == left
+    assert taken == {name for name, p in model.named_parameters() if p.ndim > 1} - left
 
 
 SHAPES = [(4, 6), (6, 4), (4, 6), (5, 5)]
