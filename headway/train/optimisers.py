@@ -13,7 +13,7 @@ from headway.parts import Part, number
 from headway.train.muon import Muon as Orthogonal
 
 Parameters = list[nn.Parameter]
-BELOW_ONE = 0.999999  # an average that never forgets its first value would never learn
+BELOW_ONE = 0.999999  # an average that never forgets would never learn, and a momentum that never fades run away
 
 
 class Adam:
@@ -56,7 +56,7 @@ class Momentum:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "momentum"
-        momentum: float = number(0.9, low=1e-6, high=1)
+        momentum: float = number(0.9, low=1e-6, high=BELOW_ONE)
         nesterov: bool = False
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -77,7 +77,7 @@ class RMSProp:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "rmsprop"
-        decay: float = number(0.99, low=0, high=1)
+        decay: float = number(0.99, low=0, high=BELOW_ONE)
         eps: float = number(1e-8, low=0)
 
         def build(self, model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -91,7 +91,7 @@ class Muon:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "muon"
-        momentum: float = number(0.95, low=0, high=1)
+        momentum: float = number(0.95, low=0, high=BELOW_ONE)
         weight_decay: float = number(0.0, low=0)
         others: float = number(0.15, low=0)  # AdamW's rate, as a share of Muon's
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headway.errors import ConfigError
 from headway.parts import Part, number
 
 LATEST = 0.9  # of a run; from there on a rate falls, even if the warm-up would take longer
@@ -47,6 +48,10 @@ class Cosine:
         warmup: int = number(1000, low=1)
         floor: float = number(0.0, low=0)
 
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            refuse_rising(self.peak, self.floor)
+
         def rate(self, step: int, run: Run) -> float:
             return self.floor + (self.peak - self.floor) * _rise(step, self.warmup) * _fall(step, self.warmup, run)
 
@@ -58,6 +63,10 @@ class Linear:
         peak: float = number(5e-4, low=0)
         warmup: int = number(1000, low=1)
         floor: float = number(0.0, low=0)
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            refuse_rising(self.peak, self.floor)
 
         def rate(self, step: int, run: Run) -> float:
             left = 1 - _share(step, self.warmup, run)
@@ -73,6 +82,14 @@ class Constant:
 
         def rate(self, step: int, run: Run) -> float:
             return self.peak * _rise(step, self.warmup)
+
+
+def refuse_rising(peak: float, floor: float) -> None:
+    if floor > peak:
+        raise ConfigError(
+            f"{floor:g} is above the peak, {peak:g}: the rate would rise at the end. Lower the one or raise the other.",
+            "floor",
+        )
 
 
 def _rise(step: int, warmup: int) -> float:

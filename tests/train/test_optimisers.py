@@ -113,7 +113,7 @@ NAMES = {
         {"decoder": {"layers": 1, "position": "shaw", "feedforward": "moe(2, expert='relu')"}},
         {
             "embeddings.decoder.words.weight",
-            "stacks.decoder.blocks.0.feedforward.router.weight",
+            "stacks.decoder.blocks.0.sublayers.feedforward.router.weight",
             "stacks.decoder.positions.0.keys",
             "stacks.decoder.positions.0.values",
         },
@@ -212,6 +212,12 @@ def test_the_memory_of_another_optimiser_is_refused() -> None:
 @pytest.mark.parametrize("written", ["adam(beta1=1.0)", "adamw(beta2=1)", "momentum(0)", "muon(-0.1)", "adam(1.5)"])
 def test_what_pytorch_would_refuse_later_is_refused_now(written: str) -> None:
     with pytest.raises(ConfigError, match=r"is out of range"):
+        make_part("optimiser", written)
+
+
+@pytest.mark.parametrize("written", ["muon(1.0)", "rmsprop(1.0)", "momentum(1.0)"])
+def test_what_never_forgets_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match=r"1.0 is out of range: it must be at least .* and at most 0.999999"):
         make_part("optimiser", written)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from headway.catalogue import kinds
+from headway.errors import ConfigError
 from headway.parts import make_part
 from headway.train.schedules import Run
 
@@ -62,3 +63,10 @@ def test_a_budget_of_time_or_epochs_brings_the_rate_down_too(kind: str) -> None:
     assert rates[0] == pytest.approx(0.1, rel=1e-3)
     assert rates[1] == pytest.approx(0.05, rel=1e-3)
     assert rates[2] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear"])
+def test_a_floor_above_the_peak_is_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"floor: 0.1 is above the peak, 0.001: the rate would rise at the end"):
+        make_part("schedule", f"{kind}(0.001, floor=0.1)")
+    make_part("schedule", f"{kind}(0.001, floor=0.001)")
