@@ -1,7 +1,7 @@
 """A model of running text: goes on from a prompt, and says how likely a text is."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +11,9 @@ from headway.decode.settings import Marks, Search
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded
 from headway.nn.positions import Learned
+from headway.text.tokenizer import Stream as TextStream
 from headway.train.corpus import marks_of
-from headway.train.running import held_out, text_ids
+from headway.train.running import behind_line_end, held_out, line_end, text_ids
 from headway.train.validation import mean_loss
 
 if TYPE_CHECKING:
@@ -41,22 +42,21 @@ class LanguageModel:
         self.tokenizer = tokenizers.target
         self.stepper = ModelStepper(self.model.eval())
         controls = self.tokenizer.controls - {self.tokenizer.end}
-        self.marks = Marks(start=self.tokenizer.start, end=self.tokenizer.end, suppress=tuple(sorted(controls)))
+        start = line_end(self.tokenizer)
+        self.marks = Marks(start=start, end=self.tokenizer.end, suppress=tuple(sorted(controls)))
 
     def __call__(self, prompt: str = "", **settings: Any) -> str:
-        prefix = self._prompt(prompt)
+        prefix = self.prompt(prompt)
         found = decode(self.stepper, None, marks=self.marks, search=self.search(prefix, **settings), prefixes=[prefix])
-        return self.tokenizer.decode(found[0][0].ids)
+        return self.said(found[0][0].ids)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """What follows the prompt, as it is written; a character is never torn. What is wrong is said at once."""
-        prefix = self._prompt(prompt)
+        prefix = self.prompt(prompt)
         return self._streamed(prefix, self.search(prefix, **settings))
 
     def _streamed(self, prefix: list[int], search: Search) -> Iterator[str]:
-        text = self.tokenizer.stream()
-        for token in prefix:
-            text.push(token)
+        text = self.after(prefix)
         for token in stream(self.stepper, None, marks=self.marks, search=search, prefix=prefix):
             yield text.push(token)
         yield text.finish()
@@ -96,9 +96,25 @@ class LanguageModel:
 
         return trace_text(self, text, settings)
 
-    def _prompt(self, text: str) -> list[int]:
+    def prompt(self, text: str) -> list[int]:
+        """The ids of a text that is to be gone on from; marks.start stands before them."""
         if self.config.train.objective.kind != "causal":
             raise HeadwayError(
                 "this model guesses hidden words and does not write on. Try: headway evaluate --text FILE"
             )
-        return self.tokenizer.encode(text)
+        return self.read(text)
+
+    def read(self, text: str) -> list[int]:
+        """The ids of a text that begins as every line of a longer one does."""
+        return behind_line_end(text, self.tokenizer)
+
+    def said(self, ids: Sequence[int]) -> str:
+        """The text of ids that stand behind marks.start."""
+        return self.tokenizer.decode([self.marks.start, *ids]).removeprefix("\n")
+
+    def after(self, ids: Sequence[int]) -> TextStream:
+        """The text that follows these, as it comes."""
+        text = self.tokenizer.stream()
+        for token in (self.marks.start, *ids):
+            text.push(token)
+        return text

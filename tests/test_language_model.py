@@ -7,11 +7,13 @@ import pytest
 import torch
 
 import headway
+from headway.catalogue import kinds
 from headway.config import from_table
 from headway.errors import ConfigError, HeadwayError
 from headway.language_model import LanguageModel, Perplexity
 from headway.model_dir import Loaded, load_model
 from headway.nn.transformer import Transformer
+from headway.text import Tokenizer, Tokenizers
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def masked(masked_dir: Path) -> LanguageModel:
 def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) -> None:
     """In pieces as long as those of the training, every token but the first counted once, the last piece too."""
     text = "The dog sees a red house. " * 13
-    ids = [model.tokenizer.start, *model.tokenizer.encode(text)]
+    ids = [model.marks.start, *model.read(text)]
     length = model.config.train.longest
     assert (len(ids) - 1) % length  # the last piece is shorter
     total = 0.0
@@ -46,6 +48,38 @@ def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) ->
     assert found.loss == pytest.approx(total / (len(ids) - 1), rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(total / (len(ids) - 1)), rel=1e-5)
     assert found.bits_per_character == pytest.approx(total / math.log(2) / len(text), rel=1e-5)
+
+
+def test_a_text_is_read_as_it_was_learned(model: LanguageModel, toy: Path) -> None:
+    """Line by line it is as likely as in one piece: a line's first word is spelled as in the middle of a text, and stands
+    behind what it stands behind there."""
+    lines = (toy / "text.txt").read_text().splitlines(keepends=True)[:100]
+    lines = [line for line in lines if len(model.tokenizer.encode(line)) < model.config.train.longest]
+    nats, text = 0.0, "".join(lines)
+    for line in lines:
+        trace = model.trace(line, length=0)
+        nats -= sum(float(trace.tensors["output.logps"][place, n]) for place, n in enumerate(trace.target.ids[1:]))
+    whole = model.perplexity(text)
+    assert whole.characters == len(text)
+    assert nats == pytest.approx(whole.loss * whole.tokens, rel=0.03)
+
+
+@pytest.mark.parametrize("kind", kinds("tokenizer"))
+def test_what_is_read_can_be_said_again(kind: str) -> None:
+    """And is what a longer text has behind the end of a line."""
+    lines = ["The dog sees the house.", "", "  It is \t red, isn't it?", "«Ja», 12 Äpfel 東京"]
+    text = "".join(f"{line}\n" for line in lines)
+    tokenizer = Tokenizer.train([f"{line}\n" for line in lines] * 20, kind)
+    table = {"model": {"d_model": 8, "vocabulary": tokenizer.size, "encoder": {"layers": 0}, "decoder": {"layers": 1}}}
+    config = from_table({**table, "train": {"objective": "causal"}})
+    model = LanguageModel(Loaded(config, Transformer(config.model), Tokenizers(tokenizer, tokenizer)))
+    for line in [*lines, text, "\n\n x", " ", "\n", "́x"]:
+        ids = model.prompt(line)
+        assert model.said(ids) == tokenizer.decode(tokenizer.encode(line)), line
+        assert tokenizer.start not in ids
+    for line in (lines[0], lines[3]):
+        behind = tokenizer.encode(f"Oh\n{line}")[len(tokenizer.encode("Oh")) :]
+        assert behind == [*[model.marks.start] * (kind != "wordpiece"), *model.prompt(line)]  # which knows no line ends
 
 
 def test_known_text_is_likelier_than_noise(model: LanguageModel, toy: Path) -> None:

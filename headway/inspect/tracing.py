@@ -83,7 +83,7 @@ def trace_translation(translator: "Translator", text: str, search: Search, *, to
         model=config.model.to_dict(),
         tensors=tensors,
         warnings=[*several, *made.warnings],
-        **_written(writer, found, told, tensors),
+        **_written(writer, writer.start, found, told, tensors),
     )
 
 
@@ -91,7 +91,7 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
     """Of a language model that goes on from the text, or only reads it (length=0); or of one that guesses words."""
     if not isinstance(text, str):
         raise HeadwayError(f"give a text: this is {text!r}.")
-    prefix, most = model.tokenizer.encode(text), max(MOST, model.config.train.longest)
+    prefix, most = model.read(text), max(MOST, model.config.train.longest)
     if len(prefix) >= most:
         raise HeadwayError(
             f"this text has {len(prefix)} tokens, and a trace, which keeps every pair of them, at most {most}. Trace a "
@@ -107,16 +107,16 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
         found = decode(
             model.stepper, None, marks=model.marks, search=search, prefixes=[prefix], record=told.append
         )[0]  # fmt: skip
-    tensors = read_openly(model.model, [], [tokenizer.start, *found[0].ids])
+    tensors = read_openly(model.model, [], [model.marks.start, *found[0].ids])
     return Trace(
         kind="causal",
         text=text,
-        output=tokenizer.decode(found[0].ids),
+        output=model.said(found[0].ids),
         source=_tokens(tokenizer, []),
         search=search.to_dict() if search else {},
         model=model.config.model.to_dict(),
         tensors=tensors,
-        **_written(tokenizer, found, told, tensors),
+        **_written(tokenizer, model.marks.start, found, told, tensors),
     )
 
 
@@ -126,7 +126,7 @@ def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any
     if not text.strip():
         raise HeadwayError("there is nothing to look at: give a sentence.")
     nothing = _tokens(model.tokenizer, [])
-    source = [model.tokenizer.start, *model.tokenizer.encode(text)]
+    source = [model.marks.start, *model.read(text)]
     return Trace(
         kind="masked",
         text=text,
@@ -145,7 +145,7 @@ def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any
 
 
 def _written(
-    tokenizer: Tokenizer, found: list[Hypothesis], told: list[Choice], tensors: dict[str, Tensor]
+    tokenizer: Tokenizer, start: int, found: list[Hypothesis], told: list[Choice], tensors: dict[str, Tensor]
 ) -> dict[str, Any]:
     """The fields of a Trace that say what was written, and how it was found."""
     best = found[0]
@@ -155,7 +155,7 @@ def _written(
     likely = logps.topk(min(TOP, logps.shape[-1])).indices.flatten().tolist()
     tried = sorted({token for choice in beam for token in choice.ids}.union(likely))
     return {
-        "target": _tokens(tokenizer, [tokenizer.start, *best.ids]),
+        "target": _tokens(tokenizer, [start, *best.ids]),
         "written": _tokens(tokenizer, written),
         "forced": best.prefix,
         "found": found,

@@ -174,7 +174,8 @@ def _opened(model: Model, body: Any) -> dict[str, Any]:
 
 
 def _target(model: Model, body: Any) -> list[int]:
-    return [_writer(model).start, *body.written] if "decoder" in _network(model).config.sides else []
+    start = _writer(model).start if isinstance(model.loaded, Translator) else model.writer.marks.start
+    return [start, *body.written] if "decoder" in _network(model).config.sides else []
 
 
 def _config(model: Model) -> Any:

@@ -161,11 +161,9 @@ def pieces(model: "LanguageModel", wish: Wish) -> Iterator[str | Written]:
     """The text as it is written, up to a stop text; last of all, what there is to know of it."""
     from headway.decode import stream
 
-    prefix = model.tokenizer.encode(wish.prompt)
+    prefix = model.prompt(wish.prompt)
     search = model.search(prefix, **wish.settings)
-    text, stops, count = model.tokenizer.stream(), Stops(wish.stops), 0
-    for token in prefix:
-        text.push(token)
+    text, stops, count = model.after(prefix), Stops(wish.stops), 0
     if wish.echo:
         yield wish.prompt
     ids = stream(model.stepper, None, marks=model.marks, search=search, prefix=prefix)

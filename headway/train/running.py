@@ -11,19 +11,36 @@ from headway.data.encoding import Side, encode_rows, encode_to
 from headway.data.rows import open_rows
 from headway.data.texts import Running
 from headway.text import Tokenizer
+from headway.text.alphabet import utf8
 from headway.train.corpus import PORTION, Corpus, Portion
 from headway.train.objectives import Example
 
 PIECE = 100_000  # characters that are encoded together
 
 
+def line_end(tokenizer: Tokenizer) -> int:
+    """What every text stands behind, read or learned from: the end of a line, as the lines within it do. The start token
+    where line ends are not told from spaces."""
+    found = tokenizer.encode("x\n")[len(tokenizer.encode("x")) :]
+    return found[0] if found else tokenizer.start
+
+
+def behind_line_end(text: str, tokenizer: Tokenizer) -> list[int]:
+    """A text as it is spelled behind the end of a line. By itself its first word would be spelled as behind a space."""
+    utf8(text)  # says what is no text, by its place in this one
+    before = "x" if text[:1].isspace() else "x\n"  # spaces would be spelled together with the line end
+    return tokenizer.encode(before + text)[len(tokenizer.encode(before)) :]
+
+
 def text_stream(text: Running, tokenizer: Tokenizer) -> np.ndarray:
-    """A text as one row of ids, opened by the start token; from the cache where it is there."""
+    """A text as one row of ids, behind the end of a line; from the cache where it is there."""
 
     def build(folder: Path) -> None:
-        encode_to(folder, ((piece,) for piece in _pieces(text.read())), [Side("text", tokenizer)], [tokenizer.start])
+        pieces = _pieces(text.read())
+        first = [line_end(tokenizer), *behind_line_end(next(pieces, ""), tokenizer)]
+        encode_to(folder, ((piece,) for piece in pieces), [Side("text", tokenizer)], first)
 
-    key = fingerprint([text.identity, tokenizer.fingerprint()])
+    key = fingerprint([text.identity, tokenizer.fingerprint(), "behind a line end"])
     flat: np.ndarray = cached("text", key, build, lambda folder: open_rows(folder, "text").flat)
     return flat
 
@@ -31,8 +48,9 @@ def text_stream(text: Running, tokenizer: Tokenizer) -> np.ndarray:
 def text_ids(text: str, tokenizer: Tokenizer) -> np.ndarray:
     """The same of a text in memory."""
     *pieces, last = _pieces(iter(text.split("\n")))
-    rows = encode_rows(tokenizer, [*pieces, last[:-1]])  # the last line has no end
-    return np.concatenate([[tokenizer.start], rows.flat])
+    first, *others = [*pieces, last[:-1]]  # the last line has no end
+    opening = [line_end(tokenizer), *behind_line_end(first, tokenizer)]
+    return np.concatenate([opening, encode_rows(tokenizer, others).flat])
 
 
 def _pieces(lines: Iterator[str], size: int = PIECE) -> Iterator[str]:

@@ -72,7 +72,7 @@ def test_language_models(capsys: Capture, lm_dir: Path, masked_dir: Path) -> Non
     assert out.splitlines()[-3].startswith("…")  # the last row: nobody knows what follows
     out, err = attended(capsys, masked_dir, "The dog sees")
     assert err == "The dog sees\n"
-    assert "keys: 0:⟨s⟩" in out
+    assert "keys: 0:<0A>" in out
 
 
 def test_out_of_a_saved_trace(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_language_models_and_models_that_guess(lm_dir: Path, masked_dir: Path) -
     model = headway.load(lm_dir)
     found = attention(model, "The dog sees")
     assert (found.kind, found.text, found.queries[-1]) == ("decoder", "The dog sees", "…")  # nobody knows what follows
-    assert found.keys[0] == "⟨s⟩"
+    assert found.keys[0] == "\n"
     assert found.keys[1:] == found.queries[:-1]
     with pytest.raises(HeadwayError, match='this model has no attention of the kind "cross". It has: decoder'):
         attention(model, "The dog sees", "cross")

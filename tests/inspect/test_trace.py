@@ -203,14 +203,14 @@ def test_a_language_model(lm: LanguageModel) -> None:
     found = lm.trace("The dog", beam_size=2, length=6)
     assert found.output == lm("The dog", beam_size=2, length=6)
     assert (found.kind, found.source.ids) == ("causal", [])
-    assert found.forced == len(lm.tokenizer.encode("The dog"))
+    assert found.forced == len(lm.prompt("The dog"))
     assert not any(name.startswith("encoder") for name in found.tensors)
     logps = found.tensors["output.logps"]
     chosen = [logps[place, token].item() for place, token in enumerate(found.written.ids)][found.forced :]
     assert chosen == pytest.approx(found.found[0].token_logps, abs=1e-4)
     again = decode(
-        lm.stepper, None, marks=lm.marks, search=lm.search(lm.tokenizer.encode("The dog"), beam_size=2, length=6),
-        prefixes=[lm.tokenizer.encode("The dog")],
+        lm.stepper, None, marks=lm.marks, search=lm.search(lm.prompt("The dog"), beam_size=2, length=6),
+        prefixes=[lm.prompt("The dog")],
     )  # fmt: skip
     assert again[0] == found.found
 
@@ -224,7 +224,7 @@ def test_a_language_model_that_draws(lm: LanguageModel) -> None:
 def test_a_language_model_that_only_reads(lm: LanguageModel) -> None:
     found = lm.trace("The dog sees", length=0)
     assert (found.output, found.beam, found.search) == ("The dog sees", [], {})
-    assert found.target.ids == [lm.tokenizer.start, *found.written.ids]
+    assert found.target.ids == [lm.marks.start, *found.written.ids]
     assert found.tensors["decoder.0.self.weights"].shape[1:] == (len(found.target.ids),) * 2
 
 
@@ -232,7 +232,8 @@ def test_a_model_that_guesses_words(masked_dir: Path) -> None:
     model = headway.load(masked_dir)
     found = model.trace("The dog sees a house.")
     assert (found.kind, found.output, found.target.ids, found.found) == ("masked", "", [], [])
-    assert found.source.pieces[0] == "⟨s⟩"
+    assert found.source.pieces[0] == "\n"  # as in the text that it learned from
+    assert "".join(found.source.pieces) == "\nThe dog sees a house."
     assert found.tensors["output.logps"].shape == (len(found.source.ids), model.tokenizer.size)
     torch.testing.assert_close(found.tensors["encoder.0.self.weights"].sum(-1), torch.ones(2, len(found.source.ids)))
     with torch.no_grad():
