@@ -115,7 +115,7 @@ export interface PositionTable {
   kind: string;
   rows: string;
   columns: string;
-  values: number[][];
+  values: (number | null)[][]; // null: masked
 }
 
 export interface SideVectors {

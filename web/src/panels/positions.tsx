@@ -14,7 +14,7 @@ export function Positions({ table }: { table: PositionTable }) {
   const rows = table.values.length;
   const columns = table.values[0]?.length ?? 0;
   const [channel, setChannel] = useState(Math.min(8, columns - 1));
-  const values = useMemo(() => Float32Array.from(table.values.flat()), [table]);
+  const values = useMemo(() => Float32Array.from(table.values.flat(), (value) => value ?? 0), [table]);
   const most = useMemo(() => boundOf(values), [values]);
   const stops = [0, 64, 128, 192, 255].map((n) => css(signedColours.value[n]!)).join(", ");
   useLayoutEffect(() => {
@@ -28,8 +28,13 @@ export function Positions({ table }: { table: PositionTable }) {
     setCell([Math.min(Math.max(row, 0), rows - 1), Math.min(Math.max(column, 0), columns - 1)]);
   };
   const curve = table.values.map((row) => row[Math.min(channel, columns - 1)]!);
-  const bound = Math.max(...curve.map(Math.abs)) || 1;
-  const path = curve.map((value, n) => `${n ? "L" : "M"}${(100 * n) / Math.max(rows - 1, 1)} ${50 - (46 * value) / bound}`).join(" ");
+  const bound = Math.max(...curve.map((value) => Math.abs(value ?? 0))) || 1;
+  const at = (value: number, n: number) => `${curve[n - 1] == null ? "M" : "L"}${(100 * n) / Math.max(rows - 1, 1)} ${50 - (46 * value) / bound}`;
+  const path = curve.map((value, n) => (value === null ? "" : at(value, n))).join(" ");
+  const reads = (row: number, column: number) => {
+    const value = table.values[row]![column]!;
+    return t.cellReads(String(row), String(column), value === null ? t.masked : signed(value, 4));
+  };
   return (
     <>
       <h3>{t.positionTitle(table.kind)}</h3>
@@ -43,7 +48,7 @@ export function Positions({ table }: { table: PositionTable }) {
         <span>{columns - 1}</span>
       </p>
       <output id="position-reads" class="count">
-        {cell ? t.cellReads(String(cell[0]), String(cell[1]), signed(table.values[cell[0]]![cell[1]]!, 4)) : " "}
+        {cell ? reads(...cell) : " "}
       </output>
       <label class="row">
         {table.columns === "channel" ? t.channel : t.key}
