@@ -17,7 +17,7 @@ from headway.text.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
     from headway.config import Config
-    from headway.translation import Sentence
+    from headway.reading import Sentence
     from headway.translator import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0, as str.split counts

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.reading import Sentence
 from headway.text.numbers import NUMBER, lost_numbers, rewritten
 from headway.text.protect import Hidden, placeholder, spaced
-from headway.translation import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.hypothesis import Hypothesis

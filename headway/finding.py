@@ -10,10 +10,10 @@ from headway.decode.engine import Engine
 from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.settings import Search
+from headway.reading import Sentence
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
 from headway.text.protect import Protector
-from headway.translation import Sentence
 
 if TYPE_CHECKING:
     from headway.translator import Translator

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
+from headway.reading import Sentence
 from headway.text.capitals import calmed
 from headway.text.placing import Links, bare, put_back
 from headway.text.protect import Hidden, Protector
-from headway.translation import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.hypothesis import Hypothesis

@@ -17,9 +17,10 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.finding import find
 from headway.installed import choose
 from headway.quick import Quick
+from headway.reading import Reader
 from headway.text.protect import protector
 from headway.text.strange import strange_words
-from headway.translation import Guess, Reader, Scored, Translation, joined
+from headway.translation import Guess, Scored, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links

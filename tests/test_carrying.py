@@ -9,9 +9,9 @@ import pytest
 
 from headway.carrying import carry, hide
 from headway.decode.hypothesis import Hypothesis
+from headway.reading import Sentence
 from headway.text.glossary import Term
 from headway.text.protect import Hidden
-from headway.translation import Sentence
 from headway.translator import Translator, load_translator
 
 

@@ -9,9 +9,9 @@ import pytest
 import headway
 from headway.cli.root import main
 from headway.errors import ConfigError, HeadwayError
+from headway.reading import Reader
 from headway.text import Tokenizer
 from headway.text.protect import protector
-from headway.translation import Reader
 from headway.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from headway.decode.settings import Search
 from headway.errors import HeadwayError
+from headway.reading import Reader as Sentences
 from headway.serve import shapes
 from headway.serve.bodies import StreamBody
 from headway.serve.languages import heard, unknown
@@ -18,7 +19,6 @@ from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service
 from headway.text.protect import protector
-from headway.translation import Reader as Sentences
 from headway.translator import Translator
 
 

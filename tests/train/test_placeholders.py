@@ -12,9 +12,9 @@ from headway.data.texts import in_memory
 from headway.data.toy import toy_corpus
 from headway.decode.hypothesis import Hypothesis
 from headway.finding import Fault, Finder
+from headway.reading import Sentence
 from headway.text.protect import PLACEHOLDER, protector
 from headway.train.placeholders import phrases, placed, with_placeholders
-from headway.translation import Sentence
 from headway.translator import Translator
 
 PAIR = ("A small dog runs, and barks.", "Ein kleiner Hund rennt und bellt.")
