@@ -83,14 +83,29 @@ def choose(given: Sequence[str | Path], source: str = "", target: str = "") -> C
     located = [locate(one) for one in given]
     first = located[0]
     paths = tuple(path for one in located for path in one.paths)
-    source, target = source or first.source, target or first.target
+    if agrees(source, first.source) and agrees(target, first.target):  # else the name says less than the flags do
+        source, target = source or first.source, target or first.target
     if not source and not target:
         return Choice(paths)
     read = read_outline(Path(first.paths[0]))  # None: loading says what is wrong with it
     sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
     if source and sources and not spelt(source, sources):
         raise HeadwayError(f'{given[0]} does not translate from "{source}". It knows: {", ".join(sources)}.')
-    return Choice(paths, spelt(source, sources) or source, spelt(target, targets) or target)
+    source, target = spelt(source, sources) or source, spelt(target, targets) or target
+    source, target = source or only_other(sources, target), target or only_other(targets, source)
+    if source == target and {*sources, *targets} - {source}:
+        raise ConfigError(f"{given[0]} does not translate from {source} to {source}: give another --from or --to.")
+    return Choice(paths, source, target)
+
+
+def agrees(given: str, named: str) -> bool:
+    return not given or alike(given, named)
+
+
+def only_other(known: Sequence[str], language: str) -> str:
+    """The language that is left beside another; "" where that could be several."""
+    rest = [one for one in known if one != language]
+    return rest[0] if len(rest) == 1 else ""
 
 
 def locate(given: str | Path) -> Choice:

@@ -48,7 +48,7 @@ def test_what_is_installed(shelf: Shelf) -> None:
 def test_by_name_and_by_direction(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = str(shelf.add("small", "en de", "de en", bundled=True))
     assert choose(["small"]) == Choice((both,))
-    assert choose(["small"], target="de") == Choice((both,), "", "de")
+    assert choose(["small"], target="de") == Choice((both,), "en", "de")
     assert choose(["en-de"]) == Choice((both,), "en", "de")
     assert choose(["de-en"]) == Choice((both,), "de", "en")
     assert directory("de-en") == both
@@ -62,7 +62,23 @@ def test_by_name_and_by_direction(shelf: Shelf, tmp_path: Path, monkeypatch: pyt
     assert choose(["small"]) == Choice((both,))
     make_model(tmp_path / "small", ["en"], ["fr"])
     assert choose(["small"]) == Choice(("small",))
-    assert choose(["small"], "en") == Choice(("small",), "en")
+    assert choose(["small"], "en") == Choice(("small",), "en", "fr")
+
+
+def test_flags_that_contradict_a_name(shelf: Shelf) -> None:
+    """The name's other side is not taken along: what is left of the model's languages is."""
+    both = str(shelf.add("en-de", "en de", "de en", bundled=True))
+    for name in ("en-de", both):
+        assert choose([name], "de") == choose([name], target="en") == Choice((both,), "de", "en")
+        assert choose([name], "de-AT") == Choice((both,), "de", "en")
+        assert choose([name], "en") == choose([name], target="de") == Choice((both,), "en", "de")
+        with pytest.raises(ConfigError) as caught:
+            choose([name], "de", "de")
+        assert str(caught.value) == f"{name} does not translate from de to de: give another --from or --to."
+    several = str(shelf.add("several", "en de fr", "en de fr"))
+    assert choose([several], "fr") == Choice((several,), "fr"), "the translator asks for --to"
+    corrector = str(shelf.add("corrector", "en", "en"))
+    assert choose([corrector], "en", "en") == Choice((corrector,), "en", "en")
 
 
 def test_which_of_several(shelf: Shelf) -> None:
