@@ -2,11 +2,15 @@
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log
+
+if TYPE_CHECKING:
+    from headway.config import Config
 
 
 @click.command(
@@ -28,7 +32,8 @@ from headway.cli.terminal import log
 )
 @option("--last", type=click.IntRange(min=1), default=5, help="Checkpoints of a single model to average.")
 @option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
-def average(models: tuple[str, ...], last: int, out: Path) -> None:
+@option("--overwrite", is_flag=True, help="Write over the model that --out holds.")
+def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> None:
     """Average the last checkpoints of a run, or several models."""
     from headway.errors import HeadwayError
     from headway.installed import directory
@@ -42,6 +47,10 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     models = tuple(map(directory, models))
     if out.resolve() in [Path(model).resolve() for model in models]:
         raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
+    if (out / "checkpoints").exists():
+        raise HeadwayError(f"{out} holds a training, which could not go on from other weights. Choose another --out.")
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
     loaded = [load_model(model) for model in models]
     first = loaded[0]
     for model, one in zip(models, loaded):
@@ -54,7 +63,9 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
         files = [Path(model) / WEIGHTS for model in models]
         if any(one.config.model != first.config.model for one in loaded):
             raise HeadwayError("these models are built differently, so they cannot be averaged.")
-        if len({one.tokenizers.target.fingerprint() for one in loaded}) > 1:
+        if any(_languages(one.config) != _languages(first.config) for one in loaded):
+            raise HeadwayError("these models translate between different languages, so they cannot be averaged.")
+        if len({(one.tokenizers.source.fingerprint(), one.tokenizers.target.fingerprint()) for one in loaded}) > 1:
             raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
     else:
         kept = checkpoints(Path(models[0]))
@@ -73,3 +84,7 @@ def average(models: tuple[str, ...], last: int, out: Path) -> None:
     history.close()
     log(f"averaged {len(files)}: {names}")
     log(f"next: headway evaluate --model {shlex.quote(str(out))} {text}")
+
+
+def _languages(config: "Config") -> tuple[set[str], set[str]]:
+    return set(config.source_languages), set(config.target_languages)

@@ -75,8 +75,37 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     assert "these models have different tokenizers, so they cannot be averaged." in averaged(
         capsys, "-m", translator_dir, "-m", copy, *out, code=1
     )
+    Tokenizers(other, tokenizers.target).save(copy / "tokenizer.json")
+    assert "these models have different tokenizers, so they cannot be averaged." in averaged(
+        capsys, "-m", translator_dir, "-m", copy, *out, code=1
+    ), "of the source alone"
+    tokenizers.save(copy / "tokenizer.json")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "source_languages": ["fr"]}))
+    assert "these models translate between different languages, so they cannot be averaged." in averaged(
+        capsys, "-m", translator_dir, "-m", copy, *out, code=1
+    )
     assert f"--out is {translator_dir}, one of the models: name another." in averaged(
         capsys, "-m", translator_dir, "-o", translator_dir, code=2
     )
     assert "--last: 0 is not in the range x>=1" in averaged(capsys, "-m", translator_dir, "--last", 0, *out, code=2)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_is_not_written_over(
+    capsys: Capture, translator_dir: Path, other_translator_dir: Path, tmp_path: Path
+) -> None:
+    models = ["-m", translator_dir, "-m", other_translator_dir]
+    copy = Path(shutil.copytree(translator_dir, tmp_path / "copy"))
+    (copy / "calibration.json").write_text("{}")
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*")}
+    for flags in ([], ["--overwrite"]):
+        assert f"{copy} holds a training, which could not go on from other weights. Choose another --out." in averaged(
+            capsys, *models, "-o", copy, *flags, code=1
+        )
+    shutil.rmtree(copy / "checkpoints")
+    told = averaged(capsys, *models, "-o", copy, code=1)
+    assert f"{copy} is not empty. Choose another --out, or write over it with --overwrite." in told
+    assert {path: path.stat().st_mtime_ns for path in copy.iterdir()}.items() <= before.items()
+    averaged(capsys, *models, "-o", copy, "--overwrite")
+    assert_mean(copy, [model / "model.safetensors" for model in (translator_dir, other_translator_dir)])
