@@ -209,8 +209,10 @@ def train(
         click.echo(described(*compose(layers)), nl=False)
         return
     assert out is not None
+    from headway.train.checkpoints import refuse_strange
     from headway.train.team import join_team, leave_team
 
+    refuse_strange(out)
     team, where = join_team(device)
     settings.verbosity = settings.verbosity if team.first else -1
     try:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headway.errors import HeadwayError
 from headway.model_dir import WEIGHTS, read_tensors, write_tensors
+from headway.outline import read_outline
 
 STATE, TRAINING = "state.json", "training.safetensors"
 NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
@@ -146,6 +147,17 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def refuse_strange(out: Path) -> None:
+    """Before anything is read: a folder of the user's own, with files of the names that a training writes."""
+    if (out / "checkpoints").exists() or read_outline(out) is not None:
+        return  # a run that goes on, or a model, of which the training itself says that it cannot go on
+    found = [name for name in ("README.md", "config.json", "tokenizer.json", WEIGHTS) if (out / name).exists()]
+    if found:
+        raise HeadwayError(
+            f"{out} holds no training, and {', '.join(found)}, which a training would write over. Choose another --out."
+        )
 
 
 def refuse_full(out: Path, needed: int, step: int) -> None:

@@ -462,3 +462,17 @@ def test_both_ways_with_the_tokenizer_of_another(
     words.remove("--preset")
     words.remove("tiny")
     assert "the model brings its tokenizer along" in trained(capsys, words, code=2)[1]
+
+
+def test_files_of_the_user_are_not_written_over(capsys: Capture, toy: Path, tmp_path: Path) -> None:
+    """Nor is the text read first: here there is none."""
+    words = [*quick(tmp_path), "--out", str(tmp_path)]
+    (tmp_path / "notes.txt").write_text("what a training does not write is not in the way")
+    assert "there is no file" in trained(capsys, words, code=1)[1]
+    for name, told in (("config.json", "config.json"), ("README.md", "README.md, config.json")):
+        (tmp_path / name).write_text('{"mine": 1}')
+        err = trained(capsys, words, code=1)[1]
+        assert err.splitlines() == [
+            f"error: {tmp_path} holds no training, and {told}, which a training would write over. Choose another --out."
+        ]
+    assert (tmp_path / "README.md").read_text() == (tmp_path / "config.json").read_text() == '{"mine": 1}'
