@@ -143,3 +143,16 @@ def test_impossible_sizes_are_refused(tmp_path: Path) -> None:
         write_toy(tmp_path, pairs=0)
     with pytest.raises(HeadwayError, match="held_out is 0: "):
         write_toy(tmp_path, held_out=0)
+
+
+def test_other_files_of_the_same_names_are_not_written_over(tmp_path: Path) -> None:
+    write_toy(tmp_path, 5)
+    write_toy(tmp_path, 5)  # the same again
+    for mine in ("my own text\n", "x" * (tmp_path / "train.en").stat().st_size):
+        (tmp_path / "train.en").write_text(mine)
+        with pytest.raises(HeadwayError) as caught:
+            write_toy(tmp_path, 5)
+        assert str(caught.value) == (
+            f"{tmp_path} has train.en already, with other text, which would be lost. Choose another folder."
+        )
+        assert (tmp_path / "train.en").read_text() == mine

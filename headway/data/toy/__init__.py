@@ -50,11 +50,21 @@ def write_toy(folder: str | Path, pairs: int = 8000, seed: int = 0, held_out: in
         texts[f"{name}.en"] = [pair.source for pair in part]
         texts[f"{name}.{CODE}"] = [pair.target for pair in part]
     texts["test.align"] = [" ".join(f"{i}-{j}" for i, j in pair.alignment) for pair in parts["test"]]
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in texts.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    return [folder / name for name in texts]
+    files = {Path(folder) / name: "".join(f"{line}\n" for line in lines).encode() for name, lines in texts.items()}
+    strange = [path.name for path, text in files.items() if path.exists() and not _holds(path, text)]
+    if strange:
+        raise HeadwayError(
+            f"{folder} has {', '.join(strange)} already, with other text, which would be lost. Choose another folder."
+        )
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        path.write_bytes(text)
+    return list(files)
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    """Whether a file is what would be written: the same command may be given twice."""
+    return path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text
 
 
 def punctuate(sentence: Sentence) -> "ToyPair":
