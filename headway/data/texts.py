@@ -51,15 +51,16 @@ class FromMemory:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Some rows of another: those named, or all others."""
+class Others:
+    """All rows of another but some, by their numbers or by what they say."""
 
     whole: Readable
-    rows: frozenset[int]
-    named: bool
+    rows: frozenset[int] = frozenset()
+    pairs: frozenset[Pair] = frozenset()
 
     def read(self) -> Iterator[Pair]:
-        return (pair for row, pair in enumerate(self.whole.read()) if (row in self.rows) == self.named)
+        read = enumerate(self.whole.read())
+        return (pair for row, pair in read if row not in self.rows and pair not in self.pairs)
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,24 @@ class Parallel:
         return Parallel(origin, identity, counts, self.target_language, self.source_language, self.weight)
 
     def split(self, held: int) -> tuple["Parallel", "Parallel"]:
-        """Without some pairs, and only them: chosen by a fixed chance."""
+        """Without some pairs, and only them, which are few enough for memory: chosen by a fixed chance."""
         chance = np.random.default_rng(0)
         rows = frozenset(chance.choice(self.counts.lines, held, replace=False).tolist())
-        parts = []
-        for named in (False, True):
-            origin, identity = Chosen(self.origin, rows, named), fingerprint([self.identity, f"held {held} {named}"])
-            parts.append(replace(self, origin=origin, identity=identity, counts=count_pairs(origin, identity)))
-        return parts[0], parts[1]
+        kept, apart = (fingerprint([self.identity, f"held {held} {named}"]) for named in (False, True))
+        pairs = _remembered_pairs(apart, self.origin, rows)
+        counts = _counted_pairs(pairs)
+        left = Counts(*(whole - gone for whole, gone in zip(self.counts, counts)))
+        return (
+            replace(self, origin=Others(self.origin, rows), identity=kept, counts=left),
+            replace(self, origin=FromMemory(pairs), identity=apart, counts=counts),
+        )
+
+    def without(self, pairs: frozenset[Pair]) -> "Parallel":
+        """All rows that say something else; where that is all of them, the same as before, so that a run goes on."""
+        origin = Others(self.origin, pairs=pairs)
+        identity = fingerprint([self.identity, "without", *(side for pair in sorted(pairs) for side in pair)])
+        counts = count_pairs(origin, identity)
+        return self if counts == self.counts else replace(self, origin=origin, identity=identity, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -191,6 +202,19 @@ def _remembered(identity: str, count: Callable[[], Counts]) -> Counts:
         (folder / "counts.json").write_text(json.dumps(count()))
 
     return cached("counts", identity, build, lambda folder: Counts(*json.loads((folder / "counts.json").read_text())))
+
+
+def _remembered_pairs(identity: str, origin: Readable, rows: frozenset[int]) -> tuple[Pair, ...]:
+    """Some rows, for which a large corpus is read through only once."""
+
+    def build(folder: Path) -> None:
+        pairs = [pair for row, pair in enumerate(origin.read()) if row in rows]
+        (folder / "pairs.json").write_text(json.dumps(pairs))
+
+    def load(folder: Path) -> tuple[Pair, ...]:
+        return tuple((source, target) for source, target in json.loads((folder / "pairs.json").read_text()))
+
+    return cached("held", identity, build, load)
 
 
 def hash_file(path: str) -> str:

@@ -97,9 +97,12 @@ def read_texts(files: Files) -> Texts:
     if files.valid_source or files.valid_pairs:
         texts.valid_pairs = _corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
     else:
+        before = _lines(texts.pairs)
         texts.pairs, texts.valid_pairs = _split_off(texts.pairs)
-        count = sum(p.counts.lines for p in texts.valid_pairs)
-        texts.notes.append(f"no validation text was given: {count} pairs are held out for it")
+        count = _lines(texts.valid_pairs)
+        copies = before - count - _lines(texts.pairs)
+        also = f", and {copies:,} more that say the same" if copies else ""
+        texts.notes.append(f"no validation text was given: {counted(count, 'pair')} held out for it{also}")
     if files.vary:  # after some were held out, which must not come back in small letters
         texts.pairs += [more for p in texts.pairs if (more := varied(p, files.vary)).counts.said]
     return texts
@@ -114,6 +117,15 @@ def read_corpora(files: Files) -> list[Parallel]:
 
 def distinct(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
+
+
+def counted(count: int, what: str) -> str:
+    """1 pair is, 1,000 pairs are"""
+    return f"1 {what} is" if count == 1 else f"{count:,} {what}s are"
+
+
+def _lines(corpora: Sequence[Parallel]) -> int:
+    return sum(p.counts.lines for p in corpora)
 
 
 def _running_text(files: Files) -> Texts:
@@ -183,4 +195,16 @@ def _split_off(pairs: list[Parallel]) -> tuple[list[Parallel], list[Parallel]]:
         kept, held = p.split(count)
         training.append(kept)
         valid.append(held)
-    return training, valid
+    return [_without_copies(p, valid) for p in training], valid
+
+
+def _without_copies(corpus: Parallel, valid: Sequence[Parallel]) -> Parallel:
+    """What is measured must not be learned: not from another line or corpus, nor the other way."""
+    held = (pair for p in valid for pair in p.read() if all(pair))
+    kept = corpus.without(frozenset(way for source, target in held for way in ((source, target), (target, source))))
+    if not kept.counts.said:
+        raise HeadwayError(
+            "nothing is left to learn from when some pairs are held out: all others are copies of them. Give more text, "
+            "or --valid-source and --valid-target."
+        )
+    return kept

@@ -44,6 +44,21 @@ def test_held_out_pairs_are_apart(tmp_path: Path) -> None:
     assert list(pickle.loads(pickle.dumps(kept)).read()) == list(kept.read())  # another process can read it
 
 
+def test_which_pairs_are_held_out_and_under_what_name(tmp_path: Path) -> None:
+    """Neither may change: runs are gone on with."""
+    kept, held = parallel(pairs_file(tmp_path)).split(4)
+    assert [source for source, _ in held.read()] == ["source 8", "source 14", "source 17", "source 22"]
+    assert (kept.identity[:8], held.identity[:8]) == ("da843be4", "6d1bae0e")
+
+
+def test_without_some_pairs(tmp_path: Path) -> None:
+    whole = parallel(pairs_file(tmp_path))
+    assert whole.without(frozenset([("source 1", "target of 2")])) is whole
+    fewer = whole.without(frozenset([("source 1", "target of 1")]))
+    assert fewer.counts.lines == 29 and fewer.identity != whole.identity
+    assert ("source 1", "target of 1") not in list(pickle.loads(pickle.dumps(fewer)).read())
+
+
 def test_running_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one two\n\nthree\n")
     (tmp_path / "b.txt").write_text("four")

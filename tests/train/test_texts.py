@@ -75,6 +75,30 @@ def test_some_pairs_are_held_out_always_the_same(tmp_path: Path) -> None:
     assert (len(kept), len(held)) == (95, 5) == (first.pairs[0].counts.lines, first.valid_pairs[0].counts.lines)
 
 
+def test_copies_of_what_is_held_out_are_not_learned(tmp_path: Path) -> None:
+    """From other lines, from another corpus, and the other way. Blank lines are no copies of each other."""
+    pairs = [f"one {n}\teins {n}" for n in range(60)]
+    one = write(tmp_path, "a.en-de.tsv", [*pairs * 4, "\t", "\t"])
+    two = write(tmp_path, "b.en-de.tsv", [*pairs, "a\tb", "\t", "\t"])
+    back = write(tmp_path, "c.de-en.tsv", ["\t".join(reversed(pair.split("\t"))) for pair in pairs])
+    texts = read_texts(Files(pairs=[one, two, back]))
+    held = {frozenset(pair) for p in texts.valid_pairs for pair in p.read() if all(pair)}
+    learned = [pair for p in texts.pairs for pair in p.read()]
+    assert held and not [pair for pair in learned if frozenset(pair) in held]
+    count = sum(p.counts.lines for p in texts.valid_pairs)
+    copies = 242 + 63 + 60 - count - len(learned)
+    assert texts.notes == [
+        f"no validation text was given: {count} pairs are held out for it, and {copies} more that say the same"
+    ]
+    assert [p.counts.lines for p in texts.pairs] == [len(list(p.read())) for p in texts.pairs]
+
+
+def test_one_pair_again_and_again(tmp_path: Path) -> None:
+    one = write(tmp_path, "a.en-de.tsv", ["one\teins"] * 30)
+    with pytest.raises(HeadwayError, match=r"nothing is left to learn from .*: all others are copies of them\. Give more"):
+        read_texts(Files(pairs=[one]))
+
+
 def test_packed_text_is_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.en.gz", "wt") as file:
         file.write("One.\nTwo.\n")
