@@ -118,7 +118,7 @@ def save(
 ) -> Checkpoint:
     """Written under another name and renamed when whole. Where a damaged one was, it gives way at the last moment."""
     folder = out / "checkpoints" / f"step-{step:08d}"
-    refuse_full(out, _bytes(weights) + _bytes(training), step)
+    refuse_full(out, _bytes(weights) + _bytes(training), f"step {step}")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -160,12 +160,23 @@ def refuse_strange(out: Path) -> None:
         )
 
 
-def refuse_full(out: Path, needed: int, step: int) -> None:
+def refuse_full_at_first(out: Path, model: torch.nn.Module, optimisers: list[torch.optim.Optimizer]) -> None:
+    """Before the first step, as far as can be told by then: an optimiser with betas will remember a tensor for each."""
+    remembered = [
+        parameter.numel() * parameter.element_size() * len(group.get("betas", ()))
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+    ]
+    refuse_full(out, _bytes(model.state_dict()) + sum(remembered), "a checkpoint")
+
+
+def refuse_full(out: Path, needed: int, what: str) -> None:
     """Stop before the disk is full: a checkpoint, the model beside it and some room must fit."""
     free, wanted = shutil.disk_usage(out).free, 2 * needed + (32 << 20)
     if free < wanted:
         raise HeadwayError(
-            f"the disk is nearly full: {free >> 20:,} MB are free at {out}, and saving step {step} takes up to "
+            f"the disk is nearly full: {free >> 20:,} MB are free at {out}, and saving {what} takes up to "
             f"{wanted >> 20:,} MB. Make room, and give the same command again. {_kept(out)}"
         )
 

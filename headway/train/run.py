@@ -86,6 +86,7 @@ class Training:
             self._resume()
             self.team.wait()
             if self.team.first:
+                checkpoints.refuse_full_at_first(self.out, self.trainer.model, self.trainer.optimisers)
                 self.config.save(self.out / "config.json")
                 self.tokenizers.save(self.out / "tokenizer.json")
                 self._list()

@@ -9,6 +9,7 @@ import torch
 from test_run import SOURCE, TARGET, TEXTS, Seen, assert_same, last_weights, train
 
 import headway.train.checkpoints
+import headway.train.run
 from headway.config import from_table
 from headway.data.texts import in_memory
 from headway.errors import HeadwayError
@@ -69,7 +70,7 @@ def test_changes_are_named_by_their_paths() -> None:
 
 def test_a_disk_that_is_nearly_full_stops_the_run_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
-    free = iter([10**12, 10**12, 5 << 20])
+    free = iter([10**12, 10**12, 10**12, 5 << 20])
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 0, next(free, 5 << 20)))
     with pytest.raises(HeadwayError) as caught:
         train(tmp_path)
@@ -80,6 +81,26 @@ def test_a_disk_that_is_nearly_full_stops_the_run_before_it_is(tmp_path: Path, m
     monkeypatch.undo()
     assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
     assert train(tmp_path).step == 8
+
+
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a step is taken: hours later it would be said as well."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 0, 5 << 20))
+    monkeypatch.setattr(headway.train.run.Trainer, "step", lambda *_: 1 / 0)
+    with pytest.raises(
+        HeadwayError, match=r"5 MB are free at .*, and saving a checkpoint takes up to 32 MB\. Make room"
+    ):
+        train(tmp_path)
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_what_a_checkpoint_will_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known before the first step, for an optimiser with two moments."""
+    wanted: list[int] = []
+    monkeypatch.setattr(headway.train.checkpoints, "refuse_full", lambda out, needed, what: wanted.append(needed))
+    train(tmp_path)
+    assert 0.9 < wanted[0] / wanted[1] <= 1, "the rest is the state of the random numbers"
 
 
 def test_a_disk_that_fills_up_while_saving_leaves_the_checkpoint_before(

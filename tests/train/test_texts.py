@@ -95,7 +95,9 @@ def test_copies_of_what_is_held_out_are_not_learned(tmp_path: Path) -> None:
 
 def test_one_pair_again_and_again(tmp_path: Path) -> None:
     one = write(tmp_path, "a.en-de.tsv", ["one\teins"] * 30)
-    with pytest.raises(HeadwayError, match=r"nothing is left to learn from .*: all others are copies of them\. Give more"):
+    with pytest.raises(
+        HeadwayError, match=r"nothing is left to learn from .*: all others are copies of them\. Give more"
+    ):
         read_texts(Files(pairs=[one]))
 
 
