@@ -1,7 +1,9 @@
 """A model directory: config.json, model.safetensors, tokenizer.json, README.md, history.jsonl. Complete, and no pickle."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,9 +112,20 @@ def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """All or nothing: under another name first."""
     partial = path.with_name(f".{path.name}.partial")
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
-    partial.chmod(0o644)  # the library makes files that only their owner may read
-    os.replace(partial, path)
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
+        partial.chmod(0o644)  # the library makes files that only their owner may read
+        os.replace(partial, path)
+    except (SafetensorError, OSError) as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise HeadwayError(f"{path} cannot be written: {_reason(error)}.") from None
+
+
+def _reason(error: Exception) -> str:
+    """What the system said, of which the library's error has only the number."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)
 
 
 def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -176,3 +176,16 @@ def test_packed_weights_have_no_average() -> None:
 def test_different_models_have_no_average(other: dict[str, torch.Tensor]) -> None:
     with pytest.raises(HeadwayError, match=r"these models have different shapes, so they cannot be averaged"):
         average([{"w": torch.zeros(2)}, other])
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """The library's errors are of its own kind, and hold the system's."""
+    path = tmp_path / "none" / "model.safetensors"
+    with pytest.raises(HeadwayError) as caught:
+        write_tensors(path, {"a": torch.zeros(3)})
+    assert str(caught.value) == f"{path} cannot be written: No such file or directory."
+    path.mkdir(parents=True)
+    with pytest.raises(HeadwayError) as caught:
+        write_tensors(path, {"a": torch.zeros(3)})
+    assert str(caught.value) == f"{path} cannot be written: Is a directory."
+    assert list(path.parent.iterdir()) == [path], "nothing is left behind"

@@ -128,11 +128,10 @@ def save(
         (partial / STATE).write_text(json.dumps({"step": step, **state}, indent=2))
         for path in (*partial.iterdir(), partial):
             flush(path)
-    except OSError as error:
+    except (OSError, HeadwayError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise HeadwayError(
-            f"step {step} could not be saved to {out}: {error.strerror or error}. {_kept(out)}"
-        ) from None
+        reason = getattr(error, "strerror", None) or str(error).removesuffix(".")
+        raise HeadwayError(f"step {step} could not be saved to {out}: {reason}. {_kept(out)}") from None
     if folder.exists():
         remove(folder)
     os.replace(partial, folder)

@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
+from safetensors import SafetensorError
 
+import headway.model_dir
+from headway.errors import HeadwayError
 from headway.train.checkpoints import LATER, checkpoints, prune, save
 
 ONE = {"w": torch.arange(3.0)}
@@ -63,3 +67,18 @@ def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
 def test_the_state_is_plain_json(tmp_path: Path) -> None:
     made = save(tmp_path, 1, ONE, {}, {"best": {1: -2.5}})
     assert json.loads((made.folder / "state.json").read_text())["best"] == {"1": -2.5}
+
+
+def test_a_disk_that_the_library_finds_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(headway.model_dir, "save_file", full)
+    with pytest.raises(HeadwayError) as caught:
+        save(tmp_path, 3, {"a": torch.zeros(1)}, {}, {})
+    path = tmp_path / "checkpoints" / ".step-00000003.partial" / "model.safetensors"
+    assert str(caught.value) == (
+        f"step 3 could not be saved to {tmp_path}: {path} cannot be written: No space left on device. "
+        "Nothing was saved before."
+    )
+    assert not path.parent.exists()
