@@ -7,7 +7,7 @@ import click
 
 from headway.cli import options
 from headway.cli.root import Verb, option
-from headway.cli.terminal import log, table
+from headway.cli.terminal import log, opened, table
 
 if TYPE_CHECKING:
     from headway.decode.engine import Compute, EngineName
@@ -110,7 +110,8 @@ def evaluate(
         f"{first.tokens_per_second:.0f} tokens/s; warnings on {first.warnings}"
     )
     if output:
-        output.write_text("".join(f"{line}\n" for line in first.hypotheses), encoding="utf-8", newline="\n")
+        with opened(str(output)) as sink:
+            sink.writelines(f"{line}\n" for line in first.hypotheses)
         log(f"translations are in {output}")
     if compare:
         rows = [(runs[0][0], f"{first.scores.bleu:.2f}", f"{first.scores.chrf:.2f}", "")]

@@ -113,7 +113,17 @@ def log(message: str, level: Level = "info", **fields: Any) -> None:
 
 @contextmanager
 def opened(output: str | None) -> Iterator[TextIO]:
-    """A file, or standard output: UTF-8 like the input, whatever the locale says."""
+    """A file, packed as its name says, or standard output: UTF-8 like the input, whatever the locale says."""
+    if output and output.endswith((".gz", ".xz", ".zst")):
+        from headway.data.check.clean import packing
+
+        with (
+            open(output, "wb") as whole,
+            packing(whole, os.path.splitext(output)[1]) as packed,
+            io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+        ):
+            yield text
+        return
     if output:
         with open(output, "w", encoding="utf-8", newline="\n") as file:
             yield file

@@ -8,6 +8,8 @@ import pytest
 
 import headway.cli.score
 from headway.cli.root import main
+from headway.cli.terminal import opened
+from headway.data.files import read_lines
 from headway.translator import Scored, Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
@@ -148,3 +150,17 @@ def test_memory_does_not_grow_with_the_file(
     out, _ = scored(capsys, translator_dir, "--pairs", str(tmp_path / "a.tsv"))
     assert len(out.splitlines()) == 50
     assert sizes == [8] * 6 + [2]
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
+def test_a_file_is_packed_as_its_name_says(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out.txt.{ending}"
+    with opened(str(path)) as sink:
+        sink.write("eins – ")
+        sink.flush()
+        sink.write("zwei\n")
+    assert list(read_lines(path)) == ["eins – zwei"]
+    with pytest.raises(KeyboardInterrupt), opened(str(path)) as sink:
+        sink.write("eins\n")
+        raise KeyboardInterrupt
+    assert list(read_lines(path)) == ["eins"], "what was written until then can be read"

@@ -53,7 +53,7 @@ def written(out: Path) -> Iterator[IO[bytes]]:
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
-            with _packing(file, out.suffix) as packed:
+            with packing(file, out.suffix) as packed:
                 yield packed
             file.flush()
             os.fsync(file.fileno())
@@ -62,7 +62,7 @@ def written(out: Path) -> Iterator[IO[bytes]]:
         unfinished.unlink(missing_ok=True)
 
 
-def _packing(file: IO[bytes], ending: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+def packing(file: IO[bytes], ending: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     if ending == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename=""))
     if ending == ".xz":
