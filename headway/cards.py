@@ -61,9 +61,10 @@ def _plain(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
-def written_head(languages: Sequence[str], scores: Mapping[str, str]) -> str:
-    """As read_head reads it; "" where there is nothing to say."""
-    lines = ["language:", *(f"- {language}" for language in languages)] if languages else []
+def written_head(languages: Sequence[str], scores: Mapping[str, str], licence: str = "", base: str = "") -> str:
+    """As read_head reads it; "" where there is nothing to say. base: the model that it was made from."""
+    lines = [f"{name}: {told}" for name, told in (("license", licence), ("base_model", base)) if told]
+    lines += ["language:", *(f"- {language}" for language in languages)] if languages else []
     if scores:
         lines += ["scores:", *(f"  {name}: {told}" for name, told in scores.items())]
     return "\n".join(["---", *lines, "---", "", ""]) if lines else ""

@@ -16,6 +16,7 @@ def test_written_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(head)
     assert read_card(tmp_path) == Card("", {"validation": "31.20 BLEU, 55.10 chrF (greedy)"})
     assert written_head([], {}) == ""
+    assert read_head(written_head([], {}, "apache-2.0", "en-de")) == {"license": "apache-2.0", "base_model": "en-de"}
 
 
 def test_what_people_write(tmp_path: Path) -> None:

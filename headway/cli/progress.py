@@ -1,7 +1,6 @@
 """What training shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
 
 import os
-import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -110,6 +109,7 @@ def _told(moment: "Moment") -> str:
 
 def summary(outcome: "Outcome", config: "Config") -> None:
     """At the end: a table, the curve, and what to type next."""
+    from headway.train.card import command_for
     from headway.train.history import read_history
 
     curve = [entry["loss"] for entry in read_history(outcome.folder) if entry["kind"] == "validation"]
@@ -126,14 +126,4 @@ def summary(outcome: "Outcome", config: "Config") -> None:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:
         log(f"{name:16} {value}")
-    log(f"next: {next_command(outcome, config)}")
-
-
-def next_command(outcome: "Outcome", config: "Config") -> str:
-    folder = shlex.quote(str(outcome.folder))
-    if config.train.objective.kind == "translation":
-        to = f" --to {config.tags[0]}" if config.tags else ""
-        return f'headway translate --model {folder}{to} "…"'
-    if config.train.objective.kind == "causal":
-        return f'headway generate --model {folder} "…"'
-    return f"headway evaluate --model {folder} --text FILE"
+    log(f"next: {command_for(config, outcome.folder)}")

@@ -293,5 +293,6 @@ class Training:
             yield f"the mean of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean, None
 
     def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
-        card = model_card(self.config, self.texts, result, self.trainer.at.step)
+        base = self.start.folder if self.start else None
+        card = model_card(self.config, self.texts, result, self.trainer.at.step, base)
         save_model(self.out, self.config, weights, self.tokenizers, card)

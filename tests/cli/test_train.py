@@ -92,7 +92,15 @@ def test_the_next_command_of_each_kind(capsys: Capture, toy: Path, tmp_path: Pat
         stack = ["--set", f"model.{side}.layers=1", "--set", f"model.{side}.mixer=attention(2)"]
         _, err = trained(capsys, [*text, *small, *stack, "--objective", objective, "--out", str(tmp_path / objective)])
         assert err.splitlines()[-1] == expected
+        used = expected.removeprefix("next: ").replace(f"{tmp_path}/{objective}", ".")
+        assert f"Use it: `{used}`\n" in (tmp_path / objective / "README.md").read_text()
         assert "perplexity" in err and "bleu" not in err
+
+
+def test_the_command_of_a_model_with_several_targets(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    _, err = trained(capsys, [*quick(toy, "--steps", "2", "--both-ways"), "--out", str(tmp_path / "m")])
+    assert err.splitlines()[-1] == f'next: headway translate --model {tmp_path}/m --to qtx "…"'
+    assert 'Use it: `headway translate --model . --to qtx "…"`\n' in (tmp_path / "m" / "README.md").read_text()
 
 
 def test_quiet(capsys: Capture, toy: Path, tmp_path: Path) -> None:
@@ -297,6 +305,7 @@ def test_several_target_languages_in_one_model(capsys: Capture, toy: Path, tmp_p
     for name, lines in {"a.en": source, "a.aa": ["ax"] * 48, "b.en": source, "b.bb": ["by"] * 48}.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     pairs = [("--source", "a.en"), ("--target", "a.aa"), ("--source", "b.en"), ("--target", "b.bb")]
+    pairs += [(flag.replace("--", "--valid-"), name) for flag, name in pairs]  # held out, a sentence would not be learned
     files = [word for flag, name in pairs for word in (flag, str(tmp_path / name))]
     settings = [
         "train.schedule=constant(0.02)",

@@ -1,5 +1,6 @@
 """A model that starts from another: its tokenizer, its settings, its weights; and corpora with weights."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +24,14 @@ def flags(toy: Path, out: Path, *more: str) -> list[str]:
 
 
 def test_it_starts_where_the_other_ended(toy: Path, translator_dir: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tuned"
+    out, base = tmp_path / "tuned", Path(shutil.copytree(translator_dir, tmp_path / "base"))
+    (base / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# Mine\n")
     valid = ["--valid-source", str(toy / "valid.en"), "--valid-target", str(toy / "valid.qtx")]
     gentle = ["--set", "train.schedule=constant(0.0)", "--set", "train.average=1", "--steps", "3"]
-    assert main(flags(toy, out, "--from-model", str(translator_dir), *valid, *gentle)) == 0
+    assert main(flags(toy, out, "--from-model", str(base), *valid, *gentle)) == 0
+    card = (out / "README.md").read_text()
+    assert card.startswith("---\nlicense: cc-by-4.0\nbase_model: base\nlanguage:\n- en\n- qtx\n")
+    assert "| fine-tuned from | base |" in card
     for name, weights in read_tensors(translator_dir / "model.safetensors").items():
         assert torch.equal(weights, read_tensors(out / "model.safetensors")[name]), name
     assert (out / "tokenizer.json").read_bytes() == (translator_dir / "tokenizer.json").read_bytes()
