@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headway.cli import options
-from headway.cli.findings import Live, as_table, as_text, next_command
+from headway.cli.findings import Live, as_table, as_text, counted, next_command
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log
 
@@ -120,11 +120,16 @@ def check(
     else:
         names = " and ".join(report.languages) if all(report.languages) else "of unknown languages"
         what = str(corpora[0]) if len(corpora) == 1 else f"{len(corpora)} corpora"
-        log(f"{what}: {report.pairs:,} pairs, {names}")
+        log(f"{what}: {counted(report.pairs, 'pair')}, {names}")
         as_table(report, settings.keep)
         as_text(report, examples, clean, int((~report.clean(settings.keep)).sum()))
         for note in report.notes:
             log(note)
-        log(f"next: {next_command(report, clean, ['headway', *sys.argv[1:]])}")
+        after = next_command(report, clean, settings.keep, ["headway", *sys.argv[1:]])
+        log(
+            f"next: {after}"
+            if after
+            else "no pair remains, so there is nothing to train on: look at the examples above"
+        )
     if strict and not report.clean(settings.keep).all():
         sys.exit(1)

@@ -37,7 +37,13 @@ class Live:
             sys.stderr.flush()
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def percent(share: float) -> str:
+    if not share:
+        return f"{0:>7}"
     return f"{share:>7.2%}" if share >= 0.00005 else " <0.01%"
 
 
@@ -72,7 +78,8 @@ def as_text(report: "Report", examples: "Mapping[str, list[Example]]", clean: Pa
             for line in lines_about_runs(report, report.runs):
                 click.echo(fitted(line))
     if clean:
-        click.echo(f"\n{clean} has {report.pairs - gone:,} pairs; {gone:,} were left out, as the table says.")
+        left = counted(report.pairs - gone, "pair")
+        click.echo(f"\n{clean} has {left}; {gone:,} {'was' if gone == 1 else 'were'} left out, as the table says.")
     elif not report.findings():
         click.echo("\nNothing was found.")
     if is_watched(sys.stdout):
@@ -106,11 +113,13 @@ def fitted(line: str) -> str:
     return set_cell_size(line, width - len(mark)).rstrip() + mark
 
 
-def next_command(report: "Report", clean: Path | None, typed: Sequence[str]) -> str:
-    """What to do with what was found."""
+def next_command(report: "Report", clean: Path | None, keep: Sequence[str], typed: Sequence[str]) -> str:
+    """What to do with what was found; "" where nothing is left to do anything with."""
     from headway.data.parallel import languages_of
 
     source, target = report.languages
+    if not report.clean(keep).any():
+        return ""
     if not clean and not report.clean().all():
         name = f"clean.{source}-{target}.tsv" if source and target else "clean.tsv"
         return shlex.join([*typed, "--clean", name])

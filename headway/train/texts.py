@@ -49,9 +49,11 @@ class Files:
             ("--valid-source", "--valid-target", self.valid_source, self.valid_target),
         ):
             if len(one) != len(other):
-                raise ConfigError(
-                    f"{left} was given {len(one)} times and {right} {len(other)} times: they go in pairs."
-                )
+                raise ConfigError(f"{left} was given {_times(one)} and {right} {_times(other)}: they go in pairs.")
+        if self.columns and not self.pairs and not self.valid_pairs:
+            raise ConfigError(
+                "--columns is for the files of --pairs and --valid-pairs, and there are none: leave it out."
+            )
         corpora = len(self.source) + len(self.pairs)
         for name, given in (
             ("--from", self.source_languages),
@@ -59,8 +61,9 @@ class Files:
             ("--weight", self.weights),
         ):
             if len(given) not in (0, 1, corpora):
+                what = "1 corpus" if corpora == 1 else f"{corpora} corpora"
                 raise ConfigError(
-                    f"{name} was given {len(given)} times for {corpora} corpora: give it once for all, or once for each."
+                    f"{name} was given {_times(given)} for {what}: give it once for all, or once for each."
                 )
         for name, asked in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--vary", self.vary)):
             if self.text and asked:
@@ -102,7 +105,7 @@ def read_texts(files: Files) -> Texts:
         count = _lines(texts.valid_pairs)
         copies = before - count - _lines(texts.pairs)
         also = f", and {copies:,} more that say the same" if copies else ""
-        texts.notes.append(f"no validation text was given: {counted(count, 'pair')} held out for it{also}")
+        texts.notes.append(f"no validation text was given: {_counted(count, 'pair')} held out for it{also}")
     if files.vary:  # after some were held out, which must not come back in small letters
         texts.pairs += [more for p in texts.pairs if (more := varied(p, files.vary)).counts.said]
     return texts
@@ -119,7 +122,11 @@ def distinct(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
 
 
-def counted(count: int, what: str) -> str:
+def _times(given: Sequence[object]) -> str:
+    return "once" if len(given) == 1 else f"{len(given)} times"
+
+
+def _counted(count: int, what: str) -> str:
     """1 pair is, 1,000 pairs are"""
     return f"1 {what} is" if count == 1 else f"{count:,} {what}s are"
 
@@ -136,7 +143,7 @@ def _running_text(files: Files) -> Texts:
     kept, last = text.split(held)
     if not kept.counts.said or not last.counts.said:
         raise HeadwayError(f"{files.text[0]} is too short to hold some of it out. Give --valid-text as well.")
-    note = f"no validation text was given: the last {held} lines are held out for it"
+    note = f"no validation text was given: the last {_counted(held, 'line').removeprefix('1 ')} held out for it"
     return Texts(text=kept, valid_text=last, notes=[note])
 
 

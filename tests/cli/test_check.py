@@ -168,6 +168,18 @@ def test_hostile_text_does_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatc
 
 def test_shares_in_words() -> None:
     assert [percent(share) for share in (1, 0.5, 0.0001, 0.00001)] == ["100.00%", " 50.00%", "  0.01%", " <0.01%"]
+    assert percent(0) == "      0"
+
+
+def test_nothing_remains(capsys: Capture, tmp_path: Path) -> None:
+    """Then nothing is said of training; and one pair is not several."""
+    (tmp_path / "a.en-de.tsv").write_text("\tein Hund\n")
+    clean = tmp_path / "clean.en-de.tsv"
+    for flags in ([], ["--clean", clean]):
+        out, err = checked(capsys, "--pairs", tmp_path / "a.en-de.tsv", *flags)
+        assert "a.en-de.tsv: 1 pair, en and de\n" in err and "next:" not in err
+        assert err.endswith("no pair remains, so there is nothing to train on: look at the examples above\n")
+    assert f"{clean} has 0 pairs; 1 was left out, as the table says." in out
 
 
 def test_several_corpora_are_counted_and_files_named(capsys: Capture, corpus: Path) -> None:

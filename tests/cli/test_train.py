@@ -305,7 +305,9 @@ def test_several_target_languages_in_one_model(capsys: Capture, toy: Path, tmp_p
     for name, lines in {"a.en": source, "a.aa": ["ax"] * 48, "b.en": source, "b.bb": ["by"] * 48}.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     pairs = [("--source", "a.en"), ("--target", "a.aa"), ("--source", "b.en"), ("--target", "b.bb")]
-    pairs += [(flag.replace("--", "--valid-"), name) for flag, name in pairs]  # held out, a sentence would not be learned
+    pairs += [
+        (flag.replace("--", "--valid-"), name) for flag, name in pairs
+    ]  # held out, a sentence would not be learned
     files = [word for flag, name in pairs for word in (flag, str(tmp_path / name))]
     settings = [
         "train.schedule=constant(0.02)",

@@ -101,6 +101,13 @@ def test_one_pair_again_and_again(tmp_path: Path) -> None:
         read_texts(Files(pairs=[one]))
 
 
+def test_one_is_not_several(tmp_path: Path) -> None:
+    two = write(tmp_path, "a.en", ["One.", "Two."])
+    [told] = read_texts(Files(source=[two], target=[two])).notes
+    assert told == "no validation text was given: 1 pair is held out for it"
+    assert read_texts(Files(text=[two])).notes == ["no validation text was given: the last line is held out for it"]
+
+
 def test_packed_text_is_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.en.gz", "wt") as file:
         file.write("One.\nTwo.\n")
@@ -136,10 +143,10 @@ def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
             {"source": ["a"], "target": ["b"], "text": ["c"]},
             "give --source and --target, or --pairs, for a translator, or --text",
         ),
-        ({"source": ["a"]}, "--source was given 1 times and --target 0 times: they go in pairs"),
+        ({"source": ["a"]}, "--source was given once and --target 0 times: they go in pairs"),
         (
             {"source": ["a"], "target": ["b"], "valid_source": ["c"]},
-            "--valid-source was given 1 times and --valid-target 0",
+            "--valid-source was given once and --valid-target 0",
         ),
         ({"text": ["a"], "valid_source": ["b"]}, "a language model is validated on --valid-text"),
         ({"source": ["a"], "target": ["b"], "valid_text": ["c"]}, "a translator is validated on --valid-source and"),
@@ -149,7 +156,11 @@ def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
         ),
         (
             {"source": ["a"], "target": ["b"], "source_languages": ["de", "fr"]},
-            "--from was given 2 times for 1 corpora",
+            "--from was given 2 times for 1 corpus: give it once",
+        ),
+        (
+            {"source": ["a"], "target": ["b"], "columns": ["7", "9"]},
+            "--columns is for the files of --pairs and --valid-pairs, and there are none: leave it out",
         ),
     ],
 )
