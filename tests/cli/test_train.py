@@ -232,7 +232,7 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
         (["--objective", "rank"], "--objective: 'rank' is not one of 'translation', 'causal', 'masked'."),
         (["--objective", "causal"], "the objective causal learns from --text, not from pairs."),
         (["--text", "x"], "give --source and --target, or --pairs, for a translator, or --text for a language model."),
-        (["--source", "x"], "--source was given 2 times and --target 1 times: they go in pairs."),
+        (["--source", "x"], "--source was given 2 times and --target once: they go in pairs."),
         (["--device", "tpu"], '"tpu" is not a device.'),
         (["--sorce", "x"], 'there is no option --sorce. Did you mean "--source"?'),
     ],

@@ -151,7 +151,7 @@ def test_pairs_in_one_file(toy: Path, tiny: list[str], tmp_path: Path, train_toy
     [
         (["--columns", "1"], "--columns: '1' does not name two columns. Write 1,2 or source,target."),
         (["--weight", "0"], "--weight: 0"),
-        (["--weight", "1", "--weight", "2"], "--weight was given 2 times for 1 corpora: give it once for all"),
+        (["--weight", "1", "--weight", "2"], "--weight was given 2 times for 1 corpus: give it once for all"),
         (["--text", "x", "--weight", "2"], "or --text for a language model"),
     ],
 )
