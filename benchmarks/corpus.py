@@ -156,7 +156,8 @@ def batches(files: list[str], work: Path) -> dict[str, Any]:
     marks = marks_of(Tokenizers.load(work / "tokenizer.json").target)
     objective, random = Translation.Config(), np.random.default_rng(0)
     began, count, tokens, shares = time.perf_counter(), 0, 0, []
-    for part, (examples, lengths, _) in enumerate(corpus.epoch(0)):
+    for part, portion in enumerate(corpus.epoch(0)):
+        examples, lengths = portion.examples, portion.lengths
         found = token_batches(lengths, BUDGET, [1, 0, part])
         for batch in found:
             tokens += objective.collate([examples[i] for i in batch], marks, random).tokens
