@@ -1,7 +1,6 @@
 """A model directory: config.json, model.safetensors, tokenizer.json, README.md, history.jsonl. Complete, and no pickle."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from headway.confidence import forget_calibration
 from headway.config import Config, write_atomically
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, reason_of
 from headway.nn.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.stored import SCALE
@@ -119,13 +118,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     except (SafetensorError, OSError) as error:
         with suppress(OSError):
             partial.unlink()
-        raise HeadwayError(f"{path} cannot be written: {_reason(error)}.") from None
-
-
-def _reason(error: Exception) -> str:
-    """What the system said, of which the library's error has only the number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    return os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)
+        raise HeadwayError(f"{path} cannot be written: {reason_of(error)}.") from None
 
 
 def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -206,7 +206,8 @@ class Translator:
         if glossary is not None and search.sample:
             raise ConfigError("a glossary needs a search, and this draws at random. Leave one of them out.", "sample")
         refuse_min_score(min_score, self, to)
-        keeper = None if protect is None else protector(tuple(protect), self.strange)
+        plain = all(line.isascii() for line in lines)  # then there is nothing that strange words could be in
+        keeper = None if protect is None else protector(tuple(protect), None if plain else self.strange)
         others = [one for one in self.outline.source_languages if one != (to or self.target)]
         language = source or self.source or next(iter(others or self.outline.source_languages), None)
         reader = Reader(

@@ -1,10 +1,13 @@
-"""Which script a character belongs to, as a table of ranges: one lookup a character, for whole arrays of them."""
+"""Which script a character belongs to, as a table of ranges: one lookup a character, for whole arrays of them. What needs no
+arrays is there without numpy, which takes its time to be imported."""
 
 from collections.abc import Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Letters, and the marks that are written with them. Digits and punctuation belong to no script.
 RANGES = {
@@ -86,8 +89,10 @@ LANGUAGES = {
 
 
 @cache
-def script_table() -> NDArray[np.uint8]:
+def script_table() -> "NDArray[np.uint8]":
     """The number of the script of every code point: NAMES[script_table()[ord("ß")]] is "Latin"."""
+    import numpy as np
+
     table = np.zeros(0x110000, np.uint8)
     for number, ranges in enumerate(RANGES.values(), start=1):
         for part in ranges.split():
@@ -98,6 +103,8 @@ def script_table() -> NDArray[np.uint8]:
 
 def count_scripts(text: str) -> dict[str, int]:
     """How many letters of each script a text has, the most frequent first."""
+    import numpy as np
+
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     counts = np.bincount(script_table()[codes], minlength=len(NAMES))
     found = {NAMES[number]: int(counts[number]) for number in np.flatnonzero(counts) if number}

@@ -5,6 +5,7 @@ Made by headway.text.lexicon, kept beside a model. No torch here.
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, reason_of
 from headway.text.pair import Tokenizers
 
 SHORTLIST = "shortlist.safetensors"
@@ -71,9 +72,14 @@ class Shortlist:
         targets = self.targets.astype(np.uint16) if self.target_size <= 1 << 16 else self.targets
         tensors = {"starts": self.starts, "targets": targets, "tags": np.array(self.tags, dtype=np.int32)}
         sizes = {"source_size": str(self.source_size), "target_size": str(self.target_size)}
-        save_file(tensors, partial, {**self.about, **sizes, "format_version": FORMAT_VERSION})
-        partial.chmod(0o644)  # the library makes files that only their owner may read
-        os.replace(partial, path)
+        try:
+            save_file(tensors, partial, {**self.about, **sizes, "format_version": FORMAT_VERSION})
+            partial.chmod(0o644)  # the library makes files that only their owner may read
+            os.replace(partial, path)
+        except (SafetensorError, OSError) as error:
+            with suppress(OSError):
+                partial.unlink()
+            raise HeadwayError(f"{path} cannot be written: {reason_of(error)}.") from None
 
     @staticmethod
     def load(folder: str | Path) -> "Shortlist":

@@ -110,7 +110,7 @@ def test_w14_long_sentences_stay_fluent(look: Callable[..., Look], long_dir: Pat
     seen.page.focus("#heatmap")
     for n in range(120):
         seen.page.keyboard.press("." if n // 3 % 2 == 0 else ",")
-    seen.page.wait_for_function("window.painted > 0")
+    seen.page.wait_for_function("() => window.painted > 0")
     assert seen.page.evaluate("window.painted") <= 120  # the detail alone, once each
 
 

@@ -49,7 +49,7 @@ def test_a_page_that_nobody_sees_is_complete_too(look: Callable[..., Look], sent
     seen.page.evaluate("window.requestAnimationFrame = () => 1")
     seen.translate(sentences[0])
     assert seen.state == "done"
-    seen.page.wait_for_function("document.querySelectorAll('#result .token').length > 3", polling=100)
+    seen.page.wait_for_function("() => document.querySelectorAll('#result .token').length > 3", polling=100)
     assert seen.page.evaluate("document.querySelector('#result .output').textContent") == seen.result
 
 
@@ -60,7 +60,7 @@ def test_the_timeline_goes_on_to_the_newest_sentence(
     seen.page.fill("#text", " ".join(sentences[:2]))
     seen.page.press("#text", "Control+Enter")
     seen.page.wait_for_selector("#sentence")
-    seen.page.wait_for_function("document.getElementById('sentence').value === '1'")
+    seen.page.wait_for_function("() => document.getElementById('sentence').value === '1'")
     seen.page.select_option("#sentence", "0")  # and stays where somebody has put it
     seen.page.wait_for_timeout(700)
     assert seen.page.input_value("#sentence") == "0"

@@ -80,7 +80,7 @@ def test_lines_stay_lines_when_a_word_is_changed(look: Callable[..., Look], bund
     seen.page.locator("#bars button:not([disabled])").first.click()
     seen.page.wait_for_selector("#first")
     seen.ended()
-    seen.page.wait_for_function("document.querySelectorAll('#sentence option').length === 3")
+    seen.page.wait_for_function("() => document.querySelectorAll('#sentence option').length === 3")
     after = seen.page.evaluate(PANE).splitlines()
     assert [after[0], after[2:]] == [before[0], before[2:]]
     assert after[1] != before[1]

@@ -82,7 +82,7 @@ def test_w05_stop_stops(
     seen.page.fill("#text", " ".join(sentences[:5]))
     seen.page.press("#text", "Control+Enter")
     until(lambda: len(steps) == 4)
-    seen.page.wait_for_function("document.querySelectorAll('#result .token').length > 1")
+    seen.page.wait_for_function("() => document.querySelectorAll('#result .token').length > 1")
     seen.page.click("#stop")
     assert seen.state == "stopped"
     count = len(seen.tokens())

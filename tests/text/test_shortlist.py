@@ -92,6 +92,11 @@ def test_it_is_read_as_it_was_written(tmp_path: Path, tags: tuple[int, ...]) -> 
         assert one.dtype == np.int32 and np.array_equal(one, other)
 
 
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError, match=r"shortlist\.safetensors cannot be written: No such file or directory\.$"):
+        small(()).save(tmp_path / "none")
+
+
 def test_no_torch_is_needed(tmp_path: Path) -> None:
     small().save(tmp_path)
     code = f"import sys; from headway.text.shortlist import Shortlist; print(Shortlist.load({str(tmp_path)!r}).candidates([2]), 'torch' in sys.modules)"

@@ -21,6 +21,7 @@ from headway.train.checkpoints import checkpoints
 
 SETTINGS = ("train.steps=2000", "train.validate_every=1", "train.ema=0.9", "train.keep_last=2", "train.log_every=5")
 KILLS_BY_THE_CLOCK, KILLS_BY_THE_CALL = 14, 16
+LOADED: set[Path] = set()  # where a model was found once
 CALLS = ("replace", "fsync", "unlink", "rmdir")  # what a save is made of, of the module os
 
 
@@ -68,9 +69,10 @@ def inspect(out: Path, known: int) -> int:
     assert newest >= known, f"step {known} was saved, and step {newest} is the newest now"
     try:
         load_model(out)
+        LOADED.add(out)
     except HeadwayError as error:
-        # Only before the first save: then it says so, in words.
-        if known or not ("has not saved a model so far" in str(error) or "no config.json" in str(error)):
+        # Only before the first model, which is written behind the first checkpoint: then it says so, in words.
+        if out in LOADED or not ("has not saved a model so far" in str(error) or "no config.json" in str(error)):
             raise
     return newest
 
