@@ -1,6 +1,5 @@
 """`headway average`: several checkpoints, one model."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
     from headway.model_dir import average as mean
     from headway.packing import is_packed
     from headway.text.shortlist import keep_shortlist
+    from headway.train.card import measuring
     from headway.train.checkpoints import checkpoints
     from headway.train.history import History
 
@@ -74,16 +74,14 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
         files = [checkpoint.folder / WEIGHTS for checkpoint in kept[-last:]]
     weights = mean([read_tensors(file) for file in files])
     names = ", ".join(str(file.parent) for file in files)
-    translates = first.config.train.objective.kind == "translation"
-    text = "--source FILE --target FILE" if translates else "--text FILE"
-    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `headway evaluate --model . {text}`\n"
+    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `{measuring(first.config, '.')}`\n"
     save_model(out, first.config, weights, first.tokenizers, card)
     keep_shortlist(models[0], out)
     history = History(out)
     history.add("average", 0, models=[str(file.parent) for file in files])
     history.close()
     log(f"averaged {len(files)}: {names}")
-    log(f"next: headway evaluate --model {shlex.quote(str(out))} {text}")
+    log(f"next: {measuring(first.config, out)}")
 
 
 def _languages(config: "Config") -> tuple[set[str], set[str]]:

@@ -99,6 +99,8 @@ def check(
     from headway.data.check.report import as_object
 
     named = (source_language, target_language)
+    if columns and not any(given[name] for name in ("pairs", "valid_pairs", "test_pairs")):
+        raise click.UsageError("--columns is for files of --pairs: leave it out.", click.get_current_context())
     corpora, valid, test = (
         Given(
             given.pop(f"{part}source"), given.pop(f"{part}target"), given.pop(f"{part}pairs"), part.replace("_", "-")

@@ -1,6 +1,5 @@
 """`headway pack`: a model in a fraction of its bytes."""
 
-import shlex
 from pathlib import Path
 
 import click
@@ -34,6 +33,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.model_dir import WEIGHTS, load_model, save_model
     from headway.packing import in_eight_bits, packed
     from headway.text.shortlist import keep_shortlist
+    from headway.train.card import measuring
     from headway.train.history import History
 
     model = directory(model)
@@ -60,8 +60,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     history.close()
     before, after = ((Path(folder) / WEIGHTS).stat().st_size for folder in (model, out))
     log(f"packed {WEIGHTS}: {_size(before)} -> {_size(after)}, {before / after:.1f} times smaller")
-    text = "--source FILE --target FILE" if config.train.objective.kind == "translation" else "--text FILE"
-    log(f"next: headway evaluate --model {shlex.quote(str(out))} {text}")
+    log(f"next: {measuring(config, out)}")
 
 
 def _size(count: int) -> str:

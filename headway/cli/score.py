@@ -54,6 +54,8 @@ def score(
     refuse(text, source, target, pairs, output)
     if normalised and per_token:
         raise click.UsageError("--normalised and --per-token are two ways: choose one.", click.get_current_context())
+    if columns and not pairs:
+        raise click.UsageError("--columns is for the file of --pairs: leave it out.", click.get_current_context())
     choice = choose(models, source_language, to)
     translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens

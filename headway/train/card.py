@@ -14,11 +14,23 @@ def command_for(config: Config, folder: str | Path) -> str:
     """What to type to use a model."""
     model = shlex.quote(str(folder))
     if config.train.objective.kind == "translation":
-        to = f" --to {config.tags[0]}" if config.tags else ""
-        return f'headway translate --model {model}{to} "…"'
+        return f'headway translate --model {model}{_to(config)} "…"'
     if config.train.objective.kind == "causal":
         return f'headway generate --model {model} "…"'
+    return measuring(config, folder)
+
+
+def measuring(config: Config, folder: str | Path) -> str:
+    """What to type to see how good it is."""
+    model = shlex.quote(str(folder))
+    if config.train.objective.kind == "translation":
+        return f"headway evaluate --model {model}{_to(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
+
+
+def _to(config: Config) -> str:
+    """One of several target languages must be named."""
+    return f" --to {config.tags[0]}" if config.tags else ""
 
 
 def model_card(config: Config, texts: Texts, result: Validation | None, step: int, base: Path | None = None) -> str:

@@ -245,3 +245,11 @@ def test_a_random_file_ends_well(capsys: Capture, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(chance.randbytes(20_000) + b"\t\n" * 50 + b"\xff\xfe\n")
         out, _ = checked(capsys, "--pairs", tmp_path / name, "--from", "en", "--to", "de")
         assert "not UTF-8" in out
+
+
+def test_columns_are_for_pairs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for side in ("en", "de"):
+        (tmp_path / f"a.{side}").write_text("x\n")
+    files = ["--source", str(tmp_path / "a.en"), "--target", str(tmp_path / "a.de")]
+    assert main(["check", *files, "--columns", "1,2"]) == 2
+    assert "error: --columns is for files of --pairs: leave it out." in capsys.readouterr().err

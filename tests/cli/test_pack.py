@@ -222,3 +222,13 @@ def test_ternary_weights_are_not_stored_in_eight_bits(capsys: Capture, bit_dir: 
         'cannot be packed: its linear layers are "bitnet", and eight bits are for dense ones. Leave out --int8' in told
     )
     assert not (tmp_path / "never").exists()
+
+
+def test_what_to_do_next_names_one_of_several_languages() -> None:
+    from headway.config import from_table
+    from headway.train.card import measuring
+
+    table = {"model": {"vocabulary": 64}, "target_languages": ["de", "en"]}
+    assert measuring(from_table(table), "m") == "headway evaluate --model m --to de --source FILE --target FILE"
+    one = from_table({**table, "target_languages": ["de"]})
+    assert measuring(one, "m") == "headway evaluate --model m --source FILE --target FILE"

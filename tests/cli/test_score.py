@@ -107,6 +107,7 @@ CHOOSE = "error: give one source and its target as text, or --source and --targe
         (["a", "b", "c"], 2, CHOOSE),
         (["a", "b", "--pairs", "x.tsv"], 2, CHOOSE),
         (["--source", "x"], 2, CHOOSE),
+        (["a", "b", "--columns", "1,2"], 2, "error: --columns is for the file of --pairs: leave it out."),
         (["a", "b", "--normalised", "--per-token"], 2, "error: --normalised and --per-token are two ways: choose one."),
         (["a", "b", "--to", "de"], 1, 'error: this model does not translate to "de". It knows: qtx.'),
         (["--pairs", "none.tsv"], 1, "error: there is no file none.tsv."),
