@@ -1,8 +1,5 @@
 """Errors written for the person who meets them: what was given, what is allowed, what to do."""
 
-import os
-import re
-
 
 class HeadwayError(Exception):
     """Something the user can put right. The command line prints the message, without a traceback, and exits 1."""
@@ -38,9 +35,3 @@ def did_you_mean(given: str, allowed: list[str]) -> str:
 
 def _plain(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "")
-
-
-def reason_of(error: Exception) -> str:
-    """What the system said, of which an error of the safetensors library has only the number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    return os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)

@@ -1,8 +1,6 @@
 """A model directory: config.json, model.safetensors, tokenizer.json, README.md, history.jsonl. Complete, and no pickle."""
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +11,12 @@ from torch import Tensor
 
 from headway.confidence import forget_calibration
 from headway.config import Config, write_atomically
-from headway.errors import HeadwayError, reason_of
+from headway.errors import HeadwayError
 from headway.nn.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.stored import SCALE
 from headway.text import Tokenizers
+from headway.whole import whole
 
 WEIGHTS = "model.safetensors"
 HARMLESS = 10**9  # so many parameters fit any memory: a config can be followed that far before its weights are checked
@@ -109,16 +108,8 @@ def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """All or nothing: under another name first."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with whole(path) as partial:
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
-        partial.chmod(0o644)  # the library makes files that only their owner may read
-        os.replace(partial, path)
-    except (SafetensorError, OSError) as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise HeadwayError(f"{path} cannot be written: {reason_of(error)}.") from None
 
 
 def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

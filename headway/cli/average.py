@@ -41,16 +41,13 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
     from headway.packing import is_packed
     from headway.text.shortlist import keep_shortlist
     from headway.train.card import measuring
-    from headway.train.checkpoints import checkpoints
+    from headway.train.checkpoints import checkpoints, refuse_taken
     from headway.train.history import History
 
     models = tuple(map(directory, models))
     if out.resolve() in [Path(model).resolve() for model in models]:
         raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
-    if (out / "checkpoints").exists():
-        raise HeadwayError(f"{out} holds a training, which could not go on from other weights. Choose another --out.")
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
+    refuse_taken(out, overwrite, "other weights")
     loaded = [load_model(model) for model in models]
     first = loaded[0]
     for model, one in zip(models, loaded):

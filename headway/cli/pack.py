@@ -34,15 +34,13 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.packing import in_eight_bits, packed
     from headway.text.shortlist import keep_shortlist
     from headway.train.card import measuring
+    from headway.train.checkpoints import refuse_taken
     from headway.train.history import History
 
     model = directory(model)
     if out.resolve() == Path(model).resolve():
         raise click.UsageError(f"--out is {out}, the model itself: name another.", click.get_current_context())
-    if (out / "checkpoints").exists():
-        raise HeadwayError(f"{out} holds a training, which could not go on from packed weights. Choose another --out.")
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
+    refuse_taken(out, overwrite, "packed weights")
     loaded = load_model(model)
     try:
         config, weights = (loaded.config, in_eight_bits(loaded)) if int8 else packed(loaded)

@@ -30,7 +30,7 @@ NO_TEXT = {  # what a file is that begins so, and what to do
     b"\x1f\x8b": ("packed by gzip", UNPACK.format(".gz")),
     b"\xfd7zXZ\x00": ("packed by xz", UNPACK.format(".xz")),
     b"\x28\xb5\x2f\xfd": ("packed by zstd", UNPACK.format(".zst")),
-    b"BZh9": ("packed by bzip2", "Unpack it first."),
+    b"BZh": ("packed by bzip2", "Unpack it first."),
     b"%PDF-": ("a PDF", "Save its text as plain text, for example with: pdftotext"),
 }
 

@@ -1,7 +1,7 @@
 """Which script a character belongs to, as a table of ranges: one lookup a character, for whole arrays of them. What needs no
 arrays is there without numpy, which takes its time to be imported."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,13 @@ LANGUAGES = {
 }
 
 
+def spans(ranges: str) -> Iterator[tuple[int, int]]:
+    """The first and the last of each."""
+    for part in ranges.split():
+        first, _, last = part.partition("-")
+        yield int(first, 16), int(last or first, 16)
+
+
 @cache
 def script_table() -> "NDArray[np.uint8]":
     """The number of the script of every code point: NAMES[script_table()[ord("ß")]] is "Latin"."""
@@ -95,9 +102,8 @@ def script_table() -> "NDArray[np.uint8]":
 
     table = np.zeros(0x110000, np.uint8)
     for number, ranges in enumerate(RANGES.values(), start=1):
-        for part in ranges.split():
-            first, _, last = part.partition("-")
-            table[int(first, 16) : int(last or first, 16) + 1] = number
+        for first, last in spans(ranges):
+            table[first : last + 1] = number
     return table
 
 

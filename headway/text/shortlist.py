@@ -3,9 +3,7 @@
 Made by headway.text.lexicon, kept beside a model. No torch here.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +11,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from headway.errors import HeadwayError, reason_of
+from headway.errors import HeadwayError
 from headway.text.pair import Tokenizers
+from headway.whole import whole
 
 SHORTLIST = "shortlist.safetensors"
 FORMAT_VERSION = "1"
@@ -66,20 +65,11 @@ class Shortlist:
         return self.tags.index(int(source_ids[0])) * (self.source_size + 1)
 
     def save(self, folder: str | Path) -> None:
-        """All or nothing: under another name first."""
-        path = Path(folder) / SHORTLIST
-        partial = path.with_name(f".{path.name}.partial")
         targets = self.targets.astype(np.uint16) if self.target_size <= 1 << 16 else self.targets
         tensors = {"starts": self.starts, "targets": targets, "tags": np.array(self.tags, dtype=np.int32)}
         sizes = {"source_size": str(self.source_size), "target_size": str(self.target_size)}
-        try:
+        with whole(Path(folder) / SHORTLIST) as partial:
             save_file(tensors, partial, {**self.about, **sizes, "format_version": FORMAT_VERSION})
-            partial.chmod(0o644)  # the library makes files that only their owner may read
-            os.replace(partial, path)
-        except (SafetensorError, OSError) as error:
-            with suppress(OSError):
-                partial.unlink()
-            raise HeadwayError(f"{path} cannot be written: {reason_of(error)}.") from None
 
     @staticmethod
     def load(folder: str | Path) -> "Shortlist":

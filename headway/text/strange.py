@@ -2,10 +2,9 @@
 cannot say them, and they need no translation: names, quotations, symbols of physics."""
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
-from headway.text.scripts import RANGES, scripts_of
+from headway.text.scripts import RANGES, scripts_of, spans
 
 PLAIN = 0x17F  # the last of the Latin letters that European languages write; those behind are for tokenizers to judge
 BETWEEN = "[ ،、。·'’\u3000-]{1,2}"  # words of one span
@@ -27,19 +26,13 @@ def strange_words(languages: frozenset[str], known: frozenset[str]) -> re.Patter
         return None
     own = {script for language in languages for script in scripts_of(language.split("-")[0].lower())}
     foreign = "".join(_class(ranges) for script, ranges in RANGES.items() if script not in own)
-    points = [point for first, last in _spans(RANGES["Latin"]) for point in range(max(first, PLAIN + 1), last + 1)]
+    points = [point for first, last in spans(RANGES["Latin"]) for point in range(max(first, PLAIN + 1), last + 1)]
     rare = "".join(re.escape(chr(point)) for point in points if chr(point) not in known and point not in TYPESET)
     letters = foreign + (rare if "Latin" in own else "")
     word = rf"(?<!\w)\w*?[{letters}][\w{letters}]*+"  # looked for once a word, and not at each of its letters
     return re.compile(rf"{word}(?:{BETWEEN}{word})*")
 
 
-def _spans(ranges: str) -> Iterable[tuple[int, int]]:
-    for part in ranges.split():
-        first, _, last = part.partition("-")
-        yield int(first, 16), int(last or first, 16)
-
-
 def _class(ranges: str) -> str:
     """The inside of [...]."""
-    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in _spans(ranges))
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in spans(ranges))

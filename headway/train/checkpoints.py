@@ -148,6 +148,14 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+def refuse_taken(out: Path, overwrite: bool, weights: str) -> None:
+    """A folder that a model is to be written to, and that holds something. weights: what it would have instead of its own."""
+    if (out / "checkpoints").exists():
+        raise HeadwayError(f"{out} holds a training, which could not go on from {weights}. Choose another --out.")
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
+
+
 def refuse_strange(out: Path) -> None:
     """Before anything is read: a folder of the user's own, with files of the names that a training writes."""
     if (out / "checkpoints").exists() or read_outline(out) is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from headway.data.cache import fingerprint
-from headway.data.parallel import ParallelFiles, language_of, languages_of
+from headway.data.parallel import Pair, ParallelFiles, language_of, languages_of
 from headway.data.texts import Parallel, Running, parallel, running
 from headway.data.variety import varied
 from headway.errors import ConfigError, HeadwayError
@@ -202,13 +202,14 @@ def _split_off(pairs: list[Parallel]) -> tuple[list[Parallel], list[Parallel]]:
         kept, held = p.split(count)
         training.append(kept)
         valid.append(held)
-    return [_without_copies(p, valid) for p in training], valid
+    measured = [pair for p in valid for pair in p.read() if all(pair)]
+    ways = frozenset(way for source, target in measured for way in ((source, target), (target, source)))
+    return [_without_copies(p, ways) for p in training], valid
 
 
-def _without_copies(corpus: Parallel, valid: Sequence[Parallel]) -> Parallel:
+def _without_copies(corpus: Parallel, measured: frozenset[Pair]) -> Parallel:
     """What is measured must not be learned: not from another line or corpus, nor the other way."""
-    held = (pair for p in valid for pair in p.read() if all(pair))
-    kept = corpus.without(frozenset(way for source, target in held for way in ((source, target), (target, source))))
+    kept = corpus.without(measured)
     if not kept.counts.said:
         raise HeadwayError(
             "nothing is left to learn from when some pairs are held out: all others are copies of them. Give more text, "
