@@ -49,18 +49,30 @@ def missing_numbers(source: str, output: str) -> list[str]:
 
 
 def lost_numbers(source: str, output: str) -> list[str]:
-    """Numbers of the source, as they stand there, that no number of the output says or is a part of. Those that any
-    language may say in words are not looked at, nor is the hour of a time; of a date each part is by itself. Digits that
-    are the same say another number where the signs between them do: 12,345,678 and 12,345.678."""
+    """Numbers of the source, as they stand there, that no number of the output says. Those that any language may say in
+    words are not looked at, nor is the hour of a time; of a date each part is by itself. Digits that are the same say
+    another number where the signs between them do: 12,345,678 and 12,345.678."""
     found = dict.fromkeys(NUMBER.findall(source))
-    said = [(one, digits(one)) for one in NUMBER.findall(output)] if found else []
+    said = NUMBER.findall(output) if found else []
 
     def lost(part: str, one: str) -> bool:
         if len(part) < 3 and int(part) < IN_DIGITS:
             return False
-        return not any(part in number and _may_be(one, other) for other, number in said)
+        return not any(_says(other, part, one) and _may_be(one, other) for other in said)
 
     return [one for one in found if any(lost(part, one) for part in _parts(one))]
+
+
+def _says(other: str, part: str, one: str) -> bool:
+    """Whether it is that number, or has it as the part of a date or a time; thousands may be zeros (70 thousand, 1.5
+    million), and a year may be said in full ('90). What merely has its digits is another: 440 is not in 4440."""
+    written = digits(other)
+    if part == written or (not GROUPED.fullmatch(other) and part in map(digits, re.split("[.,:]", other))):
+        return True
+    zeros = written.removeprefix(part)
+    if len(zeros) < len(written) and not zeros.strip("0"):
+        return len(zeros) > 2 or SIGN.search(one) is not None
+    return len(part) == 2 and len(written) == 4 and written[:2] in ("18", "19", "20") and written[2:] == part
 
 
 def _may_be(one: str, other: str) -> bool:

@@ -56,6 +56,14 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
         ("12,206,486.56 euros", "12.206,486.56 Euro", ["12,206,486.56"]),
         ("1,250 people", "1,250 Leute", []),  # which may be either
         ("12.345.678 Euro", "EUR 12:345,678", ["12.345.678"]),
+        ("$440 billion", "4440 Milliarden Dollar", ["440"]),  # digits that stand in another number
+        ("33 Prozent, 200 Aussteller", "333%, 2000 exhibitors", ["33", "200"]),
+        ("250 people", "1.250 Leute", ["250"]),
+        ("70 thousand people", "70 000 Leute", []),
+        ("70 thousand people", "700 Leute", ["70"]),
+        ("1.5 million, 2.5 metres", "1.500.000, 2,50 Meter", []),
+        ("in den 90er Jahren", "in the 1990s", []),
+        ("um 14 Uhr, 150 Euro", "at 14:00, 150.00 euros", []),
         ("no number", "keine Zahl", []),
     ],
 )
