@@ -29,7 +29,7 @@ from headway.train.running import Lanes, RunningText, held_out, text_stream
 from headway.train.texts import Files, Texts, distinct
 
 FEW = 8192  # tokens a step: enough to move a model, and a step that a CPU takes in seconds
-GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate that improves a model without making it forget
+GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate of Adam's that improves a model without making it forget
 
 
 class Start(NamedTuple):
@@ -64,6 +64,8 @@ class Start(NamedTuple):
                 )
         steps = max(500, self.config.train.steps // 10)
         moved = {"steps": steps, "epochs": 0, "seconds": 0, "validate_every": max(50, steps // 20), "schedule": GENTLE}
+        if self.config.train.optimiser.kind not in ("adam", "adamw"):
+            moved["optimiser"] = "adam"  # the rate means something else to others
         here: dict[str, Any] = {"precision": "auto", "compile": "auto"}  # it may have been made on another machine
         here["batch_tokens"] = min(self.config.train.batch_tokens, FEW)
         return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": moved | here})]

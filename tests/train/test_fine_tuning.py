@@ -1,5 +1,6 @@
 """A model that starts from another: its tokenizer, its settings, its weights; and corpora with weights."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,20 @@ def test_its_settings_are_its_own_but_for_a_gentle_rate(
     assert lines["model.d_model"].split() == ["model.d_model", "=", "48", "#", "model", str(translator_dir)]
     assert "0.0003" in lines["train.schedule.peak"] and lines["train.schedule.peak"].endswith("# fine-tuning")
     assert not (tmp_path / "x").exists()
+
+
+def test_the_gentle_rate_is_adams(toy: Path, translator_dir: Path, tmp_path: Path, capsys: Capture) -> None:
+    """To Muon it would be next to nothing."""
+    base = shutil.copytree(translator_dir, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    config["train"]["optimiser"] = {"kind": "muon", "momentum": 0.9, "weight_decay": 0.0, "others": 0.2}
+    (base / "config.json").write_text(json.dumps(config))
+    words = flags(toy, tmp_path / "x", "--from-model", str(base), "--print-config")
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert 'optimiser.kind = "adam"' in shown and "momentum" not in shown
+    assert main([*words, "--set", "train.optimiser=muon"]) == 0
+    assert 'optimiser.kind = "muon"' in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_refused(
