@@ -46,6 +46,10 @@ def decode(
     """
     if engine not in ENGINES:
         raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
+    if search.sample and demands is not None:
+        raise ConfigError(
+            "what must be said is searched for, and this draws at random. Leave one of them out.", "sample"
+        )
     stepper = shortlisted(stepper, source) if search.shortlist else stepper
     forced = forced_prefixes(source, valid, prefixes, lines)
     check_ids(marks, forced, stepper.vocabulary)

@@ -23,6 +23,8 @@ def why_not(lean: Lean, task: Task) -> str:
     for name in ("sample", "no_repeat_ngram", "shortlist"):
         if getattr(task.search, name):
             return f"{name} is set"
+    if any(job.demands for job in task.jobs):
+        return "something must be said"
     if task.record is not None:
         return "it is being recorded"
     if any(job.prefix for job in task.jobs):

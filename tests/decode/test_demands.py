@@ -6,7 +6,7 @@ import torch
 from headway.decode import Marks, Search, decode
 from headway.decode.demands import Demands, State
 from headway.decode.model import ModelStepper
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.presets import tiny
 
@@ -14,10 +14,11 @@ MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))
 INNER = frozenset(range(50, 64))
 
 
-@pytest.fixture(scope="module")
-def stepper() -> ModelStepper:
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def stepper(request: pytest.FixtureRequest) -> ModelStepper:
+    """In eight bits there is a search of its own, which asks for nothing."""
     torch.manual_seed(0)
-    return ModelStepper(Transformer(tiny(vocabulary=64).model).eval())
+    return ModelStepper(Transformer(tiny(vocabulary=64).model).eval(), request.param)
 
 
 def contains(ids: list[int], phrase: tuple[int, ...]) -> bool:
@@ -51,7 +52,9 @@ def test_phrases_are_said(stepper: ModelStepper) -> None:
     for row, phrases in zip(found, asked):
         assert len(row) == 3
         assert all(contains(hypothesis.ids, phrase) for hypothesis in row for phrase in phrases)
-    assert found[2] == plain[2]  # nothing was asked of it
+    for ours, theirs in zip(found[2], plain[2], strict=True):  # nothing was asked of it
+        assert ours.ids == theirs.ids
+        assert ours.token_logps == pytest.approx(theirs.token_logps, abs=1e-5)
     best = found[0][0]
     assert best.logp == pytest.approx(sum(best.token_logps), rel=1e-5)
     alone = decode(stepper, source[:1], marks=MARKS, search=search, demands=demands[:1])
@@ -70,3 +73,9 @@ def test_a_recorded_step_cannot(stepper: ModelStepper) -> None:
     demands = [Demands(((20,),), INNER)]
     with pytest.raises(HeadwayError, match="this search cannot be static: something must be said"):
         decode(stepper, torch.randint(4, 64, (1, 7)), marks=MARKS, search=Search(), demands=demands, engine="static")
+
+
+def test_a_draw_cannot(stepper: ModelStepper) -> None:
+    demands, search = [Demands(((20,),), INNER)], Search(beam_size=1, sample=True)
+    with pytest.raises(ConfigError, match="sample: what must be said is searched for, and this draws at random"):
+        decode(stepper, torch.randint(4, 64, (1, 7)), marks=MARKS, search=search, demands=demands)
