@@ -96,6 +96,7 @@ class MixtureOfExperts(nn.Module):
     """Σ weightₑ · expertₑ(x) over the `top` experts that the router likes best"""
 
     waits = True  # for the device to say how many tokens each expert gets, which no CUDA graph can do
+    exact = ("router",)  # layers that are never rounded: a number rounded here is a token sent elsewhere
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
@@ -139,7 +140,7 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.config = c = config.resolved(scope)
-        # Dense whatever the model's linear layers are: a number rounded here is a token sent elsewhere.
+        # Dense whatever the model's linear layers are.
         self.router = Dense(Dense.Config(), scope.d_model, c.experts, bias=False)
         self.experts = nn.ModuleList(make("feedforward", c.expert, scope) for _ in range(c.experts))
         names = getattr(self.experts[0], "adds", ())

@@ -108,14 +108,15 @@ class Int8Head(nn.Module):
 
 
 def with_int8_layers(model: Transformer) -> Transformer:
-    """A copy whose dense layers are in 8 bits, wherever they stand."""
+    """A copy whose dense layers are in 8 bits, wherever they stand, but for those that a module names in `exact`."""
     model = copy.deepcopy(model)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is Dense:
+            if type(child) is Dense and name not in getattr(module, "exact", ()):
                 positive = name == "outer" and getattr(module, "activation", None) is F.relu
                 setattr(module, name, Int8(*quantise(child.weight), child.bias, positive=positive))
-    model.head = Int8Head(model.head, model.output_embedding)
+    if hasattr(model.head, "factors"):  # it scores words
+        model.head = Int8Head(model.head, model.output_embedding)
     return model
 
 

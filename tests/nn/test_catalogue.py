@@ -8,6 +8,7 @@ import torch
 
 from headway import catalogue
 from headway.cli.variants import DOCS, PAGES, page_of
+from headway.nn.int8 import with_int8_layers
 from headway.nn.transformer import Transformer
 from headway.parts import Part, config_class, make_part, target_of
 from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written
@@ -37,6 +38,17 @@ def test_it_runs(entry: catalogue.Entry) -> None:
     hidden = model(ids, ids if "decoder" in model.config.sides else None).hidden
     assert hidden.shape == (2, 5, 16)
     assert model.logits(hidden).isfinite().all()
+
+
+@each_entry
+@torch.no_grad()
+def test_it_runs_in_eight_bits(entry: catalogue.Entry) -> None:
+    torch.manual_seed(0)
+    model = Transformer(with_kind(entry)).eval()
+    small, ids = with_int8_layers(model), torch.randint(29, (2, 5))
+    ours, theirs = (part(ids, ids if "decoder" in part.config.sides else None).hidden for part in (small, model))
+    assert not torch.equal(ours, theirs) or entry.kind == "bitnet"  # which has fewer bits already
+    assert (ours - theirs).norm() < 0.1 * theirs.norm()
 
 
 @each_entry
