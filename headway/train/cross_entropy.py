@@ -16,7 +16,8 @@ AT_ONCE = {"cuda": 1 << 28, "cpu": 1 << 21}  # scores of a piece: a CPU's caches
 
 def naive(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """Of xWᵀ + b, summed over the labels that count. x (N, d), weight (V, d), bias (V,), labels (N,)."""
-    logits = F.linear(x, weight, bias).float()
+    logits = F.linear(x, weight, bias)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
 
 

@@ -25,6 +25,20 @@ def test_pieces_equal_the_whole(smoothing: float, biased: bool, rows: int, monke
         torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_in_float64_it_is_exact(smoothing: float) -> None:
+    """By hand: the mean of a label is 1 - ε for itself, and ε is shared by all words."""
+    x, weight, bias = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((4, 3), (7, 3), (7,)))
+    labels = torch.tensor([2, cross_entropy.IGNORED, 0, 6])
+    loss = cross_entropy.linear_cross_entropy(x, weight, bias, labels, smoothing)
+    logps = (x @ weight.T + bias).log_softmax(-1)[labels >= 0]
+    wanted = torch.full((3, 7), smoothing / 7, dtype=torch.float64)
+    wanted[torch.arange(3), labels[labels >= 0]] += 1 - smoothing
+    torch.testing.assert_close(loss, -(wanted * logps).sum(), rtol=1e-14, atol=0)
+    loss_of = lambda *parts: cross_entropy.linear_cross_entropy(*parts, labels, smoothing)  # noqa: E731
+    assert torch.autograd.gradcheck(loss_of, (x, weight, bias))
+
+
 def test_without_labels_nothing_is_lost_and_nothing_moves() -> None:
     x, weight = torch.randn(5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
     loss = cross_entropy.linear_cross_entropy(x, weight, None, torch.full((5,), cross_entropy.IGNORED))
