@@ -169,6 +169,8 @@ def _expand(slot_name: str, tree: ast.expr, text: str) -> dict[str, Any]:
         raise _unreadable(slot_name, text)
     kind = tree.func.id
     names = [spec.name for spec in dataclasses.fields(config_class(slot_name, kind)) if spec.name != "kind"]
+    if tree.args and not names:
+        raise ConfigError(f'"{text}" gives values, and {kind} takes none. Write "{kind}".')
     if len(tree.args) > len(names):
         raise ConfigError(f'"{text}" gives {len(tree.args)} values; {kind} takes {len(names)}: {", ".join(names)}.')
     table: dict[str, Any] = {"kind": kind}

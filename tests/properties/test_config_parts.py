@@ -92,6 +92,7 @@ def test_nothing_is_evaluated(text: str) -> None:
     ("slot", "text", "says"),
     [
         ("mask", "local(3, 4)", '"local(3, 4)" gives 2 values; local takes 1: window.'),
+        ("norm", "none(1)", '"none(1)" gives values, and none takes none. Write "none".'),
         ("mask", "local(3, window=4)", "gives window twice"),
         ("mask", "local(windw=4)", 'there is no setting "windw" here. Did you mean "window"? Known: kind, window.'),
         ("mask", "local(kind='full')", "gives kind twice"),
