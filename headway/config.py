@@ -91,11 +91,15 @@ def read_toml(path: Path) -> dict[str, Any]:
             f'{path} cannot be read: {place}. Each line is [section] or key = value; strings stand in "quotes", '
             "true and false in lower case, and no key comes twice."
         ) from None
+    except (ValueError, RecursionError):
+        raise ConfigError(
+            f"{path} cannot be read: a number in it has thousands of digits, or lists stand in lists without end."
+        ) from None
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
     except (FileNotFoundError, IsADirectoryError):
         raise HeadwayError(f"there is no config file {path}.") from None
     except (UnicodeDecodeError, PermissionError):

@@ -30,7 +30,7 @@ def assignment(text: str) -> dict[str, Any]:
 def literal(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (ValueError, KeyError, RecursionError):  # no TOML, thousands of digits, lists in lists without end
         return text
 
 
@@ -46,7 +46,12 @@ def compose(layers: Sequence[Layer]) -> tuple[Config, dict[str, str]]:
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
-        _merge(tree, layer.values, (), layer.origin, origins)
+        try:
+            _merge(tree, layer.values, (), layer.origin, origins)
+        except RecursionError:
+            raise ConfigError(
+                f"{layer.origin}: its sections stand in sections without end. Write them flatter."
+            ) from None
     config = from_table(tree)
     given = dict(leaves(from_dict(Config, tree).to_dict()))
     return config, {

@@ -149,6 +149,20 @@ def test_broken_toml_in_our_words(tmp_path: Path, text: str, place: str) -> None
     )
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000 + "]" * 5000, "{b = " * 3000 + "1" + "}" * 3000])
+def test_toml_without_end(tmp_path: Path, value: str) -> None:
+    (tmp_path / "c.toml").write_text(f"a = {value}")
+    with pytest.raises(ConfigError, match=r"c.toml cannot be read: a number in it has thousands of digits, or lists"):
+        Config.load(tmp_path / "c.toml")
+
+
+def test_a_mark_in_front_is_read_over(tmp_path: Path) -> None:
+    """Notepad puts one before UTF-8."""
+    (tmp_path / "c.toml").write_text("[train]\nseed = 7\n", encoding="utf-8-sig")
+    (tmp_path / "c.json").write_text('{"train": {"seed": 7}}', encoding="utf-8-sig")
+    assert [Config.load(tmp_path / f"c.{kind}").train.seed for kind in ("toml", "json")] == [7, 7]
+
+
 def test_damaged_json(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{\n "model": {')

@@ -51,6 +51,18 @@ def test_any_text_is_some_value(text: str) -> None:
     literal(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 5000 + "]" * 5000])
+def test_what_toml_cannot_hold_is_a_string(text: str) -> None:
+    assert literal(text) == text
+    with pytest.raises(ConfigError, match=r"^train.steps: .*… is a string, and this must be a whole number"):
+        compose([Layer("flag --set train.steps", assignment(f"train.steps={text}"))])
+
+
+def test_sections_without_end_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^flag: its sections stand in sections without end. Write them flatter"):
+        compose([Layer("flag", assignment(".".join(["model"] * 5000) + "=1"))])
+
+
 @pytest.mark.parametrize("text", ["train.seed", "=3", "a..b=3", ".a=3", "a.=3", ""])
 def test_what_sets_nothing_is_refused(text: str) -> None:
     with pytest.raises(
