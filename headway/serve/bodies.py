@@ -103,6 +103,7 @@ class StreamBody(SearchBody):
     q: str = Field(min_length=1, description="the text")
     source: str = Field(min_length=1, description='a language code, or "auto"')
     target: str = Field(min_length=1, description="a language code")
+    model: str = Field("", max_length=500, description="which one, where several translate so; else the first")
     prefix: Annotated[str, Field(max_length=2000)] | Tokens = Field(
         "", description="how the first sentence's output must begin; a text, or the ids of its tokens"
     )

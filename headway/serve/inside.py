@@ -23,12 +23,6 @@ T = TypeVar("T")
 def routes(service: Service) -> APIRouter:
     router, shelf = APIRouter(), service.shelf
 
-    def named(name: str) -> Model:
-        for model in shelf.models:
-            if model.name == name:
-                return model
-        raise Refused(404, f"there is no model {name[:100]}")
-
     async def working(request: Request, model: Model, work: Callable[[], T]) -> T:
         """In a thread, with one of the places for streams: it is no less work."""
 
@@ -54,7 +48,7 @@ def routes(service: Service) -> APIRouter:
     async def model(request: Request, name: str) -> JSONResponse:
         """How a model is made: its config, and the parameters and operations of its blocks. Loads it."""
         service.admit(request, {})
-        found = named(name)
+        found = shelf.named(name)
         lengths = [_length(request.query_params.get(side, "")) for side in ("source", "target")]
         return JSONResponse(await working(request, found, lambda: made_of(found, *lengths)))
 
@@ -63,28 +57,28 @@ def routes(service: Service) -> APIRouter:
         """What a language model does with a text, as the events of /api/translate, in a list."""
         body = await service.body(request, ReadBody)
         service.check_size(request, [body.q])
-        found = named(body.model)
+        found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: read_by(found, body)))
 
     @router.post("/api/places", **shapes.INSIDE_PLACES)
     async def places(request: Request) -> JSONResponse:
         """For each place of the target what was likely there."""
         body = await service.body(request, PlacesBody)
-        found = named(body.model)
+        found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: places_in(found, body)))
 
     @router.post("/api/inside", **shapes.INSIDE_PLACE)
     async def inside(request: Request) -> JSONResponse:
         """Queries, keys, values, scores and weights of one sub-layer, with what came in and what went out."""
         body = await service.body(request, PlaceBody)
-        found = named(body.model)
+        found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: place_in(found, body)))
 
     @router.post("/api/vectors", **shapes.INSIDE_VECTORS)
     async def vectors(request: Request) -> JSONResponse:
         """Where the tokens lie: neighbours, their way through the layers, what positions do."""
         body = await service.body(request, TokensBody)
-        found = named(body.model)
+        found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: vectors_in(found, body)))
 
     return router

@@ -37,7 +37,8 @@ class Shelf:
             for pair in model.pairs:
                 if self.pairs.setdefault(pair, model) is not model:
                     tell(
-                        f"{model.name} is not used for {' → '.join(pair)}: {self.pairs[pair].name} came first",
+                        f"{model.name} is used for {' → '.join(pair)} only where it is named, as on the page: "
+                        f"{self.pairs[pair].name} came first",
                         "warning",
                     )
         for model in self.models:
@@ -83,6 +84,12 @@ class Shelf:
                 f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
             )
         return self.pairs[source, target]
+
+    def named(self, name: str) -> Model:
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise Refused(404, f"there is no model {name[:100]}")
 
     def writer(self, name: str) -> Model | None:
         return next((model for model in self.models if model.name == name and model.writes), None)

@@ -151,7 +151,7 @@ DOWNLOAD: dict[str, Any] = {
 STREAM: dict[str, Any] = {
     "tags": ["look inside"],
     "openapi_extra": _takes(StreamBody),
-    "responses": _answers(TEXT, *ALL, kind="application/x-ndjson"),
+    "responses": _answers(TEXT, 404, *ALL, kind="application/x-ndjson"),
 }
 INSIDE = {"tags": ["look inside"]}
 INSIDE_MODELS: dict[str, Any] = {

@@ -37,9 +37,10 @@ def routes(service: Service) -> APIRouter:
                 raise unknown(source, "the text")
         else:
             source = shelf.language(body.source)
-        model = shelf.between(source, target)
-        if model is None:
-            raise Refused(400, f"{target} is not available as a target language from {source}")
+        model = shelf.named(body.model) if body.model else shelf.between(source, target)
+        if model is None or (source, target) not in model.pairs:
+            by = f" by {model.name}" if model else ""
+            raise Refused(400, f"{target} is not available as a target language from {source}{by}")
         begin = {"event": "start", "model": model.name, "source": source, "target": target}
 
         def work(emit: Emit) -> None:

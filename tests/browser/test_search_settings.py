@@ -9,7 +9,7 @@ from serve.conftest import running
 
 from browser.conftest import Look
 from headway.language_model import LanguageModel
-from headway.translator import Translator, load
+from headway.translator import Translator, load, load_translator
 
 
 def test_length_counts_as_much_as_is_said(
@@ -78,6 +78,19 @@ def test_another_model_begins_anew(
         assert not seen.tokens()
         assert seen.translate(sentences[0]).state == "done"
         assert seen.faults == []
+
+
+def test_of_two_models_for_the_same_languages_the_chosen_one_translates(
+    look: Callable[..., Look], translator_dir: Path, other_translator_dir: Path, sentences: list[str]
+) -> None:
+    models = [translator_dir, other_translator_dir]
+    said = [load_translator([model], "cpu")(sentences[7]) for model in models]
+    assert said[0] != said[1]
+    with running(*models) as server:
+        for name, wanted in zip(("model", "model-2"), said):
+            seen = look(url=server.url).open(model=name).translate(sentences[7])
+            assert seen.result == wanted
+            assert seen.faults == []
 
 
 def test_starting_shows_an_example(look: Callable[..., Look], sentences: list[str]) -> None:

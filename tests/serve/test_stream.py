@@ -69,6 +69,18 @@ def test_its_numbers_are_those_of_the_trace(
     np.testing.assert_allclose(found["top"]["probabilities"], last.values, atol=1e-4)
 
 
+def test_a_model_can_be_named(translator_dir: Path, other_translator_dir: Path, sentences: list[str]) -> None:
+    with running(translator_dir, other_translator_dir) as server:
+        told = {name: events_of(server, {"q": sentences[7], "model": name}) for name in ("", "model", "model-2")}
+        assert [told[name][0]["model"] for name in told] == ["model", "model", "model-2"]
+        assert (
+            told["model-2"][-1]["text"]
+            == load_translator([other_translator_dir], "cpu")(sentences[7])
+        )
+        wanted = {"q": "a", "source": "en", "target": "qtx", "model": "three"}
+        assert server.error("/api/translate", wanted) == (404, "there is no model three")
+
+
 def test_queries_keys_and_values_on_demand(served: Running, translator_dir: Path, sentences: list[str]) -> None:
     events = events_of(served, {"q": sentences[0], "beam_size": 1, "qkv": True})
     translator = load(translator_dir, "cpu")

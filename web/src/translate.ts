@@ -148,7 +148,7 @@ async function* events(text: string, prefix: number[], signal: AbortSignal): Asy
   const info = s.model.value!;
   if (info.kind === "translation") {
     const [source, target] = s.pair.value.split(" ");
-    yield* stream("api/translate", { ...wishes(), q: text, source, target, prefix: prefix.length ? prefix : "" }, signal);
+    yield* stream("api/translate", { ...wishes(), q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "" }, signal);
     return;
   }
   const length = info.kind === "causal" ? 20 : 0;
