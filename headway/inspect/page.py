@@ -52,8 +52,8 @@ def answers_of(trace: Trace, name: str, model: Transformer | None, pieces: Any) 
     if trace.kind != "masked":
         answers["0 places 1"] = places_in(trace)
     for tensor in trace.tensors:
-        if tensor.endswith(".weights"):
-            place = tensor.removesuffix(".weights")
+        if tensor.endswith(".scores"):
+            place = tensor.removesuffix(".scores")
             answers[f"0 inside {place}"] = place_of(trace.tensors, place)
     return answers
 

@@ -17,8 +17,11 @@ SUFFIXES = (".q", ".k", ".v", ".scores", ".weights")
 
 
 def packed_weights(weights: Tensor) -> dict[str, Any]:
-    """Between 0 and 1 as 16 bits: 65535 is 1. Little-endian, in base64."""
-    whole = (weights.float().clamp(0, 1) * 65535).round().to(torch.int32).numpy().astype("<u2")
+    """Between 0 and 1 as 16 bits: 65535 is 1, and only what is exactly 0, as behind a mask, is 0. Little-endian, in
+    base64."""
+    weights = weights.float().clamp(0, 1)
+    rounded = (weights * 65535).round().clamp(min=1).masked_fill(weights == 0, 0)
+    whole = rounded.to(torch.int32).numpy().astype("<u2")
     return {"shape": list(whole.shape), "dtype": "uint16", "data": base64.b64encode(whole.tobytes()).decode()}
 
 
@@ -87,6 +90,7 @@ def events_of(trace: Trace, model: str) -> list[Event]:
         beam["pieces"] = [trace.pieces[token] for token in choice.ids]
         events.append({"event": "step", "step": choice.step, "beam": beam})
     told = {"text": trace.output, "score": round(trace.found[0].score, 5) if trace.found else 0.0}
+    told["finished"] = len(trace.written.ids) == len(trace.target.ids)
     ids, pieces = trace.target.ids[1:], trace.target.pieces[1:]
     events.append({"event": "found", "ids": ids, "pieces": pieces, "first": 0, "tensors": decoder, **told})
     return [*events, {"event": "end", "text": trace.output, "warnings": trace.warnings}]

@@ -129,6 +129,7 @@ class TokensBody(Body):
 
 
 class PlacesBody(TokensBody):
+    finished: bool = Field(True, description="whether the end was written after these")
     top: int = Field(10, ge=0, le=100, description="how many of the likeliest tokens each place tells")
     temperature: float = Field(1.0, ge=0.01, le=10, allow_inf_nan=False, description="what logits are divided by")
 

@@ -120,11 +120,9 @@ def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
 def places_in(model: Model, body: Any) -> dict[str, Any]:
     from headway.inspect.recording import places_of
 
-    tensors, written = _opened(model, body), list(body.written)
+    tensors, written = _opened(model, body), [*body.written, *[_writer(model).end] * body.finished]
     if model.outline.objective != "masked":
-        return places_of(
-            tensors["output.logps"], [*written, _writer(model).end], _writer(model).pieces, body.top, body.temperature
-        )
+        return places_of(tensors["output.logps"], written, _writer(model).pieces, body.top, body.temperature)
     raise Refused(400, "Invalid request: this model writes nothing")
 
 

@@ -100,7 +100,9 @@ def narrate(model: Model, body: Any, search: Search, source: str, target: str, e
             [sentence.text], search, to=target, source=source, split=False, prefixes=[sentence.prefix], record=follower
         )[0]
         best = made.guesses[0]
-        emit({**follower.look(best.tokens), "event": "found", "text": made.text, "score": round(best.score, 5)})
+        told = {"text": made.text, "score": round(best.score, 5)}
+        told["finished"] = len(best.token_logps) > len(best.tokens) - len(forced)  # its end was found, too
+        emit({**follower.look(best.tokens), "event": "found", **told})
         text += sentence.before + made.text.strip()
         warnings += made.warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})

@@ -132,6 +132,15 @@ def test_w13_the_address_says_what_is_shown(look: Callable[..., Look], sentences
     assert seen.page.url == "about:blank"
 
 
+def test_another_address_in_the_same_tab_is_followed(look: Callable[..., Look], sentences: list[str]) -> None:
+    seen = look().open().translate(sentences[0])
+    seen.page.evaluate("text => { location.hash = new URLSearchParams({text, panel: 'beam'}) }", sentences[1])
+    seen.page.wait_for_function("text => document.querySelector('#text')?.value === text", arg=sentences[1])
+    seen.ended()
+    assert seen.page.get_attribute("#panel", "data-panel") == "beam"
+    assert seen.page.locator(".lattice").count()
+
+
 def test_w22_page_and_python_and_the_command_line_say_the_same(
     look: Callable[..., Look], translator: Translator, translator_dir: Path, sentences: list[str],
     capsys: pytest.CaptureFixture[str],

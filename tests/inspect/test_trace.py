@@ -1,9 +1,11 @@
 """A trace: computed in the open, equal to the fast path, and complete enough that its numbers can be checked."""
 
+import base64
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_translator import random_translator
@@ -14,6 +16,7 @@ from headway.decode import decode
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
 from headway.finding import Fault, Finder
+from headway.inspect.recording import packed_weights
 from headway.inspect.trace import Trace
 from headway.inspect.tracing import read_openly
 from headway.language_model import LanguageModel
@@ -286,3 +289,10 @@ def test_nothing_is_shared_or_half_precise(translator: Translator, trace: Trace)
     assert len({tensor.data_ptr() for tensor in trace.tensors.values()}) == len(trace.tensors)
     model = random_translator().steppers[0].model.to(torch.bfloat16)
     assert {tensor.dtype for tensor in read_openly(model, [5, 2], [1]).values()} == {torch.float32}
+
+
+def test_packed_weights_are_zero_only_behind_a_mask() -> None:
+    """A page tells what may not be looked at from what is hardly looked at."""
+    packed = packed_weights(torch.tensor([[[0.0, 1e-9, 0.5, 1.0]]]))
+    assert packed["shape"] == [1, 1, 4]
+    assert np.frombuffer(base64.b64decode(packed["data"]), "<u2").tolist() == [0, 1, 32768, 65535]

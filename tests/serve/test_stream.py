@@ -73,10 +73,7 @@ def test_a_model_can_be_named(translator_dir: Path, other_translator_dir: Path, 
     with running(translator_dir, other_translator_dir) as server:
         told = {name: events_of(server, {"q": sentences[7], "model": name}) for name in ("", "model", "model-2")}
         assert [told[name][0]["model"] for name in told] == ["model", "model", "model-2"]
-        assert (
-            told["model-2"][-1]["text"]
-            == load_translator([other_translator_dir], "cpu")(sentences[7])
-        )
+        assert told["model-2"][-1]["text"] == load_translator([other_translator_dir], "cpu")(sentences[7])
         wanted = {"q": "a", "source": "en", "target": "qtx", "model": "three"}
         assert server.error("/api/translate", wanted) == (404, "there is no model three")
 

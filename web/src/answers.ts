@@ -31,7 +31,7 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
 
 export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | null> {
   if (s.model.value?.kind === "masked") return signal(null);
-  return answer(sentence, `places ${temperature}`, "api/places", { temperature });
+  return answer(sentence, `places ${temperature}`, "api/places", { temperature, finished: sentence.finished });
 }
 
 export function insideOf(sentence: Sentence, place: string): Signal<Tensors | null> {

@@ -16,20 +16,25 @@ interface Looked {
   column: number;
 }
 
-export function factsOf(): (TourFacts & { self: Looked; cross: Looked; place: number }) | null {
+const NOBODY: Looked = { from: "", to: "", weight: 0, layer: 1, head: 1, row: 0, column: 0 };
+
+export type Facts = TourFacts & { self: Looked; cross: Looked; place: number; kinds: Kind[]; looksBack: boolean };
+
+export function factsOf(): Facts | null {
   const sentence = s.sentence.value;
   const info = s.model.value;
   if (!sentence?.found || !info) return null;
   const places = placesOf(sentence).value?.places ?? [];
   const place = unsurest(places.map((one) => one.entropy));
   const told = places[place];
-  const part = s.partOf(info, s.kindsOf(info)[0]!, 0) as { heads?: number; d_k?: number };
+  const kinds = s.kindsOf(info);
+  const part = s.partOf(info, kinds[0]!, 0) as { heads?: number; d_k?: number };
   const stack = info.config.encoder.layers ? info.config.encoder : info.config.decoder;
   const fates = sentence.steps.flatMap((one) => one.beam.fates);
   return {
     source: sentence.text,
     result: sentence.result,
-    tokens: (sentence.pieces.length ? sentence.pieces : sentence.targetPieces).map(bare),
+    tokens: (sentence.pieces.length ? sentence.pieces : sentence.targetPieces.slice(0, sentence.forced)).map(bare),
     written: sentence.written.map(bare),
     vocabulary: info.config.vocabulary,
     width: info.config.d_model,
@@ -38,8 +43,9 @@ export function factsOf(): (TourFacts & { self: Looked; cross: Looked; place: nu
     heads: part.heads ?? 1,
     headWidth: part.d_k ?? 1,
     position: stack.position[0]?.kind ?? "",
-    self: strongest(sentence, info, s.kindsOf(info).includes("encoder") ? "encoder" : "decoder"),
-    cross: strongest(sentence, info, s.kindsOf(info).at(-1)!),
+    self: strongest(sentence, info, kinds[0]!),
+    cross: kinds.includes("cross") ? strongest(sentence, info, "cross") : NOBODY,
+    isForceable: info.kind === "translation",
     likely: told?.pieces[1] === undefined ? null : {
       piece: bare(told.pieces[0]!),
       probability: told.probabilities[0]!,
@@ -54,6 +60,8 @@ export function factsOf(): (TourFacts & { self: Looked; cross: Looked; place: nu
       steps: sentence.steps.length,
     },
     place,
+    kinds,
+    looksBack: Array.from({ length: s.layersOf(info, "decoder") }, (_, n) => sentence.weightsOf("decoder", n)).some(Boolean),
   };
 }
 
@@ -66,7 +74,7 @@ function unsurest(entropies: number[]): number {
 function strongest(sentence: Sentence, info: ModelInfo, kind: Kind): Looked {
   const rows = kind === "encoder" ? sentence.pieces : sentence.written;
   const columns = kind === "decoder" ? sentence.heard : sentence.pieces;
-  const best: Looked = { from: "", to: "", weight: 0, layer: 1, head: 1, row: 0, column: 0 };
+  const best = { ...NOBODY };
   const isWord = (piece: string) => !isSpecial(piece) && /\p{L}/u.test(piece);
   const layers = Array.from({ length: s.layersOf(info, kind) }, (_, layer) => ({ layer, weights: sentence.weightsOf(kind, layer) }));
   let most = 0;

@@ -16,7 +16,8 @@ export interface Computed {
   dots: Float32Array; // q · k, without the scale
 }
 
-export function computed(tensors: Tensors, head: number, row: number): Computed | null {
+// hides: whether there is a mask, behind which weights are exactly 0.
+export function computed(tensors: Tensors, head: number, row: number, hides: boolean): Computed | null {
   if (!tensors.q || !tensors.k || !tensors.v || !tensors.scores) return null;
   const heads = tensors.q.shape[0]!;
   const q = rowOf(headOf(tensors.q, head, heads), row);
@@ -35,7 +36,7 @@ export function computed(tensors: Tensors, head: number, row: number): Computed 
     keys,
     values: rowsOf(v),
     scores: rowOf(headOf(tensors.scores, head, heads), row),
-    masked: Array.from(weights, (weight) => weight === 0),
+    masked: Array.from(weights, (weight) => hides && weight === 0),
     weights,
     context: sumOf(weights, v),
     contexts: Float32Array.from(contexts),

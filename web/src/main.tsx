@@ -1,5 +1,6 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
+import { saved } from "./api";
 import { App } from "./app";
 import { dark } from "./colours";
 import { onPageKey } from "./keys";
@@ -25,6 +26,9 @@ narrow.value = small.matches;
 small.addEventListener("change", (event) => (narrow.value = event.matches));
 
 addEventListener("keydown", onPageKey);
+
+// Another address was typed or pasted here; what the page writes there itself does not come back.
+if (!saved) addEventListener("hashchange", () => location.reload());
 
 readAddress();
 keepAddress();

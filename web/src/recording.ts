@@ -17,6 +17,7 @@ export class Sentence {
   result = "";
   score = 0;
   found = false;
+  finished = true; // false: cut before its end
   forced = 0;
   events: StreamEvent[] = [];
 
@@ -48,9 +49,9 @@ export class Sentence {
     }
   }
 
-  // What followed each row: the tokens, then the end.
+  // What followed each row: the tokens, then the end, if it came to one.
   get written(): string[] {
-    return [...this.targetPieces, this.found ? "⟨/s⟩" : "…"].slice(0, Math.max(this.rows, 0));
+    return [...this.targetPieces, this.found && this.finished ? "⟨/s⟩" : "…"].slice(0, Math.max(this.rows, 0));
   }
 
   get heard(): string[] {
@@ -108,6 +109,7 @@ export class Recording {
         sentence!.result = event.text;
         sentence!.score = event.score;
         sentence!.found = true;
+        sentence!.finished = event.finished ?? true;
         break;
       case "end":
         this.text = event.text;

@@ -99,6 +99,12 @@ export function layersOf(info: ModelInfo | null, of: Kind): number {
   return info?.config[of === "encoder" ? "encoder" : "decoder"].layers ?? 0;
 }
 
+// Whether a layer may not look everywhere.
+export function hides(info: ModelInfo | null, of: Kind, at: number): boolean {
+  const masks = of === "cross" ? [] : (info?.config[of].mask ?? []);
+  return masks.length > 0 && masks[at % masks.length]!.kind !== "full";
+}
+
 export function partOf(info: ModelInfo, of: Kind, at: number): { kind: string; heads?: number } {
   const stack = info.config[of === "encoder" ? "encoder" : "decoder"];
   const parts = (of === "cross" ? stack.cross : stack.mixer) ?? [];

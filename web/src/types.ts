@@ -41,7 +41,7 @@ export type StreamEvent =
   | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
-  | ({ event: "found"; text: string; score: number } & Rows)
+  | ({ event: "found"; text: string; score: number; finished?: boolean } & Rows)
   | { event: "end"; text: string; warnings: string[] }
   | { event: "error"; error: string };
 

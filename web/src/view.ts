@@ -29,10 +29,11 @@ export function sidesOf(sentence: Sentence, kind: Kind, options: Options): { row
   return { rows: group(written), columns: group(keys) };
 }
 
-// head -1: the mean of all. Over the keys of a word weights add up; of its queries the mean is taken.
+// head -1: the mean of all. Over the keys of a word weights add up; of its queries the mean is taken. hides: whether the
+// layer has a mask, behind which weights are exactly 0.
 export function viewOf(
   weights: Weights,
-  kind: Kind,
+  hides: boolean,
   head: number,
   sides: { rows: Group[]; columns: Group[] },
 ): View {
@@ -42,21 +43,16 @@ export function viewOf(
   for (const row of rows) {
     const line = head >= 0 && row.to - row.from === 1 ? weights.row(head, row.from) : null;
     for (const column of columns) {
-      if (kind === "decoder" && column.from >= row.to) {
-        values[at++] = MASKED;
-        continue;
-      }
-      if (line && column.to - column.from === 1) {
-        values[at++] = line[column.from] ?? 0;
-        continue;
-      }
       let sum = 0;
-      for (let q = row.from; q < row.to; q++) {
-        for (let k = column.from; k < column.to; k++) {
-          sum += head < 0 ? weights.mean(q, k) : weights.at(head, q, k);
+      if (line && column.to - column.from === 1) sum = line[column.from] ?? 0;
+      else {
+        for (let q = row.from; q < row.to; q++) {
+          for (let k = column.from; k < column.to; k++) {
+            sum += head < 0 ? weights.mean(q, k) : weights.at(head, q, k);
+          }
         }
       }
-      values[at++] = sum / (row.to - row.from);
+      values[at++] = hides && sum === 0 ? MASKED : sum / (row.to - row.from);
     }
   }
   return { rows, columns, values };

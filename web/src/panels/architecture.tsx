@@ -67,8 +67,9 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
 
 // Layers one after the other that are the same.
 function groupsOf(info: ModelInfo, side: "encoder" | "decoder"): { from: number; count: number }[] {
+  const details = (layer: number) => (["self", "cross", "feedforward"] as const).map((sub) => detailOf(info, side, sub, layer));
   const look = (layer: number) =>
-    JSON.stringify(info.blocks.filter((one) => one.name.startsWith(`${side}.${layer}.`)).map((one) => [one.kind, one.parameters, one.flops]));
+    JSON.stringify([details(layer), info.blocks.filter((one) => one.name.startsWith(`${side}.${layer}.`)).map((one) => [one.kind, one.parameters, one.flops])]);
   const groups: { from: number; count: number }[] = [];
   for (let layer = 0; layer < info.config[side].layers; layer++) {
     const last = groups.at(-1);

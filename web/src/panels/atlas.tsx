@@ -42,7 +42,7 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
   useLayoutEffect(() => {
     if (!canvas.current || !cells.length) return;
     const tiles = cells.map(({ layer, head, column, line }): Tile => {
-      const { values } = viewOf(sentence.weightsOf(kind, layer)!, kind, head, sides);
+      const { values } = viewOf(sentence.weightsOf(kind, layer)!, s.hides(info, kind, layer), head, sides);
       return {
         values,
         rows: sides.rows.length,

@@ -17,15 +17,16 @@ export function Attention() {
   s.beat.value;
   const options = { step: s.shownStep.value, asWords: s.asWords.value, hideSpecials: s.hideSpecials.value };
   const weights = sentence.weightsOf(kind, s.layer.value);
+  const masked = s.hides(info, kind, s.layer.value);
   const grows = kind === "encoder" ? "" : `${options.step} ${s.beat.value}`; // the encoder has read once and for all
   const sides = useMemo(() => sidesOf(sentence, kind, options), [sentence, kind, grows, options.asWords, options.hideSpecials]);
-  const view = useMemo(() => weights && viewOf(weights, kind, s.head.value, sides), [weights, kind, s.head.value, sides]);
+  const view = useMemo(() => weights && viewOf(weights, masked, s.head.value, sides), [weights, masked, s.head.value, sides]);
   const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>
       {!s.narrow.value && <Kinds />}
       <p class="faint">
-        {t.kindsExplained[kind]}
+        {kind === "encoder" && masked ? t.someMasked : t.kindsExplained[kind]}
         <br />
         {t.rows}
       </p>

@@ -19,9 +19,56 @@ const Projected = ({ from, name }: { from: string; name: string }) => (
   </>
 );
 
-export function Formula({ step, width, heads }: { step: number; width: number; heads: number }) {
+interface Props {
+  step: number;
+  width: number;
+  heads: number;
+  scale?: number; // where it is not 1 / √width
+  fades?: boolean; // scores without a softmax: the past fades
+}
+
+export function Formula({ step, width, heads, scale, fades }: Props) {
+  if (step === 1 && (fades || scale !== undefined)) return <math display="block">{fades ? FADES : scaled(scale!)}</math>;
   return <math display="block">{FORMULAS[step]!(width, heads)}</math>;
 }
+
+const Product = () => (
+  <>
+    <Sub of="s" n="j" />
+    <mo>=</mo>
+    <mi>q</mi>
+    <mo>·</mo>
+    <Sub of="k" n="j" />
+  </>
+);
+
+const scaled = (scale: number) => (
+  <mrow>
+    <Product />
+    {scale !== 1 && <mo>·</mo>}
+    {scale !== 1 && <mn>{Number(scale.toPrecision(4))}</mn>}
+  </mrow>
+);
+
+// i is where the query stands.
+const FADES = (
+  <mrow>
+    <Product />
+    <mo>·</mo>
+    <munderover>
+      <mo>∏</mo>
+      <mrow>
+        <mi>n</mi>
+        <mo>=</mo>
+        <mi>j</mi>
+        <mo>+</mo>
+        <mn>1</mn>
+      </mrow>
+      <mi>i</mi>
+    </munderover>
+    <Sub of="γ" n="n" />
+  </mrow>
+);
 
 const FORMULAS = [
   () => (

@@ -26,12 +26,15 @@ export function Inside() {
   const part = s.partOf(info, kind, s.layer.value) as { heads?: number; d_k?: number; scale?: number; kind: string };
   if (s.head.value < 0) return <p class="note">{t.chooseHead}</p>;
   if (!tensors) return <p class="faint">{sentence.found ? t.phases.loading : t.nothingYet}</p>;
-  const found = computed(tensors, s.head.value, row);
+  const found = computed(tensors, s.head.value, row, s.hides(info, kind, s.layer.value));
   const title = t.where(t.kinds[kind], t.layerN(s.layer.value + 1), t.headN(s.head.value + 1));
   if (!found) return <p class="note" data-unsupported="">{t.noWeights(part.kind, s.layer.value + 1)}</p>;
   const whole = found.weights.length > 0;
   const last = whole ? t.insideSteps.length - 1 : 1;
   const at = Math.min(wanted, last);
+  const unusual = part.scale !== undefined && Math.abs(part.scale - found.q.length ** -0.5) > 1e-6 ? part.scale : undefined;
+  const positions = kind === "cross" ? [] : info.config[kind].position;
+  const hears = positions[s.layer.value % Math.max(positions.length, 1)]?.kind === "shaw"; // it speaks beside the values
   return (
     <>
       <h3>{title}</h3>
@@ -57,8 +60,9 @@ export function Inside() {
           </button>
         ))}
       </div>
-      <p>{t.insideTexts[at]}</p>
-      <div class="scroll"><Formula step={at} width={found.q.length} heads={part.heads ?? 1} /></div>
+      <p>{at === 1 && !whole ? t.faded : at === 1 && unusual !== undefined ? t.otherScale : t.insideTexts[at]}</p>
+      <div class="scroll"><Formula step={at} width={found.q.length} heads={part.heads ?? 1} scale={unusual} fades={!whole} /></div>
+      {at > 3 && hears && <p class="note" id="hears">{t.hears}</p>}
       <div class="strips">
         <Picture step={at} found={found} keys={keys} query={shown(queries[row] ?? "")} scale={whole ? part.scale : undefined} heads={part.heads ?? 1} />
       </div>

@@ -18,7 +18,7 @@ export function Result() {
   s.beat.value;
   const [, to] = s.pair.value.split(" ");
   const kind = s.model.value?.kind;
-  const title = kind === "causal" ? t.continued : to ? t.resultOf(to) : t.result;
+  const title = kind === "causal" || kind === "masked" ? t.continued : to ? t.resultOf(to) : t.result;
   return (
     <div class="pane" id="result">
       <div class="pane-head">

@@ -1,7 +1,7 @@
 // A small picture of the model: a click on a block chooses what is looked at. On a small screen two lists do the same.
 import * as s from "../state";
 import { settle } from "../translate";
-import type { Kind, ModelInfo } from "../types";
+import type { Kind, ModelInfo, Part } from "../types";
 import { words } from "../words";
 
 export function look(kind: Kind, layer: number): void {
@@ -37,7 +37,9 @@ function Side({ info, title, kinds }: { info: ModelInfo; title: string; kinds: K
   const t = words.value;
   const stack = info.config[kinds[0] === "encoder" ? "encoder" : "decoder"];
   const layers = Array.from({ length: stack.layers }, (_, n) => stack.layers - 1 - n);
-  const about = [stack.mixer[0]?.kind, stack.position[0]?.kind, `${stack.residual.kind}-norm`];
+  const kindsIn = (parts: Part[]) => [...new Set(parts.map((one) => one.kind))].join(", ");
+  const residual = stack.residual.kind;
+  const about = [kindsIn(stack.mixer), kindsIn(stack.position), ["pre", "post"].includes(residual) ? `${residual}-norm` : residual];
   return (
     <div class="side">
       <h2>{title}</h2>

@@ -14,6 +14,7 @@ export interface TourFacts {
   position: string;
   self: { from: string; to: string; weight: number };
   cross: { from: string; to: string; weight: number; layer: number; head: number };
+  isForceable: boolean; // whether another word can be chosen
   likely: { piece: string; probability: number; second: string; secondProbability: number; entropy: number } | null;
   beam: { size: number; candidates: number; pruned: number; steps: number };
 }
@@ -97,7 +98,7 @@ export const en = {
     unsupported: "This model has nothing to show here.",
   },
   longText: (tokens: number, drawn: number) =>
-    `${tokens} tokens: the overview draws ${drawn} × ${drawn} dots, each the largest weight of its cells. The translation is whole.`,
+    `${tokens} tokens: the overview draws ${drawn} × ${drawn} dots, each the largest weight of its cells. Nothing of the text is left out.`,
   unreachable: "The server cannot be reached. Is it still running?",
   savedOnly: "This was not saved with the page.",
   warnings: "Note",
@@ -132,6 +133,7 @@ export const en = {
     decoder: "Each place of the output looks at what was written before it. Later places are masked.",
     cross: "Each place of the output looks at the words of the text.",
   },
+  someMasked: "Each word of the text looks at those words of the text that its mask lets it see.",
 
   panels: {
     attention: "Attention",
@@ -220,6 +222,9 @@ export const en = {
     "The values of all places, each times its weight, added up: what this head hears.",
     "What all heads have heard lies side by side and is multiplied with one more matrix. The result is added to the stream.",
   ],
+  faded: "The query is multiplied with every key, and what lies further back counts less: at each place on the way the score fades by γ. What comes later is not heard. The keys are scaled already.",
+  otherScale: "The query is multiplied with every key. Alike vectors give large numbers. How they are scaled is this model's own.",
+  hears: "This model's positions add a vector of their own to every value, by its distance. It is heard, too: the output is made of c and of that.",
   bent: "This model's positions bend the scores as well, so they are not q · k alone.",
   allowed: "allowed",
   previous: "Previous",
@@ -264,7 +269,7 @@ export const en = {
     {
       title: "The encoder: words look at each other",
       text: (f: TourFacts) =>
-        `In ${f.encoderLayers} layers, each with ${f.heads} heads, every word gathers from all others what matters for it. Here the strongest link between two different words: “${f.self.from}” looks at “${f.self.to}” with ${percent(f.self.weight)} of its attention.`,
+        `In ${f.encoderLayers === 1 ? "one layer" : `${f.encoderLayers} layers, each`} with ${f.heads === 1 ? "one head" : `${f.heads} heads`}, every word gathers from all others what matters for it. Here the strongest link between two different words: “${f.self.from}” looks at “${f.self.to}” with ${percent(f.self.weight)} of its attention.`,
     },
     {
       title: "Inside one head",
@@ -285,7 +290,7 @@ export const en = {
       title: "From a vector to a word",
       text: (f: TourFacts) =>
         f.likely
-          ? `At the end stands a share for each of the ${f.vocabulary} pieces. Here “${f.likely.piece}” has ${percent(f.likely.probability)}, “${f.likely.second}” ${percent(f.likely.secondProbability)}; the entropy is ${(f.likely.entropy / Math.LN2).toFixed(2)} bits. Click another word, and the model must go on from it.`
+          ? `At the end stands a share for each of the ${f.vocabulary} pieces. Here “${f.likely.piece}” has ${percent(f.likely.probability)}, “${f.likely.second}” ${percent(f.likely.secondProbability)}; the entropy is ${(f.likely.entropy / Math.LN2).toFixed(2)} bits.${f.isForceable ? " Click another word, and the model must go on from it." : ""}`
           : `At the end stands a share for each of the ${f.vocabulary} pieces.`,
     },
     {

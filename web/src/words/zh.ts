@@ -75,7 +75,7 @@ export const zh: Words = {
     expired: "模型已被移出内存，请重新翻译。",
     unsupported: "这个模型在此没有可展示的内容。",
   },
-  longText: (tokens, drawn) => `共 ${tokens} 个词元：总览图画 ${drawn} × ${drawn} 个点，每点取其中最大的权重。译文是完整的。`,
+  longText: (tokens, drawn) => `共 ${tokens} 个词元：总览图画 ${drawn} × ${drawn} 个点，每点取其中最大的权重。文本没有缺漏。`,
   unreachable: "连不上服务器。它还在运行吗？",
   savedOnly: "这部分没有随页面保存。",
   warnings: "提示",
@@ -110,6 +110,7 @@ export const zh: Words = {
     decoder: "译文的每个位置只看它之前写下的内容，之后的位置被遮住。",
     cross: "译文的每个位置看原文的词。",
   },
+  someMasked: "原文的每个词看原文中掩码允许它看的词。",
 
   panels: {
     attention: "注意力",
@@ -197,6 +198,9 @@ export const zh: Words = {
     "所有位置的值乘以各自的权重再相加：这就是这个头听到的内容。",
     "所有头听到的内容并排放好，再乘一个矩阵，结果加回主干。",
   ],
+  faded: "查询与每个键相乘，越远的越轻：途中每经过一个位置，分数就乘以 γ 而衰减。之后的位置听不到。键已经缩放过。",
+  otherScale: "查询与每个键相乘：方向相近，数就大。缩放的方式是这个模型自己的。",
+  hears: "这个模型的位置按距离给每个值再加一个向量，它也会被听到：输出由 c 和它一起得出。",
   bent: "这个模型的位置也会改变分数，所以分数不只是 q · k。",
   allowed: "允许",
   previous: "上一步",
@@ -262,7 +266,7 @@ export const zh: Words = {
       title: "从向量到词",
       text: (f: TourFacts) =>
         f.likely
-          ? `最后，词表里的 ${f.vocabulary} 块各得一份概率。这里“${f.likely.piece}”是 ${percent(f.likely.probability)}，“${f.likely.second}”是 ${percent(f.likely.secondProbability)}；熵为 ${(f.likely.entropy / Math.LN2).toFixed(2)} 比特。点另一个词，模型就得从它接着写。`
+          ? `最后，词表里的 ${f.vocabulary} 块各得一份概率。这里“${f.likely.piece}”是 ${percent(f.likely.probability)}，“${f.likely.second}”是 ${percent(f.likely.secondProbability)}；熵为 ${(f.likely.entropy / Math.LN2).toFixed(2)} 比特。${f.isForceable ? "点另一个词，模型就得从它接着写。" : ""}`
           : `最后，词表里的 ${f.vocabulary} 块各得一份概率。`,
     },
     {

@@ -1,0 +1,133 @@
+"""What is shown of models that are not the paper's: other masks, mixers and positions, and outputs that were cut."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.conftest import Running, running
+
+from browser.conftest import Look
+from headway.cli.root import main
+from headway.inspect.trace import Trace
+from headway.translator import Translator, load
+
+TEXT = "The dog sees a red house."
+
+
+@pytest.fixture(scope="module")
+def odd_dir(train_toy: Callable[..., Path]) -> Path:
+    """Layers with different heads, a mask that hides what is far, a mixer without weights, and outputs that are cut."""
+    settings = [
+        "model.encoder.layers=2",
+        'model.encoder.mixer=["attention(2)", "attention(6)"]',
+        "model.encoder.mask=local(3)",
+        "model.decoder.mixer=retention(4)",
+        "search.max_length=3",
+        "train.steps=20",
+        "train.validate_every=20",
+    ]
+    return train_toy(*(word for one in settings for word in ("--set", one)))
+
+
+@pytest.fixture(scope="module")
+def odd(odd_dir: Path) -> Iterator[Running]:
+    with running(odd_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def odd_trace(odd_dir: Path) -> Trace:
+    model = load(odd_dir, "cpu")
+    assert isinstance(model, Translator)
+    return model.trace(TEXT)
+
+
+def test_every_mask_is_drawn_as_a_mask(look: Callable[..., Look], odd: Running, odd_trace: Trace) -> None:
+    seen = look(url=odd.url).open(kind="encoder", table=1).translate(TEXT)
+    weights = odd_trace.tensors["encoder.0.self.weights"][0]
+    hidden = [[abs(q - k) >= 3 for k in range(len(weights))] for q in range(len(weights))]
+    shown = [row[1:] for row in seen.table("#weights")]
+    assert [[cell == "masked" for cell in row] for row in shown] == hidden
+    for row, wanted in zip(shown, weights.tolist()):
+        assert all(abs(float(cell) - w) < 1e-3 for cell, w in zip(row, wanted) if cell != "masked")
+    pixels = "document.querySelector('.cells canvas').getContext('2d').getImageData({}, 0, 1, 1).data[3]"
+    assert seen.page.evaluate(pixels.format(2)) == 255
+    assert seen.page.evaluate(pixels.format(3)) == 0  # behind it the hatching
+
+
+def test_layers_with_different_heads_are_not_one_in_the_architecture(look: Callable[..., Look], odd: Running) -> None:
+    seen = look(url=odd.url).open(panel="architecture")
+    told = seen.page.locator(".tower").first.inner_text()
+    assert "2 × 24, local" in told
+    assert "6 × 8, local" in told
+    assert "Layers 1 to 2" not in told
+
+
+def test_what_retention_computes_is_said_as_it_is(look: Callable[..., Look], odd: Running, odd_trace: Trace) -> None:
+    seen = look(url=odd.url).open(panel="inside", kind="decoder").translate(TEXT)
+    seen.page.click(".step-tabs button >> nth=1")
+    assert seen.page.locator("math msqrt").count() == 0
+    assert "γ" in seen.page.text_content("math")
+    shown = [float(cell.replace("−", "-")) for cell in seen.page.locator(".strip-row .count").all_inner_texts()]
+    tensors = {name: odd_trace.tensors[f"decoder.0.self.{name}"][0] for name in ("q", "k", "decay")}
+    last = len(tensors["q"]) - 1
+    assert len(shown) == last + 1
+    for place, score in enumerate(shown):
+        faded = tensors["q"][last] @ tensors["k"][place] * tensors["decay"][place + 1 :].prod()
+        assert score == pytest.approx(float(faded), abs=1e-3)
+
+
+@pytest.mark.parametrize("panel", ["live", "saved"])
+def test_an_output_that_was_cut_has_no_end(
+    look: Callable[..., Look], chromium: Any, odd: Running, odd_dir: Path, odd_trace: Trace, tmp_path: Path, panel: str
+) -> None:
+    assert len(odd_trace.written.ids) == 3  # and no end
+    if panel == "live":
+        seen = look(url=odd.url).open(panel="probabilities").translate(TEXT)
+    else:
+        assert main(["inspect", str(odd_dir), TEXT, "--out", str(tmp_path), "--device", "cpu"]) == 0
+        seen = Look(chromium.new_context(offline=True, locale="en").new_page(), "")
+        seen.page.goto((tmp_path / "page.html").as_uri())
+        seen.ended().tab("probabilities")
+    seen.page.wait_for_selector("#entropy")
+    strip = seen.page.locator(".strip button").all_inner_texts()
+    assert len(strip) == 4
+    assert strip[-1] == "…"
+    assert "Rank" not in seen.page.inner_text("#panel .facts")
+    seen.page.fill("#step", "3")
+    assert "Rank" in seen.page.inner_text("#panel .facts")
+    seen.tab("inside").page.wait_for_selector(".strip-row")
+    seen.page.context.close()
+
+
+def test_shaws_positions_are_heard_beside_the_values(look: Callable[..., Look], train_toy: Callable[..., Path]) -> None:
+    short = ["model.encoder.position=shaw", "train.steps=10", "train.validate_every=10"]
+    with running(train_toy(*(word for one in short for word in ("--set", one)))) as server:
+        seen = look(url=server.url).open(panel="inside", kind="encoder").translate(TEXT)
+        seen.page.click(".step-tabs button >> nth=4")
+        assert seen.page.locator("#hears").count() == 1
+        seen.page.click(".step-tabs button >> nth=3")
+        assert seen.page.locator("#hears").count() == 0
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("lm", 5), ("masked", 4), ("odd", 7)])
+def test_the_tour_tells_only_of_what_there_is(
+    look: Callable[..., Look], lm_dir: Path, masked_dir: Path, odd_dir: Path, kind: str, steps: int
+) -> None:
+    with running({"lm": lm_dir, "masked": masked_dir, "odd": odd_dir}[kind]) as server:
+        seen = look(url=server.url).open().translate(TEXT)
+        seen.page.click("#tour-start")
+        told = [seen.page.inner_text("#tour")]
+        while seen.page.is_enabled("#tour-next"):
+            seen.page.click("#tour-next")
+            told.append(seen.page.inner_text("#tour"))
+        assert len(told) == steps
+        assert f"Step {steps} of {steps}" in told[-1]
+        assert not any("0.0 %" in one or "“”" in one for one in told)
+        assert any("Cross-attention" in one for one in told) == (kind == "odd")
+        assert any("The encoder:" in one for one in told) == (kind != "lm")
+        assert any("hatched" in one for one in told) == (kind == "lm")
+        if kind == "lm":
+            model: Any = load(lm_dir, "cpu")
+            assert f"is cut into {len(model.read(TEXT))} pieces" in told[0]
