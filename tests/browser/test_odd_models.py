@@ -131,3 +131,22 @@ def test_the_tour_tells_only_of_what_there_is(
         if kind == "lm":
             model: Any = load(lm_dir, "cpu")
             assert f"is cut into {len(model.read(TEXT))} pieces" in told[0]
+
+
+def test_what_positions_do_behind_a_mask_is_not_drawn_as_zero(
+    look: Callable[..., Look], train_toy: Callable[..., Path]
+) -> None:
+    short = ["model.decoder.position=alibi", "train.steps=10", "train.validate_every=10"]
+    with running(train_toy(*(word for one in short for word in ("--set", one)))) as server:
+        seen = look(url=server.url).open(panel="vectors").translate(TEXT)
+        seen.page.check("input[name=side] >> nth=1")
+        shown = "document.querySelector('[data-table^=alibi]').getContext('2d').getImageData({}, {}, 1, 1).data[3]"
+        seen.page.wait_for_selector("[data-table^=alibi]")
+        assert seen.page.evaluate(shown.format(0, 1)) == 255  # what was before: bent
+        assert seen.page.evaluate(shown.format(1, 0)) == 0  # what comes later: masked
+
+
+def test_characters_are_counted_as_the_server_counts_them(look: Callable[..., Look]) -> None:
+    seen = look().open()
+    seen.page.fill("#text", "a👍")
+    assert seen.page.inner_text(".bar .count").startswith("2 /")

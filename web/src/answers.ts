@@ -5,6 +5,7 @@ import type { Sentence } from "./recording";
 import * as s from "./state";
 import type { ModelInfo, Places, Tensors, Vectors } from "./types";
 
+const underWay = new WeakMap<Signal<unknown>, Promise<void>>();
 const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
 
 // A signal that is null until the answer is there. more: null where nothing is posted.
@@ -19,14 +20,23 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target };
   const body = more === null ? undefined : { ...tokens, ...more };
   const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
-  ask<T>(`${number} ${what}`, path, body).then(
-    (found) => (made.value = found),
+  const came = ask<T>(`${number} ${what}`, path, body).then(
+    (found) => void (made.value = found),
     (error: unknown) => {
       mine.delete(what); // it is asked again when it is next shown
       if (error instanceof Failed && error.status === 404) s.phase.value = "expired";
+      throw error;
     },
   );
+  came.catch(() => {}); // whoever waits for it hears
+  underWay.set(made, came);
   return made;
+}
+
+// The answer itself, however long it takes.
+export async function cameOf<T>(asked: Signal<T | null>): Promise<T> {
+  await underWay.get(asked);
+  return asked.value!;
 }
 
 export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | null> {

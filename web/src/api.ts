@@ -36,9 +36,9 @@ export function useKey(given: string): void {
 }
 
 // name: under which a saved page has the answer.
-export async function ask<T>(name: string, path: string, body?: unknown): Promise<T> {
+export async function ask<T>(name: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const known = saved ?? example;
-  if (!known) return (await (await reach(path, body)).json()) as T;
+  if (!known) return (await (await reach(path, body, signal)).json()) as T;
   if (name in known.answers) return known.answers[name] as T;
   throw new Failed("saved");
 }

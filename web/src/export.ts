@@ -2,9 +2,13 @@
 import { css, inkOn, weightColours } from "./colours";
 import { ownScale, recording, rootScale, sentenceNumber, threshold } from "./state";
 import { MASKED, type View, highest } from "./view";
+import { words } from "./words";
 
 const CELL = 24;
 const CHARACTER = 7; // pixels, about
+const WIDE = 13; // of a Chinese one
+const LONGEST = 40; // characters of a label
+const LARGEST = 12000; // pixels of a picture on either side, which every browser can draw
 
 interface Layout {
   left: number;
@@ -14,10 +18,19 @@ interface Layout {
 }
 
 function layoutOf(view: View): Layout {
-  const longest = (labels: { label: string }[]): number => Math.max(2, ...labels.map((one) => one.label.length));
-  const left = longest(view.rows) * CHARACTER + 16;
-  const top = longest(view.columns) * CHARACTER + 36;
+  const longest = (labels: { label: string }[]): number => Math.max(2 * CHARACTER, ...labels.map((one) => widthOf(cut(one.label))));
+  const left = longest(view.rows) + 16;
+  const top = longest(view.columns) + 36;
   return { left, top, width: left + view.columns.length * CELL + 16, height: top + view.rows.length * CELL + 16 };
+}
+
+function widthOf(text: string): number {
+  return [...text].reduce((sum, letter) => sum + (letter >= "\u1100" ? WIDE : CHARACTER), 0);
+}
+
+function cut(label: string): string {
+  const letters = [...label];
+  return letters.length > LONGEST ? letters.slice(0, LONGEST - 1).join("") + "…" : label;
 }
 
 function colourOf(value: number, high: number): number {
@@ -37,21 +50,22 @@ export function svgOf(view: View, title: string): string {
   const parts = [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="${ink}">`,
     `<title>${escaped(title)}</title>`,
+    `<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="${ink}" stroke-opacity="0.35"/></pattern></defs>`,
     `<rect width="${width}" height="${height}" fill="${ground}"/>`,
     `<text x="8" y="18">${escaped(title)}</text>`,
   ];
   view.columns.forEach((one, n) => {
     const x = left + n * CELL + CELL / 2 + 4;
-    parts.push(`<text transform="translate(${x} ${top - 6}) rotate(-90)">${escaped(one.label)}</text>`);
+    parts.push(`<text transform="translate(${x} ${top - 6}) rotate(-90)">${escaped(cut(one.label))}</text>`);
   });
   view.rows.forEach((one, r) => {
     const y = top + r * CELL;
-    parts.push(`<text x="${left - 6}" y="${y + CELL / 2 + 4}" text-anchor="end">${escaped(one.label)}</text>`);
+    parts.push(`<text x="${left - 6}" y="${y + CELL / 2 + 4}" text-anchor="end">${escaped(cut(one.label))}</text>`);
     view.columns.forEach((_, c) => {
       const value = view.values[r * view.columns.length + c]!;
-      if (value === MASKED) return;
-      const fill = css(colourOf(value, high));
-      parts.push(`<rect x="${left + c * CELL}" y="${y}" width="${CELL}" height="${CELL}" fill="${fill}"><title>${value.toFixed(4)}</title></rect>`);
+      const fill = value === MASKED ? "url(#hatch)" : css(colourOf(value, high));
+      const told = value === MASKED ? words.value.masked : value.toFixed(4);
+      parts.push(`<rect x="${left + c * CELL}" y="${y}" width="${CELL}" height="${CELL}" fill="${fill}"><title>${told}</title></rect>`);
     });
   });
   return parts.join("\n") + "\n</svg>\n";
@@ -63,8 +77,9 @@ export async function pngOf(view: View, title: string): Promise<Blob> {
   image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svgOf(view, title));
   await image.decode();
   const canvas = document.createElement("canvas");
-  canvas.width = 2 * width;
-  canvas.height = 2 * height;
+  const scale = Math.min(2, LARGEST / Math.max(width, height));
+  canvas.width = scale * width;
+  canvas.height = scale * height;
   canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((done, fail) => canvas.toBlob((blob) => (blob ? done(blob) : fail(new Error("no picture")))));
 }

@@ -30,7 +30,7 @@ function paintTile(pixels: Uint32Array, stride: number, tile: Tile, colours: Uin
   if (!rows || !columns) return;
   const scale = 1 / (tile.high - low || 1);
   const colourOf = (value: number): number => {
-    if (value === MASKED && low >= 0) return 0; // transparent: what is behind it shows
+    if (Number.isNaN(value) || (value === MASKED && low >= 0)) return 0; // transparent: what is behind it shows
     if (tile.from && value < tile.from) return colours[0]!;
     const share = Math.min(Math.max((value - low) * scale, 0), 1);
     return colours[Math.round(255 * (tile.root ? Math.sqrt(share) : share))]!;

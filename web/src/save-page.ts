@@ -1,5 +1,5 @@
 // The page as one file that needs nobody: its script, its style, and every answer that its panels would ask for.
-import { insideOf, placesOf, vectorsOf, costsOf } from "./answers";
+import { cameOf, costsOf, insideOf, placesOf, vectorsOf } from "./answers";
 import { placeOf } from "./recording";
 import * as s from "./state";
 
@@ -21,21 +21,17 @@ async function everything(): Promise<Record<string, unknown>> {
   const info = s.model.value!;
   const answers: Record<string, unknown> = { model: info };
   for (const [n, sentence] of s.recording.value!.sentences.entries()) {
-    const asked: Record<string, { value: unknown }> = { vectors: vectorsOf(sentence), costs: costsOf(sentence) };
-    if (info.kind !== "masked") asked["places 1"] = placesOf(sentence);
+    // One after another: the server has others to serve.
+    const keep = async (what: string, asked: Parameters<typeof cameOf>[0]) => (answers[`${n} ${what}`] = await cameOf(asked));
+    await keep("vectors", vectorsOf(sentence));
+    await keep("costs", costsOf(sentence));
+    if (info.kind !== "masked") await keep("places 1", placesOf(sentence));
     for (const kind of s.kindsOf(info)) {
       for (let layer = 0; layer < s.layersOf(info, kind); layer++) {
         const place = placeOf(kind, layer);
-        asked[`inside ${place}`] = insideOf(sentence, place);
-        await until(() => asked[`inside ${place}`]!.value !== null); // one after another: the server has others to serve
+        await keep(`inside ${place}`, insideOf(sentence, place));
       }
     }
-    await until(() => Object.values(asked).every((one) => one.value !== null));
-    for (const [what, answer] of Object.entries(asked)) answers[`${n} ${what}`] = answer.value;
   }
   return answers;
-}
-
-async function until(ready: () => boolean): Promise<void> {
-  for (let n = 0; n < 200 && !ready(); n++) await new Promise((done) => setTimeout(done, 20));
 }

@@ -152,7 +152,7 @@ async function* events(text: string, prefix: number[], signal: AbortSignal): Asy
     return;
   }
   const length = info.kind === "causal" ? 20 : 0;
-  yield* await ask<StreamEvent[]>("read", "api/read", { ...(length ? wishes() : {}), q: text, model: info.name, length });
+  yield* await ask<StreamEvent[]>("read", "api/read", { ...(length ? wishes() : {}), q: text, model: info.name, length }, signal);
 }
 
 function take(event: StreamEvent): void {

@@ -14,8 +14,8 @@ export function Positions({ table }: { table: PositionTable }) {
   const rows = table.values.length;
   const columns = table.values[0]?.length ?? 0;
   const [channel, setChannel] = useState(Math.min(8, columns - 1));
-  const values = useMemo(() => Float32Array.from(table.values.flat(), (value) => value ?? 0), [table]);
-  const most = useMemo(() => boundOf(values), [values]);
+  const values = useMemo(() => Float32Array.from(table.values.flat(), (value) => value ?? NaN), [table]);
+  const most = useMemo(() => boundOf(values.filter((value) => !Number.isNaN(value))), [values]);
   const stops = [0, 64, 128, 192, 255].map((n) => css(signedColours.value[n]!)).join(", ");
   useLayoutEffect(() => {
     const tile = { values, rows, columns, x: 0, y: 0, width: columns, height: rows, low: -most, high: most, root: false };
@@ -39,7 +39,7 @@ export function Positions({ table }: { table: PositionTable }) {
     <>
       <h3>{t.positionTitle(table.kind)}</h3>
       <p class="faint">{table.columns === "channel" ? t.positionAdded : t.positionScores}</p>
-      <canvas ref={canvas} class="table-canvas" data-table={table.kind} role="img" aria-label={t.positionTitle(table.kind)} onPointerMove={over} onPointerLeave={() => setCell(null)} />
+      <canvas ref={canvas} class="table-canvas hatched" data-table={table.kind} role="img" aria-label={t.positionTitle(table.kind)} onPointerMove={over} onPointerLeave={() => setCell(null)} />
       <p class="ends faint small" aria-hidden="true">
         <span>{t.axes[table.columns === "channel" ? "channel" : "key"]} 0</span>
         <span class="legend">
@@ -55,7 +55,7 @@ export function Positions({ table }: { table: PositionTable }) {
         <input type="range" min={0} max={columns - 1} value={channel} onInput={(e) => setChannel(Number(e.currentTarget.value))} />
         <output class="count">{channel}</output>
       </label>
-      <svg class="curve" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label={`${t.channel} ${channel}`}>
+      <svg class="curve" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label={`${table.columns === "channel" ? t.channel : t.key} ${channel}`}>
         <line x1={0} x2={100} y1={50} y2={50} />
         <path d={path} />
       </svg>

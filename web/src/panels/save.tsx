@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import { saved } from "../api";
 import { jsonOf, pngOf, svgOf } from "../export";
 import { pageOf } from "../save-page";
@@ -8,6 +9,15 @@ import { words } from "../words";
 export function Save({ view, title }: { view: View; title: string }) {
   const t = words.value;
   const name = "attention";
+  const [failed, setFailed] = useState(false);
+  const save = async (make: () => Promise<Blob> | Blob, ending: string) => {
+    setFailed(false);
+    try {
+      download(await make(), `${name}.${ending}`);
+    } catch {
+      setFailed(true); // the server is gone, or the picture is larger than a browser draws
+    }
+  };
   const kinds: [string, () => Promise<Blob> | Blob, string][] = [
     ["PNG", () => pngOf(view, title), "png"],
     ["SVG", () => new Blob([svgOf(view, title)], { type: "image/svg+xml" }), "svg"],
@@ -18,10 +28,11 @@ export function Save({ view, title }: { view: View; title: string }) {
     <p class="row">
       {t.save}:
       {kinds.map(([label, make, ending]) => (
-        <button type="button" key={ending} id={`save-${ending}`} onClick={async () => download(await make(), `${name}.${ending}`)}>
+        <button type="button" key={ending} id={`save-${ending}`} onClick={() => void save(make, ending)}>
           {label}
         </button>
       ))}
+      {failed && <span role="alert" class="alert" id="not-saved">{t.notSaved}</span>}
     </p>
   );
 }

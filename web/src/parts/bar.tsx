@@ -36,7 +36,7 @@ export function Bar() {
         <div class="pane-head">
           <label for="text">{from ? t.sourceOf(from) : t.source}</label>
           <span class="faint count">
-            {s.charLimit.value > 0 && t.characters(s.text.value.length, s.charLimit.value)}
+            {s.charLimit.value > 0 && t.characters([...s.text.value].length, s.charLimit.value)}
           </span>
         </div>
         <textarea

@@ -99,6 +99,7 @@ export const en = {
   },
   longText: (tokens: number, drawn: number) =>
     `${tokens} tokens: the overview draws ${drawn} × ${drawn} dots, each the largest weight of its cells. Nothing of the text is left out.`,
+  notSaved: "It could not be saved: the server does not answer, or the picture is too large for this browser.",
   unreachable: "The server cannot be reached. Is it still running?",
   savedOnly: "This was not saved with the page.",
   warnings: "Note",

@@ -76,6 +76,7 @@ export const zh: Words = {
     unsupported: "这个模型在此没有可展示的内容。",
   },
   longText: (tokens, drawn) => `共 ${tokens} 个词元：总览图画 ${drawn} × ${drawn} 个点，每点取其中最大的权重。文本没有缺漏。`,
+  notSaved: "没能保存：服务器没有回答，或者图对这个浏览器来说太大。",
   unreachable: "连不上服务器。它还在运行吗？",
   savedOnly: "这部分没有随页面保存。",
   warnings: "提示",
