@@ -90,6 +90,12 @@ class Texts:
         parts = [f"{part.identity} {part.weight}" for part in self.pairs]
         return fingerprint([*parts, self.text.identity if self.text else ""])
 
+    @property
+    def valid_identity(self) -> str:
+        """Likewise of what is measured on."""
+        parts = [part.identity for part in self.valid_pairs]
+        return fingerprint([*parts, self.valid_text.identity if self.valid_text else ""])
+
 
 def read_texts(files: Files) -> Texts:
     """Find everything, or say what does not fit together."""
@@ -106,6 +112,7 @@ def read_texts(files: Files) -> Texts:
         copies = before - count - _lines(texts.pairs)
         also = f", and {copies:,} more that say the same" if copies else ""
         texts.notes.append(f"no validation text was given: {_counted(count, 'pair')} held out for it{also}")
+    texts.pairs = _weighted(texts.pairs, files.weights)
     if files.vary:  # after some were held out, which must not come back in small letters
         texts.pairs += [more for p in texts.pairs if (more := varied(p, files.vary)).counts.said]
     return texts
@@ -165,9 +172,14 @@ def _corpora(files: Files, source: Sequence[str], target: Sequence[str], pairs: 
         corpus = parallel(named)
         if not corpus.counts.said:
             raise HeadwayError(f"{named} hold{'s' * (not named.target)} no sentence pair.")
-        weights = files.weights[:1] if len(files.weights) == 1 else files.weights[number : number + 1]
-        found.append(replace(corpus, weight=weights[0] if weights else 1.0))
+        found.append(corpus)
     return [*found, *map(_other_way, found)] if files.both_ways else found
+
+
+def _weighted(corpora: Sequence[Parallel], weights: Sequence[float]) -> list[Parallel]:
+    """What is learned from, never what is measured on. Both ways of a corpus have its weight."""
+    each = weights or [1.0]
+    return [replace(corpus, weight=each[number % len(each)]) for number, corpus in enumerate(corpora)]
 
 
 def _other_way(corpus: Parallel) -> Parallel:

@@ -15,6 +15,7 @@ from headway.model_dir import load_model, read_tensors
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText
 from headway.train.history import read_history
+from headway.train.texts import Files, read_texts
 
 BYTES = Tokenizer.train([], "bytes")
 Capture = pytest.CaptureFixture[str]
@@ -117,6 +118,21 @@ def test_weights_say_how_often_a_pair_is_seen() -> None:
     others = [row for epoch in seen for row in epoch if row[0] == "b"]
     assert all(len([row for row in epoch if row[0] == "b"]) == 3 for epoch in seen)
     assert sorted(others) == sorted(f"b{n}" for n in range(10) for _ in range(3))  # all of them, equally often
+
+
+def test_weights_are_for_what_is_learned_not_for_what_is_measured(tmp_path: Path) -> None:
+    """A tenth of a corpus an epoch is no reason to measure on a tenth of the validation text."""
+    names = [str(tmp_path / name) for name in ("a.en", "a.de", "b.en", "b.de")]
+    for name in names:
+        Path(name).write_text("".join(f"{name} {n}\n" for n in range(100)))
+    one = {"source": names[:1], "target": names[1:2], "weights": (0.1,)}
+    given = read_texts(Files(**one, valid_source=names[2:3], valid_target=names[3:]))
+    held = read_texts(Files(**one, both_ways=True))
+    two = read_texts(Files(source=names[::2], target=names[1::2], weights=(3, 0.5), both_ways=True))
+    assert [[p.weight for p in texts.pairs] for texts in (given, held, two)] == [[0.1], [0.1] * 2, [3, 0.5] * 2]
+    for texts, size in ((given, 100), (held, 10), (two, 20)):
+        corpus = ParallelText(texts.valid_pairs, Tokenizers(BYTES, BYTES), (), 500)
+        assert sum(len(portion.examples) for portion in corpus.epoch(0)) == size == corpus.size
 
 
 def test_large_corpora_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
