@@ -1,11 +1,12 @@
 """A run that goes on must be the run that was begun: what may differ, what must be asked for, what cannot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.config import Config, leaves
 from headway.errors import HeadwayError
+from headway.train.texts import Texts
 
 # What the tensors of a checkpoint depend on: nothing else fits them.
 FIXED = ("tokenizer", "vocabularies", "source_languages", "target_languages", "model", "train.objective", "train.optimiser")  # fmt: skip
@@ -20,7 +21,7 @@ MOVING = ("text", "train.batch_tokens", "train.longest", "train.seed", "train.co
 
 
 class Change(NamedTuple):
-    path: str  # dotted; "text" is the training text
+    path: str  # dotted; "text" is the training text, "validation text" the other
     told: str
 
 
@@ -31,7 +32,7 @@ def changes(before: Config, now: Config) -> Iterator[Change]:
             yield Change(path, f"{path} was {old.get(path)} and is {new.get(path)} now")
 
 
-def refuse_changes(out: Path, config: Config, text: str, state: dict[str, Any], allowed: bool) -> list[Change]:
+def refuse_changes(out: Path, config: Config, texts: Texts, state: dict[str, Any], allowed: bool) -> list[Change]:
     """What differs from the run in `out`; refused where it cannot be, or was not asked for."""
     found = []
     for change in changes(Config.load(out / "config.json"), config):
@@ -45,14 +46,22 @@ def refuse_changes(out: Path, config: Config, text: str, state: dict[str, Any], 
                 "go on with the new ones: --allow-changes"
             )
         found.append(change)
-    if state.get("text") != text:
+    if state.get("text") != texts.identity:
         if not allowed:
             raise HeadwayError(
                 f"the training text is not the one that the run in {out} was begun with. Give the same files with the "
                 "same weights, choose another --out, or go on with the new text: --allow-changes"
             )
         found.append(Change("text", "the training text has changed"))
+    if state.get("valid_text", texts.valid_identity) != texts.valid_identity:
+        found.append(Change("validation text", "the validation text has changed"))
     return found
+
+
+def measured_otherwise(changed: Sequence[Change], metric: str) -> bool:
+    """Whether scores of before are no measure for those to come."""
+    affecting = {"validation text", "train.metric", "train.longest" if metric == "loss" else "train.decode_lines"}
+    return any(change.path in affecting for change in changed)
 
 
 def _numbered(value: Any) -> Any:

@@ -19,7 +19,7 @@ from headway.text import Tokenizers
 from headway.text.shortlist import SHORTLIST
 from headway.train import checkpoints
 from headway.train.card import model_card
-from headway.train.changes import MOVING, refuse_changes
+from headway.train.changes import MOVING, measured_otherwise, refuse_changes
 from headway.train.corpus import Corpus, marks_for
 from headway.train.history import History, Silence, finite
 from headway.train.lock import only_one
@@ -125,11 +125,14 @@ class Training:
         notes: list[str] = []
         saved = checkpoints.newest(self.out, notes)
         if saved is not None:
-            changed = refuse_changes(self.out, self.config, self.texts.identity, saved.state, self.allow_changes)
+            changed = refuse_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
             notes += [change.told for change in changed]
             self.trainer.restore(saved)
             if any(change.path in MOVING for change in changed):
                 self.trainer.end_epoch()
+            if self.trainer.at.best and measured_otherwise(changed, self.settings.metric):
+                self.trainer.at.best, self.trainer.at.stale = {}, 0
+                notes.append("validations so far were measured otherwise: the best is sought among those to come")
             notes.append(f"going on from step {self.trainer.at.step} in {self.out}")
         elif (self.out / WEIGHTS).exists():
             raise HeadwayError(f"{self.out} holds a model, and no checkpoints to go on from. Choose another --out.")
@@ -256,7 +259,8 @@ class Training:
         if self.saved == self.trainer.at.step:
             return  # writing it again could only lose it
         self.saved = self.trainer.at.step
-        self.trainer.save(self.out, self.trainer.spent(self.began), text=self.texts.identity)
+        facts = {"text": self.texts.identity, "valid_text": self.texts.valid_identity}
+        self.trainer.save(self.out, self.trainer.spent(self.began), **facts)
         if not self.team.first:
             return
         ranked = sorted(self.trainer.at.best, key=lambda step: -self.trainer.at.best[step])

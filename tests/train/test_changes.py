@@ -1,5 +1,6 @@
 """Going on with something else than was begun: free, asked for, or refused; and disks and files that fail."""
 
+import json
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -26,6 +27,31 @@ def test_budgets_and_measures_may_change(tmp_path: Path) -> None:
     watcher = Seen()
     train(tmp_path, "train.steps=10", "train.keep_last=3", "train.log_every=1", watcher=watcher)
     assert "train.steps was 8 and is 10 now" in watcher.notes
+
+
+@pytest.mark.parametrize("changed", ["metric", "text"])
+def test_scores_of_another_kind_are_not_compared_with(tmp_path: Path, changed: str) -> None:
+    """BLEU of before is far above any loss, and the loss on easy text below that on hard text: with patience, a run that
+    took the one for the other would stop at once, and give the old weights for the best."""
+    settings = ["train.decode_lines=6", "train.metric=loss"]
+    train(tmp_path, *settings, "train.metric=bleu" if changed == "metric" else "train.metric=loss")
+    state = checkpoints(tmp_path)[-1].folder / "state.json"
+    kept = json.loads(state.read_text())
+    state.write_text(json.dumps({**kept, "best": dict.fromkeys(kept["best"], 99.0), "stale": 1}))
+    watcher = Seen()
+    texts = TEXTS if changed == "metric" else Texts(TEXTS.pairs, [in_memory(SOURCE[6:9], TARGET[6:9], "en", "qtx")])
+    outcome = train(tmp_path, *settings, "train.patience=2", "train.steps=14", texts=texts, watcher=watcher)
+    assert watcher.validations == [10, 12, 14]
+    assert "step 14" in outcome.chosen
+    assert "validations so far were measured otherwise: the best is sought among those to come" in watcher.notes
+
+
+def test_validations_go_on_counting_where_they_measure_the_same(tmp_path: Path) -> None:
+    train(tmp_path)
+    watcher = Seen()
+    train(tmp_path, "train.steps=10", "train.decode_lines=2", watcher=watcher)
+    assert not any("measured otherwise" in note for note in watcher.notes)
+    assert list(checkpoints(tmp_path)[-1].state["best"]) == [2, 4, 6, 8, 10]
 
 
 @pytest.mark.parametrize(
