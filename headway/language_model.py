@@ -84,9 +84,11 @@ class LanguageModel:
         ids = text_ids(text, self.tokenizer)
         if not text.strip() or len(ids) < 3:
             raise HeadwayError("this text is too short to measure: it needs a few words.")
-        corpus = held_out(ids, self.config.train.longest, self.config.train.objective.carry)
+        corpus = held_out(ids, self.config.train.longest, self.config.train.objective)
         measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
-        return Perplexity(measured.loss, measured.tokens, len(text) * measured.tokens / corpus.size)
+        return Perplexity(
+            measured.loss, measured.tokens, len(text) * measured.tokens / (len(ids) - 1)
+        )  # one is no text
 
     def trace(self, text: str = "", **settings: Any) -> "Trace":
         """Everything that is computed while the text is read and gone on from: see headway.inspect.trace.

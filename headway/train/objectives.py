@@ -197,6 +197,7 @@ def aligned(examples: Sequence[Example], source: np.ndarray, inputs: np.ndarray,
 class Causal:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
+        ahead: ClassVar[int] = 1  # tokens behind those that are read, which are only guessed
         kind: str = "causal"
         carry: bool = False  # a row goes on where it stopped in the step before, and remembers
 
@@ -239,6 +240,7 @@ class MaskedWords:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         carry: ClassVar[bool] = False
+        ahead: ClassVar[int] = 0
         kind: str = "masked"
         share: float = number(0.15, low=0.001, high=0.9)  # of the tokens are to be guessed
         hidden: float = number(0.8, low=0, high=1)  # of those show the mask,

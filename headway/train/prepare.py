@@ -211,11 +211,10 @@ def make_corpora(
     settings = config.train
     if texts.text and texts.valid_text:
         learned, held = (text_stream(text, tokenizers.target) for text in (texts.text, texts.valid_text))
-        carry: bool = settings.objective.carry
-        measured = held_out(held, settings.longest, carry)
-        if carry:
+        measured = held_out(held, settings.longest, settings.objective)
+        if settings.objective.carry:
             return Lanes(learned, settings.longest, settings.batch_tokens, settings.seed), measured
-        return RunningText(learned, settings.longest, settings.seed), measured
+        return RunningText(learned, settings.longest, settings.seed, settings.objective.ahead), measured
     respelled = None
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,19 +71,20 @@ def _pieces(lines: Iterator[str], size: int = PIECE) -> Iterator[str]:
 
 
 class RunningText:
-    """One long text, cut into pieces, at other places in each epoch."""
+    """One long text, cut into pieces, at other places in each epoch. `ahead`: tokens behind a piece that are only guessed,
+    one where the next token is."""
 
     left_out = ""
 
-    def __init__(self, stream: np.ndarray, length: int, seed: int) -> None:
-        self.stream, self.length, self.seed = stream, length, seed
+    def __init__(self, stream: np.ndarray, length: int, seed: int, ahead: int = 1) -> None:
+        self.stream, self.length, self.seed, self.ahead = stream, length, seed, ahead
 
     @property
     def size(self) -> int:
-        return max(len(self.stream) - 1, 0)  # the first token is only read
+        return max(len(self.stream) - self.ahead, 0)  # where the next token is guessed, the first is only read
 
     def epoch(self, number: int) -> Iterator[Portion]:
-        starts = piece_starts(len(self.stream), self.length, self.seed, number)
+        starts = piece_starts(self.size + 1, self.length, self.seed, number)
         parts = -(-len(starts) // PORTION)
         for part in np.random.default_rng([number, parts]).permutation(parts).tolist():
             chosen = starts[len(starts) * part // parts : len(starts) * (part + 1) // parts]
@@ -92,16 +94,16 @@ class RunningText:
         """Nothing is running."""
 
     def _portion(self, starts: np.ndarray) -> Portion:
-        ends = np.minimum(starts + self.length, len(self.stream) - 1)
-        lengths = np.stack([np.zeros_like(starts), ends - starts + 2], axis=1)
-        return Portion(Pieces(self.stream, starts, ends), lengths)
+        ends = np.minimum(starts + self.length, self.size)
+        lengths = np.stack([np.zeros_like(starts), ends - starts], axis=1)
+        return Portion(Pieces(self.stream, starts, ends + self.ahead), lengths)
 
 
 class WholeText(RunningText):
     """The same to measure on: from its first token to its last, the last piece shorter."""
 
-    def __init__(self, stream: np.ndarray, length: int) -> None:
-        super().__init__(stream, length, 0)
+    def __init__(self, stream: np.ndarray, length: int, ahead: int = 1) -> None:
+        super().__init__(stream, length, 0, ahead)
 
     def epoch(self, number: int) -> Iterator[Portion]:
         yield self._portion(np.arange(0, self.size, self.length))
@@ -129,15 +131,17 @@ class Lanes:
         starts = np.minimum(starts, ends)
         lengths = np.stack([np.zeros(starts.size, np.int64), (ends - starts).ravel() + 1], axis=1)
         columns = np.arange(starts.size).reshape(starts.shape).T
-        yield Portion(Pieces(self.stream, starts.ravel(), ends.ravel()), lengths, list(columns))
+        yield Portion(Pieces(self.stream, starts.ravel(), ends.ravel() + 1), lengths, list(columns))
 
     def close(self) -> None:
         """Nothing is running."""
 
 
-def held_out(stream: np.ndarray, length: int, carry: bool) -> Corpus:
+def held_out(stream: np.ndarray, length: int, objective: Any) -> Corpus:
     """A whole text to measure on."""
-    return Lanes(stream, length, budget=8 * length) if carry else WholeText(stream, length)
+    if objective.carry:
+        return Lanes(stream, length, budget=8 * length)
+    return WholeText(stream, length, objective.ahead)
 
 
 class Pieces:
@@ -148,5 +152,4 @@ class Pieces:
         return len(self.starts)
 
     def __getitem__(self, index: int) -> Example:
-        """With one token more, which is only guessed."""
-        return Example(self.stream[:0], self.stream[self.starts[index] : self.ends[index] + 1])
+        return Example(self.stream[:0], self.stream[self.starts[index] : self.ends[index]])

@@ -475,6 +475,19 @@ def test_both_ways_with_the_tokenizer_of_another(
     assert "the model brings its tokenizer along" in trained(capsys, words, code=2)[1]
 
 
+@pytest.mark.parametrize("preset", ["bert", "gpt2"])
+def test_text_may_be_longer_than_the_positions_of_a_preset(
+    capsys: Capture, toy: Path, tmp_path: Path, preset: str
+) -> None:  # fmt: skip
+    """All of its own but the sizes: text is read in pieces that end with the last learned position."""
+    side = "encoder" if preset == "bert" else "decoder"
+    settings = ["tokenizer=characters", "model.d_model=24", f"model.{side}.layers=1", "train.batch_tokens=2048"]
+    words = ["train", "--text", str(toy / "train.en"), "--valid-text", str(toy / "valid.en"), "--preset", preset]
+    words += [word for setting in settings for word in ("--set", setting)]
+    trained(capsys, [*words, "--steps", "1", "--out", str(tmp_path / "x")])
+    assert "perplexity" in trained(capsys, ["evaluate", "-m", str(tmp_path / "x"), "--text", str(toy / "train.en")])[0]
+
+
 def test_files_of_the_user_are_not_written_over(capsys: Capture, toy: Path, tmp_path: Path) -> None:
     """Nor is the text read first: here there is none."""
     words = [*quick(tmp_path), "--out", str(tmp_path)]

@@ -173,11 +173,12 @@ def test_measured_loss_does_not_depend_on_how_the_text_was_cut() -> None:
     config = make_config()
     model = Transformer(config.model).double().eval()
     text = stream(33)
-    found = mean_loss(model, held_out(text, 8, carry=True), config, MARKS)
+    found = mean_loss(model, held_out(text, 8, config.train.objective), config, MARKS)
     hidden = model.decode(torch.tensor(text[None, :-1]))
     whole = torch.nn.functional.cross_entropy(model.logits(hidden)[0].float(), torch.tensor(text[1:]))
     assert found.loss == pytest.approx(whole.item(), rel=1e-6) and found.tokens == 32
-    apart = mean_loss(model, held_out(text, 8, carry=False), make_config(objective="causal"), MARKS)
+    other = make_config(objective="causal")
+    apart = mean_loss(model, held_out(text, 8, other.train.objective), other, MARKS)
     assert abs(apart.loss - found.loss) > 1e-4
 
 

@@ -9,6 +9,7 @@ from headway.config import from_table
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import in_memory, running_in_memory
 from headway.errors import HeadwayError
+from headway.parts import make_part
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of
 from headway.train.objectives import Example
@@ -137,6 +138,30 @@ def test_what_is_measured_on_is_whole(length: int) -> None:
     assert guessed == list(range(1, length))
     assert max(len(piece) for piece in pieces) <= 11
     assert corpus.size == length - 1
+
+
+@pytest.mark.parametrize("length", [1, 9, 10, 11, 20, 21, 35])
+def test_where_nothing_is_guessed_ahead_every_token_is_read_once(length: int) -> None:
+    """Hidden words are among those that are read: a piece is no longer than the model's last position."""
+    measured, learned = WholeText(np.arange(length), 10, ahead=0), RunningText(np.arange(length), 10, seed=1, ahead=0)
+    pieces = [example.target.tolist() for example in examples_of(measured)]
+    assert [token for piece in pieces for token in piece] == list(range(length)) and max(map(len, pieces)) <= 10
+    assert measured.size == learned.size == length
+    for epoch in range(4):
+        read = [token for example in examples_of(learned, epoch) for token in example.target.tolist()]
+        assert len(read) == len(set(read)) > length - 10
+        assert max(len(example.target) for example in examples_of(learned, epoch)) <= 10
+
+
+@pytest.mark.parametrize(("kind", "ahead"), [("causal", 1), ("masked", 0)])
+def test_a_step_of_running_text_holds_the_tokens_that_were_asked_for(kind: str, ahead: int) -> None:
+    objective = make_part("objective", kind)
+    corpus = RunningText(np.arange(5, 64 * 128 + 5 + ahead), 128, seed=1, ahead=ahead)
+    (portion,) = corpus.epoch(0)
+    for rows in portion.batches(4096, [0]):
+        chosen = [portion.examples[i] for i in rows]
+        batch = objective.collate(chosen, marks_of(BYTES), np.random.default_rng(0))  # type: ignore[attr-defined]
+        assert batch.tokens == batch.labels.numel() == 4096
 
 
 def test_marks_are_the_tokenizers() -> None:
