@@ -128,7 +128,7 @@ from headway.cli.training import prepare, run, upper_layers
     type=click.Path(path_type=Path),
     metavar="PATH",
     group="Settings",
-    help="Do not learn a vocabulary: take this tokenizer.json, or that of this model.",
+    help="Do not learn a vocabulary: take this tokenizer.json, or that of this model, a directory or a name.",
 )
 @option(
     "--allow-changes",

@@ -11,6 +11,7 @@ from headway.cli.terminal import log
 
 def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, tokenizer_of: Path | None = None) -> Any:
     """Config, texts, tokenizers and the model to start from."""
+    from headway.errors import HeadwayError
     from headway.layers import compose
     from headway.train.prepare import given_tokenizers, make_tokenizers, with_vocabulary
     from headway.train.warm import warming
@@ -24,8 +25,18 @@ def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, t
     if tokenizer_of:
         own, told = given_tokenizers(tokenizer_of, config)
         layers = [*layers, told]
+    known = known_tokenizers(out)
+    if (
+        known
+        and tokenizer_of
+        and any(getattr(known, side).fingerprint() != getattr(own, side).fingerprint() for side in ("source", "target"))
+    ):
+        raise HeadwayError(
+            f"{out} holds a run with another vocabulary than that of {tokenizer_of}. Leave out --tokenizer, or choose "
+            "another --out."
+        )
     with warming(device):
-        tokenizers = known_tokenizers(out) or own or make_tokenizers(config, texts)
+        tokenizers = known or own or make_tokenizers(config, texts)
     config, _ = with_vocabulary(layers, tokenizers)
     log(describe(config))
     return config, texts, tokenizers, start
@@ -70,10 +81,11 @@ def upper_layers(config_file: Path | None, assignments: tuple[str, ...], flags: 
 
 
 def known_tokenizers(out: Path) -> Any:
-    """Those of a run that goes on."""
+    """Those of a run that goes on. One that ended before its first checkpoint begins anew, maybe with other settings."""
     from headway.text import Tokenizers
+    from headway.train.checkpoints import checkpoints
 
-    if (out / "checkpoints").is_dir() and (out / "tokenizer.json").exists():
+    if checkpoints(out) and (out / "tokenizer.json").exists():
         return Tokenizers.load(out / "tokenizer.json")
     return None
 

@@ -15,6 +15,7 @@ from headway.data.cache import cached, fingerprint
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import Parallel, Running
 from headway.errors import ConfigError, HeadwayError
+from headway.installed import directory
 from headway.layers import Layer, compose
 from headway.model_dir import WEIGHTS, fill, load_model
 from headway.nn.transformer import Transformer
@@ -136,9 +137,12 @@ def _objective(layers: Sequence[Layer]) -> str:
     return ""
 
 
-def given_tokenizers(path: Path, config: Config) -> tuple[Tokenizers, Layer]:
-    """Those that another model has, and what the config must say of them."""
-    file = path / "tokenizer.json" if path.is_dir() else path
+def given_tokenizers(given: Path, config: Config) -> tuple[Tokenizers, Layer]:
+    """Those that another model has, by its directory, its name or their file, and what the config must say of them."""
+    if given.is_file() or given.suffix == ".json":
+        file = given
+    else:
+        file = (given if given.is_dir() else Path(directory(given))) / "tokenizer.json"
     tokenizers = Tokenizers.load(file)
     missing = [tag for tag in config.tags if tag not in tokenizers.source.tags]
     if missing:

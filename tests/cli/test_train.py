@@ -469,6 +469,13 @@ def test_both_ways_with_the_tokenizer_of_another(
     assert translator.tag("en") != translator.tag("qtx")
     trained(capsys, [*words, "--tokenizer", str(tmp_path / "one"), "--out", str(tmp_path / "two")])
     assert (tmp_path / "two" / "tokenizer.json").read_text() == (tmp_path / "one" / "tokenizer.json").read_text()
+    other = [*words, "--set", "tokenizer=bytes", "--out", str(tmp_path / "three")]
+    (tmp_path / "three" / "checkpoints" / "text").mkdir(parents=True)  # of a run that was killed before its first save
+    (tmp_path / "three" / "tokenizer.json").write_text((tmp_path / "one" / "tokenizer.json").read_text())
+    trained(capsys, other)
+    assert load_model(tmp_path / "three").tokenizers.target.kind == "bytes"
+    changed = trained(capsys, [*other, "--tokenizer", str(tmp_path / "one")], code=1)[1]
+    assert f"three holds a run with another vocabulary than that of {tmp_path / 'one'}. Leave out --tok" in changed
     words += ["--tokenizer", str(tmp_path / "one"), "--from-model", str(tmp_path / "one"), "--out", str(tmp_path / "x")]
     words.remove("--preset")
     words.remove("tiny")

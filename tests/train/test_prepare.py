@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.data.texts import in_memory, running_in_memory
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.layers import Layer, assignment, compose
 from headway.train.corpus import ParallelText
 from headway.train.prepare import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary
@@ -163,6 +163,11 @@ def test_the_tokenizer_of_another_model(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "tokenizer.json"):
         tokenizers, told = given_tokenizers(path, config)
         assert (tokenizers.target.size, told.values) == (320, {"vocabularies": "separate"})
+    assert given_tokenizers(Path("en-de"), config)[0].shared, "an installed model's, by its name"
+    with pytest.raises(HeadwayError, match=r'there is no model "en-qq"'):
+        given_tokenizers(Path("en-qq"), config)
+    with pytest.raises(HeadwayError, match=r"none.json does not exist"):
+        given_tokenizers(Path("none.json"), config)
     other, _ = compose([*layers, *upper("tokenizer=bytes")])
     assert given_tokenizers(tmp_path, other)[1].values["tokenizer"] == "bpe"
     tagged, _ = compose([*layers, *upper("target_languages=['de', 'fr']")])
