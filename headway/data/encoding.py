@@ -3,7 +3,6 @@
 import itertools
 import multiprocessing
 import os
-import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.data.rows import Rows, RowsWriter, rows_of
+from headway.data.workers import serve_parent
 from headway.device import cores
 from headway.text import Tokenizer
 
@@ -114,7 +114,7 @@ _work: list[Tokenizer] = []  # of a process that encodes
 
 
 def _begin(tokenizers: Sequence[dict[str, Any]]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for this process, and ends it
+    serve_parent()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each process has a core of its own
     _work.extend(Tokenizer(data) for data in tokenizers)
 

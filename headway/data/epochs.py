@@ -8,7 +8,6 @@ a run that is interrupted may have to go on with the epoch before, and other pro
 import multiprocessing
 import os
 import shutil
-import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -18,6 +17,7 @@ from typing import Any
 from headway.data.encoding import Side, encode_here
 from headway.data.rows import Rows, open_rows
 from headway.data.texts import Readable
+from headway.data.workers import serve_parent
 from headway.device import cores
 from headway.text import Tokenizer
 
@@ -71,7 +71,9 @@ class EpochEncoder:
         if number in self.ahead:
             return
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"), initializer=_quiet)
+            self.pool = ProcessPoolExecutor(
+                self.processes, multiprocessing.get_context("spawn"), initializer=serve_parent
+            )
         self.ahead[number] = self.pool.submit(_encode, self._of(number), self.corpora, self.dropout, alone)
 
     def _of(self, number: int) -> Path:
@@ -81,10 +83,6 @@ class EpochEncoder:
         for folder in self.folder.glob("*epoch-*"):
             if folder.name.lstrip(".") < self._of(max(number, 0)).name:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _quiet() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then ends this process
 
 
 def _encode(folder: Path, corpora: Sequence[Portable], dropout: float, alone: bool = True) -> None:

@@ -1,7 +1,6 @@
 """Scanning on all cores, in the order of the lines, without reading far ahead."""
 
 import multiprocessing
-import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,6 +9,7 @@ from headway.data.check.reading import Group, groups
 from headway.data.check.scan import Knowledge, Scanned, scan
 from headway.data.check.settings import Settings
 from headway.data.parallel import ParallelFiles
+from headway.data.workers import serve_parent
 from headway.device import cores
 
 FEW = 50_000  # lines that are not worth starting processes for
@@ -46,7 +46,7 @@ _given: list[tuple[list[ParallelFiles], Knowledge, Settings]] = []
 
 
 def _begin(corpora: list[ParallelFiles], knowledge: Knowledge, settings: Settings) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for this process, and ends it
+    serve_parent()
     _given.append((corpora, knowledge, settings))
 
 
