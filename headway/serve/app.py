@@ -65,11 +65,15 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         app.include_router(part.routes(service))
     _add_pages(app, metrics)
     app.add_exception_handler(HTTPException, _told)
-    if settings.cors:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["GET", "POST"], allow_headers=["*"]
-        )
     app.add_middleware(Guard, limits=settings.limits, metrics=metrics, tell=tell, log_text=settings.log_text)
+    if settings.cors:  # around the guard: a page may read why it was refused, too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
     return app
 
 

@@ -28,6 +28,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        method = scope["method"]
+        if method == "HEAD":  # whoever may get something may ask whether it is there: the body is not sent then
+            scope = {**scope, "method": "GET"}
         passing = Passing(self, scope, receive, send)
         scope["note"] = passing.note
         self.metrics.running.inc()
@@ -39,7 +42,7 @@ class Guard:
             await self._refuse(passing, error)
         finally:
             self.metrics.running.dec()
-            self._log(passing)
+            self._log(passing, method)
 
     async def _refuse(self, passing: "Passing", error: Exception) -> None:
         if (
@@ -66,15 +69,15 @@ class Guard:
         self.tell(f"{what} at {where}", "internal error")
         return Refused(500, "Cannot translate text: something went wrong on the server")
 
-    def _log(self, passing: "Passing") -> None:
+    def _log(self, passing: "Passing", method: str) -> None:
         scope, seconds = passing.scope, time.perf_counter() - passing.started
         status = passing.status or CLIENT_GONE
         route = getattr(scope.get("route"), "path", "-")
-        self.metrics.request(scope["method"], route, status, seconds)
+        self.metrics.request(method, route, status, seconds)
         client = scope["client"][0] if scope.get("client") else "-"
         fields: dict[str, Any] = {"status": status, "ms": round(1000 * seconds, 1), "client": client}
         fields.update((name, value) for name, value in passing.note.items() if name != "text" or self.log_text)
-        self.tell(f"{scope['method']} {route}", "info", **fields)
+        self.tell(f"{method} {route}", "info", **fields)
 
 
 class Cut(Exception):

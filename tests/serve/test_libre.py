@@ -5,13 +5,14 @@ import urllib.error
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from headway.serve.libre import others
 from headway.translation import Guess, Translation
 from headway.translator import load_translator
-from serve.conftest import Running, running
+from serve.conftest import Running, running, until
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +265,26 @@ def test_cors_is_off_unless_asked(served: Running, translator_dir: Path) -> None
         assert allowed["access-control-allow-origin"] == "https://example.org"
         other = open_one.get("/languages", headers={"Origin": "https://example.com"}).headers
         assert "access-control-allow-origin" not in other
+        for refused in (
+            open_one.post("/translate", {}, headers=origin),
+            open_one.post("/translate", content=b" " * 2**21, headers=origin),
+            open_one.get("/nothing", headers=origin),
+        ):  # a page that may not read why cannot tell its user
+            assert refused.status_code in (400, 404, 413)
+            assert refused.headers["access-control-allow-origin"] == "https://example.org"
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/languages", "/frontend/settings", "/docs", "/spec", "/metrics"])
+def test_what_can_be_fetched_can_be_asked_for(served: Running, path: str) -> None:
+    """HEAD, by which monitors and link checkers look."""
+    asked, fetched = httpx.head(served.url + path, timeout=60), served.get(path)
+    assert (asked.status_code, fetched.status_code) == (200, 200)
+    assert asked.content == b""
+    assert asked.headers["content-type"] == fetched.headers["content-type"]
+
+
+def test_asking_for_what_cannot_be_fetched(served: Running) -> None:
+    served.log.clear()
+    assert httpx.head(served.url + "/translate", timeout=60).status_code == 405
+    until(lambda: served.log)
+    assert served.log[-1][1] == "HEAD /translate"
