@@ -107,7 +107,7 @@ engines = together(
 columns = option(
     "--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs."
 )
-output = option("--output", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
+output = option("--output", "-o", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
 given_pairs = together(
     option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input."),
     option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line."),

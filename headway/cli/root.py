@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from headway import __version__
+from headway.cli.elsewhere import called_here
 from headway.cli.help import (
     CONTEXT,
     EXIT_CODES,
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         with sigterm_as_exit():
-            code = run(sys.argv[1:] if arguments is None else list(arguments))
+            code = run(sys.argv[1:]) if arguments is None else run(list(arguments), alone=False)
         for stream in (sys.stdout, sys.stderr):
             if stream:  # None when the shell closed it
                 stream.flush()
@@ -96,8 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
-def run(arguments: list[str]) -> int:
-    """Every way in which a command line can end, as an exit code and at most a few lines on stderr."""
+def run(arguments: list[str], alone: bool = True) -> int:
+    """Every way in which a command line can end, as an exit code and at most a few lines on stderr.
+
+    alone: nothing else happens in this process."""
     try:
         with app.make_context("headway", arguments) as context:
             app.invoke(context)
@@ -111,6 +114,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (KeyboardInterrupt, click.Abort):
+        if alone:  # only threads are waited for now: a second Ctrl-C ends them, too
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         return fail("interrupted", 128 + signal.SIGINT)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.message, file=sys.stderr)
@@ -144,7 +149,9 @@ def usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         parameters = error.ctx.command.get_params(error.ctx) if error.ctx else []
         known = [name for parameter in parameters for name in [*parameter.opts, *parameter.secondary_opts]]
-        return f"there is no option {error.option_name}.{did_you_mean(error.option_name, known)}"
+        here = called_here(error.option_name, known)
+        meant = f" Here it is {here}." if here else did_you_mean(error.option_name, known)
+        return f"there is no option {error.option_name}.{meant}"
     if isinstance(error, click.BadParameter) and error.param:
         named_by = (
             error.param.opts if isinstance(error.param, click.Option) else [error.param.human_readable_name.upper()]

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 
 import headway
 from headway.cli import terminal
+from headway.cli.elsewhere import ELSEWHERE, called_here
 from headway.cli.root import FIRST_STEPS, VERBS, Verb, app, main, option
 from headway.errors import ConfigError, HeadwayError
 
@@ -64,6 +66,12 @@ def end(how):
             time.sleep(60)
         finally:
             print("put away", flush=True)
+    if how == "linger":
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(1)  # which Python waits for at its end
+        pool.submit(time.sleep, 60)
+        print("ready", flush=True)
+        time.sleep(60)
     if how == "pour":
         while True: print("line " * 100)
     if how == "drop":
@@ -206,6 +214,18 @@ def with_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
             "--pairs: 'many' is not a valid integer range.\nhelp: headway toy --help",
         ),
         (["toy", "--out", "x", "more"], "Got unexpected extra argument (more)\nhelp: headway toy --help"),
+        (
+            ["translate", "--alpha", "1", "A dog."],
+            "there is no option --alpha. Here it is --length-penalty.\nhelp: headway translate --help",
+        ),
+        (
+            ["train", "--batch_size", "64"],
+            "there is no option --batch_size. Here it is --set train.batch_tokens=N.\nhelp: headway train --help",
+        ),
+        (
+            ["translate", "--batch_size", "64"],
+            "there is no option --batch_size. Here it is --batch-tokens.\nhelp: headway translate --help",
+        ),
         (["completion"], "SHELL is missing.\nhelp: headway completion --help"),
         (
             ["completion", "tcsh"],
@@ -220,6 +240,26 @@ def test_c09_wrong_usage_exits_2_and_says_what_was_meant(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == f"error: {message}\n"
+
+
+def test_what_other_toolkits_say_leads_to_what_is_there() -> None:
+    """Each name in the table to options and settings that exist."""
+    from headway.train.schedules import Cosine
+    from headway.train.settings import Training
+
+    settings = {f"train.{one}" for one in Training.__dataclass_fields__}
+    settings |= {f"train.schedule.{one}" for one in Cosine.Config.__dataclass_fields__}
+    context = click.Context(app)
+    verbs = {name: app.get_command(context, name) for name in ("train", "translate", "evaluate", "score")}
+    options = {name: {one for p in verb.params for one in p.opts} for name, verb in verbs.items() if verb}
+    every = set.union(*options.values())
+    for names, here in ELSEWHERE.items():
+        for one in here:
+            assert one.split()[0] in every
+            assert not one.startswith("--set ") or one.removeprefix("--set ").partition("=")[0] in settings
+        for name in names:
+            told = {verb: called_here(name, list(known)) for verb, known in options.items() if name not in known}
+            assert any(told.values()), name
 
 
 def test_no_arguments_shows_the_help_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,6 +314,22 @@ def test_c09_signals_unwind_the_program(tmp_path: Path, fake: list[str], number:
     assert process.returncode == code
     assert out == "put away\n"
     assert "Traceback" not in err
+
+
+def test_a_second_interrupt_waits_for_no_thread(tmp_path: Path, fake: list[str]) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    with subprocess.Popen(
+        [*fake, "end", "--how", "linger"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "error: interrupted\n"
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert process.stderr.read() == ""
+    assert process.returncode == -signal.SIGINT  # which a shell calls 130
 
 
 @pytest.mark.parametrize("how", ["pour", "drop"])

@@ -1,0 +1,47 @@
+"""What other toolkits call an option, so that whoever comes from one of them hears its name here."""
+
+# The first that a verb has is told; with --set stands what is a setting, and with a space what takes its place.
+ELSEWHERE = {
+    # searching
+    ("--alpha", "--lenpen", "--normalize"): ["--length-penalty"],
+    ("--beam", "--num-beams"): ["--beam-size"],
+    ("--nbest", "--num-hypotheses", "--num-return-sequences"): ["--n-best"],
+    ("--no-repeat-ngram-size", "--block-ngram-repeat"): ["--no-repeat-ngram"],
+    ("--alignment", "--print-alignment", "--report-align"): ["--align"],
+    ("--random-sampling-topk", "--sampling-topk"): ["--top-k"],
+    ("--random-sampling-topp", "--sampling-topp"): ["--top-p"],
+    ("--max-new-tokens",): ["--max-length"],
+    ("--prefix-size", "--target-prefix"): ["--prefix"],
+    ("--constraints", "--terminology"): ["--glossary"],
+    # languages and files
+    ("--from-lang", "--source-lang", "--src-lang"): ["--from"],
+    ("--to-lang", "--target-lang", "--tgt-lang"): ["--to"],
+    ("--src", "--train-src"): ["--source", "--input"],
+    ("--tgt", "--train-tgt"): ["--target"],
+    ("--train-sets",): ["--source and --target"],
+    ("--tsv",): ["--pairs"],
+    ("--save-dir", "--save-model", "--model-dir"): ["--out"],
+    # training
+    ("--batch-size", "--max-tokens", "--mini-batch"): ["--batch-tokens", "--set train.batch_tokens=N"],
+    ("--lr", "--learning-rate"): ["--set train.schedule.peak=X"],
+    ("--arch", "--task"): ["--preset"],
+    ("--after", "--max-update", "--train-steps"): ["--steps"],
+    ("--after-epochs", "--max-epoch"): ["--epochs"],
+    ("--valid-freq", "--valid-steps", "--save-freq", "--save-interval-updates"): ["--set train.validate_every=N"],
+    ("--early-stopping", "--patience"): ["--set train.patience=N"],
+    ("--warmup", "--warmup-steps", "--warmup-updates", "--lr-warmup"): ["--set train.schedule.warmup=N"],
+    ("--label-smoothing",): ["--set train.label_smoothing=X"],
+    ("--clip-norm", "--max-grad-norm"): ["--set train.clip=X"],
+    ("--dump-config",): ["--print-config"],
+    ("--train-from", "--restore-file", "--finetune-from-model"): ["--from-model"],
+    ("--devices", "--gpus", "--gpu-ranks"): ["--device"],
+}
+
+
+def called_here(given: str, known: list[str]) -> str | None:
+    """What an option of another toolkit is called by a verb that has these; None: nothing like it."""
+    name = given.replace("_", "-")
+    for names, here in ELSEWHERE.items():
+        if name in names:
+            return next((one for one in here if one.split()[0] in known), None)
+    return None
