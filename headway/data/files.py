@@ -90,6 +90,11 @@ def check_readable(path: FilePath) -> None:
     raise HeadwayError(f"there is no file {path}.{near}")
 
 
+def called(path: FilePath) -> str:
+    """As a message names it."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
 def decoded_lines(path: FilePath) -> Iterator[str]:
     """Many lines at a time where the file allows it: decoding each by itself takes most of the time of reading."""
     number, start = 0, 0  # lines and bytes before the block
@@ -101,8 +106,8 @@ def decoded_lines(path: FilePath) -> Iterator[str]:
             yield from _split(sound.decode("utf-8"), start)
             line = number + sound.count(b"\n") + 1
             raise HeadwayError(
-                f"{path}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8. "
-                "Convert the file first, for example with: iconv -f latin1 -t utf-8"
+                f"{called(path)}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8. "
+                "Convert it first, for example with: iconv -f latin1 -t utf-8"
             ) from None
         yield from lines
         number += block.count(b"\n")
@@ -132,7 +137,7 @@ def of_text(path: FilePath, blocks: Iterable[bytes]) -> Iterator[bytes]:
         if number == 0:
             for first, (what, advice) in NO_TEXT.items():
                 if block.startswith(first):
-                    name = "standard input" if str(path) == "-" else path
+                    name = called(path)
                     raise HeadwayError(f"{name} is {what}, and not plain text in UTF-8. {advice}")
         yield block
 

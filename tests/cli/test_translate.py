@@ -460,7 +460,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_place(
     capsys: Capture, translator_dir: Path, stdin: Callable[[bytes], None]
 ) -> None:
     stdin(b"A dog.\n\xff\n")
-    assert "line 2: byte 0xff at offset 7 is not UTF-8" in translated(capsys, translator_dir, code=1)[1]
+    assert "standard input, line 2: byte 0xff at offset 7 is not UTF-8" in translated(capsys, translator_dir, code=1)[1]
 
 
 def test_an_unknown_language(capsys: Capture, translator_dir: Path, stdin: Callable[[str], None]) -> None:
