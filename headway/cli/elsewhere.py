@@ -1,7 +1,7 @@
 """What other toolkits call an option, so that whoever comes from one of them hears its name here."""
 
 # The first that a verb has is told; with --set stands what is a setting, and with a space what takes its place.
-ELSEWHERE = {
+ELSEWHERE: dict[tuple[str, ...], list[str]] = {
     # searching
     ("--alpha", "--lenpen", "--normalize"): ["--length-penalty"],
     ("--beam", "--num-beams"): ["--beam-size"],
