@@ -9,13 +9,16 @@ from headway.text.scripts import RANGES, scripts_of, spans
 PLAIN = 0x17F  # the last of the Latin letters that European languages write; those behind are for tokenizers to judge
 BETWEEN = "[ ،、。·'’\u3000-]{1,2}"  # words of one span
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
-UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x2060), "")  # where a word may be broken, and may not
+UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF), "")  # where a word may be broken, and may not
+CONTROLS = dict.fromkeys((*range(0x09), *range(0x0E, 0x1B), 0x7F, *range(0x80, 0x85), *range(0x86, 0xA0)), "")
 TYPESET = LIGATURES | UNSEEN
+NEEDLESS = TYPESET | CONTROLS
 
 
 def untypeset(text: str) -> str:
-    """Words as they are typed: text that was copied from a printed page has signs in them that only a printer needs."""
-    return text if text.isascii() else text.translate(TYPESET)
+    """Words as they are typed: text that was copied from a printed page or a terminal has signs in them that only these
+    need, and that say nothing to a model, or something else."""
+    return text if text.isascii() and text.isprintable() else text.translate(NEEDLESS)
 
 
 @lru_cache(maxsize=16)

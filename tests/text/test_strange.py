@@ -63,3 +63,8 @@ def test_no_line_takes_long(part: str) -> None:
     keeper, started = protector((), strange_words(ENGLISH_AND_GERMAN, frozenset())), time.process_time()
     keeper.hide(part * 30_000 + "ä")
     assert time.process_time() - started < 3
+
+
+def test_signs_for_printers_and_terminals_are_no_letters() -> None:
+    assert untypeset("\ufeffef\u00adfective o\ufb03ce mor\0ning\x07 \x9bthere") == "effective office morning there"
+    assert untypeset("a\tb\nc\x0bd\x0ce\x1b[1mf\x85g") == "a\tb\nc\x0bd\x0ce\x1b[1mf\x85g"  # spaces, lines and colours
