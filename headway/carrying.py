@@ -44,7 +44,8 @@ def _trial(translator: "Translator", sentence: Sentence) -> Trial | None:
         return None
     target, reader = translator.tokenizers.target, translator.tokenizers.source
     known = sentence.hidden.spans if sentence.hidden else []
-    lost = lost_numbers(sentence.read, target.decode(sentence.found[0].ids))
+    said = target.decode(sentence.found[0].ids)
+    lost = lost_numbers(sentence.read, said, translator.outline.target_languages)
     text, numbers = hide(sentence.read, lost, len(known))
     if not numbers:
         return None

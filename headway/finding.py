@@ -143,7 +143,7 @@ class Finder:
         same = set(outline.source_languages) & set(outline.target_languages)
         if not same and copied(sentence.read, target):
             return Fault("the output was a copy of the input")
-        if (lost := lost_numbers(sentence.read, target)) and self._keeps_digits:
+        if self._keeps_digits and (lost := lost_numbers(sentence.read, target, outline.target_languages)):
             return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", number=True)
         return None
 

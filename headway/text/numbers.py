@@ -19,6 +19,13 @@ SPELLED = {
 }
 WORDS = [set(words) for words in zip(*(spelled.split() for spelled in SPELLED.values()))]
 WORDS[1] |= {"a", "an", "eins", "eine", "einen", "einem", "einer", "eines"}
+# How words begin that say two to twelve, or as good as say them.
+SAYING = {
+    "en": "two|second|both|doubl|twice|twin|pair|coupl three|third|tripl four|quarter five|fift six|half seven eight "
+    "nin ten|decade eleven twel|dozen|noon|midnight",
+    "de": "zwei|zwo|beid|doppel|paar drei|dritt vier fünf sech|halb sieb acht neun zehn|jahrzehnt elf "
+    "zwölf|dutzend|mittag|mitternacht",
+}
 CUSTOMS = {"en": ",.", "de": ".,"}  # the signs between thousands, and before decimals
 IN_DIGITS = len(WORDS)  # from here on they are seldom written otherwise
 
@@ -48,16 +55,19 @@ def missing_numbers(source: str, output: str) -> list[str]:
     return missing
 
 
-def lost_numbers(source: str, output: str) -> list[str]:
-    """Numbers of the source, as they stand there, that no number of the output says. Those that any language may say in
-    words are not looked at, nor is the hour of a time; of a date each part is by itself. Digits that are the same say
-    another number where the signs between them do: 12,345,678 and 12,345.678."""
+def lost_numbers(source: str, output: str, languages: Collection[str] = ()) -> list[str]:
+    """Numbers of the source, as they stand there, that no number of the output says. The hour of a time is not looked at;
+    of a date each part is by itself. Digits that are the same say another number where the signs between them do:
+    12,345,678 and 12,345.678. Small numbers may be words: they are looked at where the output is in one of `languages`,
+    whose words are known."""
     found = dict.fromkeys(NUMBER.findall(source))
     said = NUMBER.findall(output) if found else []
+    words = [SAYING.get(primary(language), "").split() for language in languages]
 
     def lost(part: str, one: str) -> bool:
         if len(part) < 3 and int(part) < IN_DIGITS:
-            return False
+            alone = part == one and int(part) > 1 and re.search(rf"(?<!\w){part}(?!\w)", source)
+            return bool(alone and words and all(words)) and not _said_small(int(part), said, words, output)
         return not any(_says(other, part, one) and _may_be(one, other) for other in said)
 
     return [one for one in found if any(lost(part, one) for part in _parts(one))]
@@ -73,6 +83,16 @@ def _says(other: str, part: str, one: str) -> bool:
     if len(zeros) < len(written) and not zeros.strip("0"):
         return len(zeros) > 2 or SIGN.search(one) is not None
     return len(part) == 2 and len(written) == 4 and written[:2] in ("18", "19", "20") and written[2:] == part
+
+
+def _said_small(number: int, said: list[str], words: list[list[str]], output: str) -> bool:
+    """In digits, by itself or as a part of anything, as an hour of the afternoon, or in words."""
+    parts = [part for other in said for part in (other, *re.split("[.,:]", other))]
+    hours = {f"{hour:{width}}" for hour in (number, number + 12) for width in ("", "02")}
+    if hours & set(parts) or any(_says(other, str(number), str(number)) for other in said):
+        return True
+    spoken = "|".join(each[number - 2] for each in words)
+    return re.search(rf"\b(?:{spoken})", output.lower()) is not None
 
 
 def _may_be(one: str, other: str) -> bool:

@@ -71,6 +71,26 @@ def test_lost(source: str, output: str, lost: list[str]) -> None:
     assert lost_numbers(source, output) == lost
 
 
+@pytest.mark.parametrize(
+    ("source", "output", "languages", "lost"),
+    [
+        ("12 Millionen Kronen Entschädigung", "compensation", ["en"], ["12"]),
+        ("12 Millionen Kronen Entschädigung", "compensation", ["en", "fr"], []),  # whose words nobody knows here
+        ("2 Stunden 40 Minuten", "40 minutes", ["en"], ["2"]),
+        ("2 Stunden 40 Minuten", "two hours and 40 minutes", ["en-GB"], []),
+        ("die 2. Frau, 3 Hunde", "the second woman, three dogs", ["en"], []),
+        ("um 2 Uhr, um 11 Uhr", "at 14:00, at 11:00", ["en"], []),
+        ("at 3 p.m. and 12 o'clock", "um 15 Uhr und zu Mittag", ["de"], []),
+        ("5 thousand men, 6 months, 1 dog", "5.000 Männer, ein halbes Jahr, der Hund", ["de"], []),
+        ("ten of 10", "often", ["en"], ["10"]),
+        ("A4, 3D, 16.11.2026", "paper in space, 16 November 2026", ["en"], []),
+        ("8 hours", "achtstündig", ["en", "de"], []),
+    ],
+)
+def test_small_ones_may_be_words(source: str, output: str, languages: list[str], lost: list[str]) -> None:
+    assert lost_numbers(source, output, languages) == lost
+
+
 def test_which_languages_write_numbers_alike() -> None:
     assert keeps_digits(("en", "de")) and keeps_digits({"en", "pt-BR", "hi"})
     assert not any(map(keeps_digits, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
