@@ -15,7 +15,6 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from headway import __version__
-from headway.cli.elsewhere import called_here
 from headway.cli.help import (
     CONTEXT,
     EXIT_CODES,
@@ -147,6 +146,8 @@ def fail(message: str, code: int, level: Level = "error") -> int:
 def usage_message(error: click.UsageError) -> str:
     """Click's usage errors in our words, with what was probably meant."""
     if isinstance(error, click.NoSuchOption):
+        from headway.cli.elsewhere import called_here
+
         parameters = error.ctx.command.get_params(error.ctx) if error.ctx else []
         known = [name for parameter in parameters for name in [*parameter.opts, *parameter.secondary_opts]]
         here = called_here(error.option_name, known)
