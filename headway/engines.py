@@ -189,8 +189,7 @@ def marks_of(target: Tokenizer) -> Marks:
 
 def refuse_strangers(models: "Sequence[Loaded]") -> None:
     """Models that vote must mean the same by each id, and translate between the same languages."""
-    prints = {(m.tokenizers.source.fingerprint(), m.tokenizers.target.fingerprint()) for m in models}
-    if len(prints) > 1:
+    if len({model.tokenizers.spelling for model in models}) > 1:
         raise HeadwayError(
             "these models have different tokenizers, so they cannot vote together. Train them with the same text "
             "and settings but another train.seed."

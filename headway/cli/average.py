@@ -62,7 +62,7 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
             raise HeadwayError("these models are built differently, so they cannot be averaged.")
         if any(_languages(one.config) != _languages(first.config) for one in loaded):
             raise HeadwayError("these models translate between different languages, so they cannot be averaged.")
-        if len({(one.tokenizers.source.fingerprint(), one.tokenizers.target.fingerprint()) for one in loaded}) > 1:
+        if len({one.tokenizers.spelling for one in loaded}) > 1:
             raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
     else:
         kept = checkpoints(Path(models[0]))

@@ -21,20 +21,15 @@ def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, t
         from headway.train.placeholders import placed
 
         texts = replace(texts, pairs=placed(texts.pairs, config.train.placeholders))
-    own = start.tokenizers if start else None
+    own, known = start.tokenizers if start else None, known_tokenizers(out)
     if tokenizer_of:
         own, told = given_tokenizers(tokenizer_of, config)
         layers = [*layers, told]
-    known = known_tokenizers(out)
-    if (
-        known
-        and tokenizer_of
-        and any(getattr(known, side).fingerprint() != getattr(own, side).fingerprint() for side in ("source", "target"))
-    ):
-        raise HeadwayError(
-            f"{out} holds a run with another vocabulary than that of {tokenizer_of}. Leave out --tokenizer, or choose "
-            "another --out."
-        )
+        if known and known.spelling != own.spelling:
+            raise HeadwayError(
+                f"{out} holds a run with another vocabulary than that of {tokenizer_of}. Leave out --tokenizer, or "
+                "choose another --out."
+            )
     with warming(device):
         tokenizers = known or own or make_tokenizers(config, texts)
     config, _ = with_vocabulary(layers, tokenizers)

@@ -34,6 +34,11 @@ class Tokenizers:
     def shared(self) -> bool:
         return self.source is self.target
 
+    @property
+    def spelling(self) -> tuple[str, str]:
+        """A fingerprint of each: where they are the same, an id means the same."""
+        return self.source.fingerprint(), self.target.fingerprint()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """One file: the library's own format if shared, else both in one. Never half a file."""
         data = self.source.to_json()

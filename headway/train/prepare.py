@@ -222,8 +222,7 @@ def make_corpora(
     respelled = None
     if dropout := dropout_of(config):
         corpora = [(p.origin, sides_of(p, tokenizers, config.tags)) for p in texts.pairs]
-        spelling = [tokenizer.fingerprint() for tokenizer in (tokenizers.source, tokenizers.target)]
-        own = scratch / fingerprint([*(p.identity for p in texts.pairs), *spelling, str(dropout)])
+        own = scratch / fingerprint([*(p.identity for p in texts.pairs), *tokenizers.spelling, str(dropout)])
         for other in [folder for folder in scratch.glob("*") if writes and folder != own]:
             shutil.rmtree(other, ignore_errors=True)  # of other text, which nobody goes on with
         respelled = EpochEncoder(own, corpora, dropout, writes)

@@ -65,13 +65,12 @@ def refuse_one_side(model: "Transformer.Config") -> None:
 
 def shortlist_for(part: Any, corpora: Sequence[Parallel], tokenizers: Tokenizers, tags: Sequence[str]) -> Shortlist:
     """For a model with these tokenizers, and a tag for each target language where it has several."""
-    spelling = [tokenizer.fingerprint() for tokenizer in (tokenizers.source, tokenizers.target)]
     settings = json.dumps(part.to_dict(), sort_keys=True)
     texts = [f"{corpus.identity} {corpus.target_language if tags else ''}" for corpus in corpora]
 
     return cached(
         "shortlist",
-        fingerprint([VERSION, settings, *spelling, *tags, *texts]),
+        fingerprint([VERSION, settings, *tokenizers.spelling, *tags, *texts]),
         lambda folder: made(part, corpora, tokenizers, tags).save(folder),
         Shortlist.load,
     )
