@@ -3,7 +3,6 @@
 
     python benchmarks/decode_gpu.py            # prints a table, and appends it to benchmarks/RESULTS.md
     python benchmarks/decode_gpu.py --profile  # only which kernels the static search spends its time in
-    python benchmarks/decode_gpu.py --static --kernels settle attend    # only the static search, with some kernels more
     python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: only that it runs
 
 Marian with random weights at the size of Transformer-base, copied into our model; bfloat16; sources of 28 tokens, and
@@ -30,7 +29,6 @@ sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the te
 
 from headway.decode import Hypothesis, Marks, Search, decode  # noqa: E402
 from headway.decode.model import ModelStepper  # noqa: E402
-from headway.nn import kernels  # noqa: E402
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -170,9 +168,6 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; nothing is appended")
     parser.add_argument("--profile", action="store_true", help="only print the kernels of the static search")
     parser.add_argument("--static", action="store_true", help="only time the static search; nothing is appended")
-    parser.add_argument(
-        "--kernels", nargs="+", default=[], choices=["settle", "attend", "norm", "begin"], help="used as well"
-    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():
@@ -180,7 +175,6 @@ def main() -> None:
     device = torch.device("cpu" if given.smoke else "cuda")
     torch.manual_seed(0)
     bench = Bench(SMOKE if given.smoke else GPU, device)
-    kernels.USED.update(given.kernels)
     bench.alone = given.static
     if given.profile:
         return profile(bench)

@@ -1,7 +1,6 @@
 """Whether recorded steps write what the plain loop writes: lines that are the same, and the BLEU of both.
 
     python benchmarks/same_text.py --model DIR --source test.en --target test.de [--results FILE]
-    python benchmarks/same_text.py --model DIR --source test.en --target test.de --kernels attend norm
 
 A trained model and real text, greedy and with the model's own beam, in float32 and, on a GPU, in bfloat16. "scores": how
 far those of equal lines are apart at most. Wanted: in float32 every line, in bfloat16 99 % of them and 0.1 BLEU. Rows
@@ -24,7 +23,6 @@ from headway.decode.rows import padded
 from headway.device import choose_device
 from headway.engines import marks_of
 from headway.model_dir import Loaded, load_model
-from headway.nn import kernels
 
 BATCHES = (256, 64)  # lines, in order of length
 COLUMNS = ["same", "all beams", "scores", "BLEU plain", "BLEU", "words out"]
@@ -89,10 +87,8 @@ def main() -> int:
     parser.add_argument("--target", type=Path, required=True, help="their translations")
     parser.add_argument("--lines", type=int, help="only the first ones")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--kernels", nargs="+", default=[], choices=["settle", "attend", "norm", "begin"], help="more")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
-    kernels.USED.update(given.kernels)
     device = choose_device(given.device)
     loaded = load_model(given.model, device)
     sides = [list(read_lines(str(path)))[: given.lines] for path in (given.source, given.target)]
@@ -101,7 +97,7 @@ def main() -> int:
         for beam in (1, loaded.config.search.beam_size):
             wanted &= compare(loaded, dtype, beam, sides, table)
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    facts = f"{where}, {versions()}; kernels {', '.join(sorted(kernels.USED))}."
+    facts = f"{where}, {versions()}."
     print(fill(facts), table.told(), sep="\n")
     if given.results:
         append(given.results, "Recorded steps against the plain loop", facts, [table])

@@ -32,7 +32,6 @@ import torch
 from peers import PEERS, SIZES
 from report import Table, append, fill, versions
 
-from headway.nn import kernels
 from headway.train.objectives import Batch
 
 ROUND = 10  # steps that follow each other without waiting
@@ -214,10 +213,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=150_000, help="of it")
     parser.add_argument("--steps", type=int, default=200, help="of real batches that are timed")
     parser.add_argument("--compiling", type=float, default=120, help="seconds of the first pass over them at most")
-    parser.add_argument("--kernels", nargs="+", default=[], choices=["between"], help="used as well")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
-    kernels.USED.update(given.kernels)
     if unknown := set(given.only) - set(names):
         parser.error(f"--only knows {', '.join(names)}, not {', '.join(sorted(unknown))}")
     if "data" in given.only and not given.data:

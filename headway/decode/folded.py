@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
-from headway.decode import swift
 from headway.decode.hearing import Ears, can_read
 from headway.decode.tables import Step, Tables, View
 from headway.nn.attend import UNPLANNED
@@ -22,10 +21,8 @@ from headway.nn.context import Context
 from headway.nn.feedforward import FeedForward, SwiGLU
 from headway.nn.linear import Dense
 from headway.nn.masks import CAUSAL, Mask
-from headway.nn.norms import LayerNorm
 from headway.nn.places import Memory, Places
 from headway.nn.positions import Position
-from headway.nn.residual import Post
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
@@ -91,8 +88,6 @@ class Layer:
         self.cross: Any = dict(block.sublayers.items()).get("cross")
         self.parts = parts
         self.weight = torch.cat([part.weight for part in parts]).detach()
-        self.swift = c.d_k <= swift.WIDEST and swift.able("attend", self.weight)  # listens by kernels
-        self.norms = swift.able("norm", self.weight)  # likewise
         self.bias = torch.cat([part.bias for part in parts]).detach() if own.config.bias else None
 
     def refresh(self) -> None:
@@ -116,8 +111,6 @@ class Layer:
         if self.view.turn is not None:
             turned = step.turn(joined[:, : heads + groups], self.view)
             joined = torch.cat([turned, joined[:, heads + groups :]], dim=1)
-        if self.swift and self.view.plain:
-            return self.own.output(swift.listen(joined, past, step, self.view))  # type: ignore[no-any-return]
         size = (len(x), 2, groups, 1, *joined.shape[2:])
         past.index_copy_(3, step.now, joined[:, heads:].view(size).transpose(0, 1))  # (2, B, G, 1, K, D)
         keys, values = past[:, :, :, : step.reach].flatten(3, 4)  # (B, G, reach · K, D)
@@ -127,8 +120,6 @@ class Layer:
         """Attention of x (B, K, d) to the source."""
         assert self.cross is not None
         c, asking = self.cross.config, self.cross.query(x)
-        if self.swift and c.d_k <= swift.WIDEST:
-            return self.cross.output(swift.listen_across(asking, source, heard, c.heads, c.scale))  # type: ignore[no-any-return]
         asked, bias = split(asking, c.heads), heard.expand(-1, -1, x.shape[1], -1)  # (B, H, K, D)
         return self.cross.output(_attend(asked, source[0], source[1], bias, c.scale))  # type: ignore[no-any-return]
 
@@ -142,10 +133,7 @@ class Layer:
 
     def wrap(self, name: str, s: Any, act: Callable[[Tensor], Tensor]) -> Any:
         """As the residual around this part does it."""
-        residual = self.residuals[name]
-        if self.norms and type(residual) is Post and type(residual.norm) is LayerNorm:
-            return swift.add_norm(s, act(s), residual.norm)
-        return residual.wrap(s, act)
+        return self.residuals[name].wrap(s, act)
 
 
 class Folded:

@@ -14,7 +14,6 @@ from torch import Tensor
 from headway.decode import choose, constrain
 from headway.decode.folded import Folded
 from headway.decode.fused import Fused, able
-from headway.decode.joint import Joint
 from headway.decode.settings import Search
 from headway.decode.task import Job
 
@@ -60,7 +59,6 @@ class Frame:
         self.trellis = torch.zeros(length, 4, rows, plan.candidates, dtype=torch.int32, device=device)
         self.suppress = torch.tensor(plan.suppress, dtype=torch.long, device=device)
         self.fused = Fused(self) if able(self) else None
-        self.joint = Joint(beam, model.model.config.vocabulary or 0, device)
 
     @property
     def bytes(self) -> int:
@@ -152,7 +150,7 @@ class Frame:
         if self.plan.beam == 1:
             values, ids = logps.max(1, keepdim=True)  # the first of equal ones
             return choose.Picks(self.sums + values, values, ids, torch.zeros_like(ids))
-        return self.joint(logps, self.sums) if self.joint.able else choose.beam(logps, self.sums, self.plan.beam)
+        return choose.beam(logps, self.sums, self.plan.beam)
 
     def _obeyed(self, picks: choose.Picks) -> choose.Picks:
         """Where a prefix says what comes next, only that may, and it costs nothing."""

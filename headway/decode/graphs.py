@@ -12,7 +12,6 @@ from torch import Tensor
 from headway.decode.folded import Folded
 from headway.decode.frame import Frame, Plan, Size
 from headway.errors import HeadwayError
-from headway.nn.kernels import USED
 
 WARM = 2  # times that each thing is done before it is recorded: libraries set themselves up
 SHARE = 0.25  # of the device's memory, which frames may hold between searches, if nothing else is asked for
@@ -32,10 +31,7 @@ class Player:
 
     def begin(self) -> None:
         """Before the first step; what it needs has been loaded."""
-        if "begin" in USED:
-            self._play(0, self.frame.begin)
-        else:
-            self.frame.begin()
+        self._play(0, self.frame.begin)
 
     def step(self, now: int) -> None:
         """The step at position `now`, which attends no further than it has to."""

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.decode import Search, swift
+from headway.decode import Search
+from headway.decode import frame as frame_module
 from headway.decode import fused as kernels
 from headway.decode.frame import Frame, Plan, Size
 from headway.decode.fused import Fused
 from headway.decode.model import ModelStepper
 from headway.decode.static import Engine
-from headway.nn.norms import LayerNorm
 
 from .test_static import both, model, small
 
@@ -137,24 +137,6 @@ def test_what_is_no_number_is_told() -> None:
 )
 def test_whole_searches(beam: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Through several frames, in which some rows are empty."""
-    used = set()
-
-    def able(kind: str, like: Tensor) -> bool:
-        used.add(kind)
-        return True
-
-    monkeypatch.setattr(swift, "able", able)
+    monkeypatch.setattr(frame_module, "able", lambda frame: True)
     stepper = small(ModelStepper(model(**{"vocabulary": 300, "end": 4.0, **changes}).to(DEVICE)), shortest=4, fewest=2)
     both(stepper, 5, Search(beam_size=beam, n_best=beam, max_length=10))
-    assert used == {"settle", "attend", "norm"}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_norm_of_a_sum(dtype: torch.dtype) -> None:
-    norm = LayerNorm(LayerNorm.Config(), 48).to(DEVICE, dtype)
-    torch.nn.init.normal_(norm.gain)
-    torch.nn.init.normal_(norm.bias)
-    s, y = (torch.randn(2, 3, 48, device=DEVICE).to(dtype) for _ in range(2))
-    torch.testing.assert_close(
-        swift.add_norm(s, y, norm), norm(s + y), atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=1e-2
-    )

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.decode import Search, choose, decode, hearing, static
+from headway.decode import Search, decode, hearing, static
 from headway.decode.frame import Frame, Plan, Size
 from headway.decode.graphs import SHARE, share
-from headway.decode.joint import Joint
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.static import Engine, rounded
 from headway.decode.task import Task, make_jobs
@@ -55,27 +54,6 @@ def test_sizes() -> None:
         0, 1, 2, 3, 4, 6, 8, 12, 16, 128, 192, 1024,
     ]  # fmt: skip
     assert [rounded(count, 8) for count in (0, 1, 8, 9, 28)] == [0, 8, 8, 12, 32]
-
-
-@pytest.mark.parametrize("vocabulary", [256, 300, 1000])
-@pytest.mark.parametrize("beam", [2, 4, 7])
-def test_all_beams_at_once(beam: int, vocabulary: int) -> None:
-    """Exactly what is found line by line, equal sums too: rounded numbers, of which many are equal."""
-    joint = Joint(beam, vocabulary, torch.device("cpu"))
-    assert joint.able
-    for seed in range(20):
-        generator = torch.Generator().manual_seed(seed)
-        logps = -torch.randint(0, 40, (3 * beam, vocabulary), generator=generator).float() / 8
-        logps[torch.rand(logps.shape, generator=generator) < 0.9] = -torch.inf if seed % 2 else -9.0
-        sums = -torch.randint(0, 8, (3, beam), generator=generator).float() / 4
-        sums[1, 1:], sums[2] = -torch.inf, 0.0
-        mine, other = joint(logps, sums), choose.beam(logps, sums, beam)
-        assert torch.equal(mine.sums, other.sums)
-        real = mine.sums > -torch.inf
-        for name in ("sums", "logps", "ids", "parents"):
-            assert torch.equal(getattr(mine, name)[real], getattr(other, name)[real])
-    logps[0, 5] = torch.nan
-    assert joint(logps, sums).sums[0, 0].isnan()
 
 
 class Listening(TorchDispatchMode):

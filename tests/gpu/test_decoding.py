@@ -11,7 +11,6 @@ from decode.test_static import MARKS, assert_as_exact, assert_same, model, small
 
 from headway.decode import Search, decode
 from headway.decode.model import ModelStepper
-from headway.nn.kernels import USED
 from headway.translator import load_translator
 
 pytestmark = [
@@ -28,15 +27,6 @@ def exact() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
     yield
     torch.set_float32_matmul_precision(before)
-
-
-@pytest.fixture(params=[set(), {"attend", "norm"}], ids=["used", "all"], autouse=True)
-def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Those that are used, and all that there are."""
-    more = request.param - USED
-    USED.update(more)
-    yield
-    USED.difference_update(more)
 
 
 @pytest.mark.parametrize(

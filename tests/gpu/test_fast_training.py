@@ -216,9 +216,9 @@ def take(trainer: Trainer, count: int) -> list[float]:
     return [float(loss) for loss in losses]
 
 
-@pytest.mark.parametrize("used", [set(), {"between"}], ids=["plain", "between"])
-def test_graphs_lines_and_the_cpu_take_the_same_steps(used: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "USED", used)
+@pytest.mark.parametrize("has_triton", [False, True], ids=["plain", "fused"])
+def test_graphs_lines_and_the_cpu_take_the_same_steps(has_triton: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "HAS_TRITON", has_triton)
     graphed, single, cpu = make_trainer(), make_trainer(graphs="off"), make_trainer("cpu", batches="lines")
     assert isinstance(graphed.feed, Lines) and graphed.graphs is not None and single.graphs is None
     losses = [take(trainer, 20) for trainer in (graphed, single, cpu)]
