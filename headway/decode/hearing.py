@@ -14,7 +14,7 @@ from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
 RECORDED = 1 << 14  # tokens: with more, the device takes longer than the host does
-POSITIONS = ("none", "sinusoidal", "learned", "rope", "t5")  # that ask the host nothing
+ENCODER_POSITIONS = ("none", "sinusoidal", "learned", "rope", "t5")  # that ask the host nothing
 
 
 def can_read(model: Transformer, rows: int, width: int) -> bool:
@@ -23,7 +23,7 @@ def can_read(model: Transformer, rows: int, width: int) -> bool:
         return False
     stack: Stack = model.stacks["encoder"]  # type: ignore[assignment]
     positions: Any = model.config.encoder.position
-    if any(part.kind not in POSITIONS or (part.kind == "learned" and width > part.longest) for part in positions):
+    if any(part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.longest) for part in positions):
         return False
     blocks: list[Any] = list(stack.blocks)
     modules = [module for block in blocks for module in block.sublayers.values()]
