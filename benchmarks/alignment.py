@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.data.files import read_pairs
 from headway.data.toy import write_toy
+from headway.files.text_files import read_pairs
 from headway.text.align import learn_aligner
 from headway.text.words import words
 

@@ -23,8 +23,8 @@ import numpy as np
 from headway.data.check import KINDS, Settings, check
 from headway.data.check.kinds import BITS
 from headway.data.check.survey import UnequalError, survey
-from headway.data.files import byte_lines
 from headway.data.parallel import ParallelFiles
+from headway.files.text_files import byte_lines
 
 Row = tuple[bytes, bytes]
 GREEK = str.maketrans(

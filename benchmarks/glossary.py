@@ -9,7 +9,7 @@ So BLEU and chrF should rise: the model is told words of the reference. They fal
 import argparse
 import random
 
-from headway.data.files import read_pairs
+from headway.files.text_files import read_pairs
 from headway.metrics import score
 from headway.text.align import learn_aligner
 from headway.text.glossary import UNIT

@@ -15,9 +15,9 @@ from peers import DROPOUT, PAD, SMOOTHING, PlainModel, Size
 from torch import Tensor
 
 from headway.config import Config
-from headway.data.files import read_lines
 from headway.data.parallel import ParallelFiles, read_parallel
 from headway.data.texts import parallel
+from headway.files.text_files import read_lines
 from headway.layers import Layer, assignment, compose
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.data.files import read_lines, read_pairs
+from headway.files.text_files import read_lines, read_pairs
 from headway.installed import directory
 from headway.text.align import Aligner, learn_aligner
 from headway.text.protect import PLACEHOLDER, pairs_of, protector

@@ -16,12 +16,12 @@ import torch
 from report import Table, append, fill, versions
 from sacrebleu import corpus_bleu
 
-from headway.data.files import read_lines
 from headway.decode import Hypothesis, Search, decode
 from headway.decode.model import ModelStepper
 from headway.decode.rows import padded
 from headway.device import choose_device
 from headway.engines import marks_of
+from headway.files.text_files import read_lines
 from headway.model_dir import Loaded, load_model
 
 BATCHES = (256, 64)  # lines, in order of length

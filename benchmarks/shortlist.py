@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.data.files import read_pairs
 from headway.data.parallel import ParallelFiles
 from headway.data.texts import parallel
 from headway.evaluation import against, evaluate
+from headway.files.text_files import read_pairs
 from headway.text import Tokenizers
 from headway.text.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist

@@ -70,8 +70,8 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     import torch
 
     from headway.config import read_toml
-    from headway.data.files import read_lines
     from headway.device import choose_device
+    from headway.files.text_files import read_lines
     from headway.layers import Layer, assignment, compose
     from headway.metrics import score
     from headway.train.corpus import Corpus

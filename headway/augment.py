@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from headway.data.growing import Counts
 from headway.data.parallel import OBJECTS, unpacked
 from headway.decode.settings import Search
 from headway.errors import HeadwayError
+from headway.files.resumable import Counts
 from headway.text import copied, repeated
 from headway.text.numbers import lost_numbers
 from headway.translation import Translation

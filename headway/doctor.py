@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 import headway
-from headway.data.cache import cache_folder
 from headway.device import cores
+from headway.files.cache import cache_folder
 from headway.requirements import Requirement, installed_version, older, requirements
 
 State = Literal["ok", "note", "broken"]

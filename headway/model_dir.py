@@ -12,11 +12,11 @@ from torch import Tensor
 from headway.confidence import forget_calibration
 from headway.config import Config, write_atomically
 from headway.errors import HeadwayError
+from headway.files.atomic import whole
 from headway.nn.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.stored import SCALE
 from headway.text import Tokenizers
-from headway.whole import whole
 
 WEIGHTS = "model.safetensors"
 HARMLESS = 10**9  # so many parameters fit any memory: a config can be followed that far before its weights are checked

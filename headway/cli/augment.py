@@ -73,7 +73,7 @@ def augment(
     To train en-de with more German text, a de-en model translates it: each pair has the machine's English, behind a
     tag, as its source, and your German line as its target. Blank and overlong lines and translations that went wrong
     give no pair; how many, and why, is told at the end."""
-    from headway.data.files import read_lines
+    from headway.files.text_files import read_lines
 
     refuse(texts, out, tag, resume, overwrite)
     if not (models or source_language or to):

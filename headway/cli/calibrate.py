@@ -53,7 +53,7 @@ def calibrate(
     from itertools import islice
 
     from headway.calibration import calibrate as learn
-    from headway.data.files import read_pairs
+    from headway.files.text_files import read_pairs
     from headway.installed import own_directory
     from headway.translator import load_translator
 

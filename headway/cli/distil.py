@@ -103,7 +103,7 @@ def distil(
     What a large model writes is simpler and more regular than what people write: a small one learns more from it than
     from the true translations, which are only needed to choose and to drop."""
     refuse((*pairs, *texts), pairs, out, seconds, resume, overwrite, closest or bool(min_chrf))
-    from headway.data.files import check_readable
+    from headway.files.text_files import check_readable
 
     for path in (*pairs, *texts):
         check_readable(path)  # a missing file is told before a model is loaded
@@ -143,8 +143,8 @@ def read(
     pairs: tuple[str, ...], texts: tuple[str, ...], columns: tuple[str, str] | None, target: str
 ) -> Iterator[str]:  # fmt: skip
     """Sources, each with its reference behind a tab where there is one."""
-    from headway.data.files import read_lines
     from headway.data.parallel import ParallelFiles, languages_of, read_parallel
+    from headway.files.text_files import read_lines
 
     for path in pairs:
         named = languages_of(path)

@@ -75,9 +75,9 @@ def evaluate(
         raise click.UsageError("--output is a file that is read: name another.", click.get_current_context())
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--output: there is no folder {output.parent}.", click.get_current_context())
-    from headway.data.files import read_pairs
     from headway.evaluation import against
     from headway.evaluation import evaluate as measure
+    from headway.files.text_files import read_pairs
     from headway.installed import choose
     from headway.metrics import best_and_worst
     from headway.translator import load_translator
@@ -129,8 +129,8 @@ def evaluate(
 
 
 def perplexity(models: tuple[str, ...], text: str, device: str) -> None:
-    from headway.data.files import read_lines
     from headway.errors import HeadwayError
+    from headway.files.text_files import read_lines
     from headway.language_model import LanguageModel
     from headway.translator import load
 

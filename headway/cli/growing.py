@@ -16,7 +16,7 @@ from headway.text.numbers import keeps_digits
 
 if TYPE_CHECKING:
     from headway.augment import Pair, Reason, Standards, Way
-    from headway.data.growing import Begin, Counts
+    from headway.files.resumable import Begin, Counts
     from headway.translator import Translator
 
 LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
@@ -82,7 +82,7 @@ def grow(
 ) -> None:  # fmt: skip
     """Group after group to `out`, or to standard output."""
     from headway.augment import augment, no_counts
-    from headway.data.growing import GrowingFile
+    from headway.files.resumable import GrowingFile
 
     begin: Begin = "overwrite" if how.overwrite else "resume" if how.resume else "new"
     file = GrowingFile(Path(out), begin, how.options, no_counts()) if out else None

@@ -21,7 +21,7 @@ def waiting_lines(text: tuple[str, ...], input_file: str | None, most: int = AT_
     if text and text != ("-",):
         yield list(text)
         return
-    from headway.data.files import read_lines
+    from headway.files.text_files import read_lines
 
     path = input_file or "-"
     if path == "-" and is_watched(sys.stdin):

@@ -79,7 +79,7 @@ def refuse(
     text: tuple[str, ...], source: str | None, target: str | None, pairs: str | None, output: str | None
 ) -> None:
     """What cannot be meant, and files that are not there, before a model is loaded."""
-    from headway.data.files import check_readable
+    from headway.files.text_files import check_readable
 
     ways = [bool(text), bool(source or target), bool(pairs)]
     if sum(ways) != 1 or bool(source) != bool(target) or (text and len(text) != 2):

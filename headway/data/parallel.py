@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.data.files import PACKED, read_lines, read_pairs
 from headway.errors import HeadwayError
+from headway.files.text_files import PACKED, read_lines, read_pairs
 
 TABLES = (".tsv", ".tab")
 OBJECTS = (".jsonl", ".ndjson")

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headway.data.cache import cached, fingerprint
-from headway.data.files import check_readable, read_lines
 from headway.data.parallel import Pair, ParallelFiles, read_parallel, unpacked
+from headway.files.cache import cached, fingerprint
+from headway.files.text_files import check_readable, read_lines
 
 
 class Counts(NamedTuple):

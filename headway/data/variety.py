@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from headway.data.cache import fingerprint
 from headway.data.parallel import Pair
 from headway.data.texts import Parallel, Readable, count_pairs
+from headway.files.cache import fingerprint
 
 VERSION = "variety 1"  # another way to vary makes other text: what is kept of it must not outlive it
 ENDS = ".!?…"

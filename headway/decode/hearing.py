@@ -23,7 +23,9 @@ def can_read(model: Transformer, rows: int, width: int) -> bool:
         return False
     stack: Stack = model.stacks["encoder"]  # type: ignore[assignment]
     positions: Any = model.config.encoder.position
-    if any(part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.longest) for part in positions):
+    if any(
+        part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.longest) for part in positions
+    ):
         return False
     blocks: list[Any] = list(stack.blocks)
     modules = [module for block in blocks for module in block.sublayers.values()]

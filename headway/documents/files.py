@@ -66,7 +66,7 @@ def _listen(asked: Sequence[Asked]) -> list[Said]:
 
 
 def read(path: Path, name: str) -> bytes:
-    from headway.data.files import check_readable
+    from headway.files.text_files import check_readable
 
     check_readable(path)
     if path.stat().st_size > MOST_BYTES:

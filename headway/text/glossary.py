@@ -51,7 +51,7 @@ class Glossary:
     @classmethod
     def load(cls, path: str | Path) -> "Glossary":
         """Source, a tab and target on each line. Blank lines are nothing."""
-        from headway.data.files import read_lines
+        from headway.files.text_files import read_lines
 
         terms: dict[str, str] = {}
         lines: dict[str, int] = {}

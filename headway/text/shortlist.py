@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from headway.errors import HeadwayError
+from headway.files.atomic import whole
 from headway.text.pair import Tokenizers
-from headway.whole import whole
 
 SHORTLIST = "shortlist.safetensors"
 FORMAT_VERSION = "1"

@@ -7,12 +7,12 @@ import numpy as np
 
 from headway.config import Config
 from headway.data.batches import GRAIN, token_batches
-from headway.data.cache import cached, fingerprint
 from headway.data.encoding import Side, encode_to, workers_kept
 from headway.data.epochs import EpochEncoder
 from headway.data.rows import Rows, joined, open_rows, stretches, together
 from headway.data.texts import Parallel
 from headway.errors import HeadwayError
+from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer, Tokenizers
 from headway.text.words import word_roles
 from headway.train.objectives import Example, Marks

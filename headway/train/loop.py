@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from headway.config import Config
-from headway.data.ahead import prefetch
 from headway.errors import ConfigError, HeadwayError
+from headway.files.prefetch import prefetch
 from headway.model_dir import WEIGHTS, fill
 from headway.nn.kernels import HAS_TRITON
 from headway.nn.means import Statistics, added

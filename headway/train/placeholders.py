@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from headway.data.cache import cached, fingerprint
 from headway.data.parallel import Pair, ParallelFiles
 from headway.data.texts import FromFiles, Parallel
+from headway.files.cache import cached, fingerprint
 from headway.text.align import Aligner, learn_aligner
 from headway.text.protect import PLACEHOLDER, placeholder, spaced
 from headway.text.words import WORD

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from headway.catalogue import find
 from headway.config import Config
-from headway.data.cache import cached, fingerprint
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import Parallel, Running
 from headway.errors import ConfigError, HeadwayError
+from headway.files.cache import cached, fingerprint
 from headway.installed import directory
 from headway.layers import Layer, compose
 from headway.model_dir import WEIGHTS, fill, load_model

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from headway.data.batches import piece_starts
-from headway.data.cache import cached, fingerprint
 from headway.data.encoding import Side, encode_rows, encode_to
 from headway.data.rows import open_rows
 from headway.data.texts import Running
+from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer
 from headway.text.alphabet import utf8
 from headway.train.corpus import PORTION, Corpus, Portion

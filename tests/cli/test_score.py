@@ -9,7 +9,7 @@ import pytest
 import headway.cli.score
 from headway.cli.root import main
 from headway.cli.terminal import opened
-from headway.data.files import read_lines
+from headway.files.text_files import read_lines
 from headway.translator import Scored, Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]

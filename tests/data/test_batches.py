@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.ahead import prefetch
 from headway.data.batches import micro_batches, padding_share, piece_starts, rounded, token_batches
+from headway.files.prefetch import prefetch
 
 
 def some_lengths(count: int = 2000) -> np.ndarray:

@@ -11,9 +11,9 @@ from typing import IO, cast
 
 from headway.data.check.reading import decoded, groups
 from headway.data.check.report import Report
-from headway.data.files import PACKED
 from headway.data.parallel import TABLES, ParallelFiles, unpacked
 from headway.errors import ConfigError
+from headway.files.text_files import PACKED
 
 
 def refuse_output(out: Path, inputs: Sequence[ParallelFiles]) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.check.kinds import BITS
-from headway.data.files import PACKED, byte_lines, check_readable, of_text
 from headway.data.parallel import OBJECTS, TABLES, ParallelFiles, pair_of, table_columns, unpacked
 from headway.errors import HeadwayError
+from headway.files.text_files import PACKED, byte_lines, check_readable, of_text
 
 Faults = NDArray[np.uint16]
 

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from headway.data.ahead import prefetch
 from headway.errors import HeadwayError, did_you_mean
+from headway.files.prefetch import prefetch
 
 PACKED = (".gz", ".xz", ".zst")
 PIECE = 1 << 18  # bytes read at once

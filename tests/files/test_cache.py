@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.cache import READY, UNUSED, cache_folder, cached, fingerprint, sweep
 from headway.errors import HeadwayError
+from headway.files.cache import READY, UNUSED, cache_folder, cached, fingerprint, sweep
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 import zstandard
 
 from headway.data.check.reading import raw_lines
-from headway.data.files import read_lines, read_pairs
 from headway.data.parallel import ParallelFiles
 from headway.errors import HeadwayError
+from headway.files.text_files import read_lines, read_pairs
 
 PACKERS = {
     "": bytes,

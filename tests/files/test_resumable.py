@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.files import read_lines
-from headway.data.growing import GrowingFile
 from headway.errors import HeadwayError
+from headway.files.resumable import GrowingFile
+from headway.files.text_files import read_lines
 
 OPTIONS = {"--tag": "<BT>", "--text": ("a", "b")}
 
