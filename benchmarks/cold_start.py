@@ -26,7 +26,7 @@ def make_model(folder: Path, words: int) -> None:
     """In a process of its own, which may import torch."""
     import torch
 
-    from headway.config import from_table
+    from headway.config.config import from_table
     from headway.model_dir import save_model
     from headway.nn.transformer import Transformer
     from headway.text import Tokenizer, Tokenizers

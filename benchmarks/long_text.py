@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from headway.config.schema import from_dict, make_part
 from headway.nn.attend import attend
 from headway.nn.context import Context
 from headway.nn.init import initialise
@@ -29,7 +30,6 @@ from headway.nn.places import places_from
 from headway.nn.retain import chunkwise, fixed_decay, retain
 from headway.nn.scope import Scope, make
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict, make_part
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

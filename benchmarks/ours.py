@@ -14,11 +14,11 @@ import torch
 from peers import DROPOUT, PAD, SMOOTHING, PlainModel, Size
 from torch import Tensor
 
-from headway.config import Config
+from headway.config.config import Config
+from headway.config.sources import Layer, assignment, compose
 from headway.data.parallel import ParallelFiles, read_parallel
 from headway.data.texts import parallel
 from headway.files.text_files import read_lines
-from headway.layers import Layer, assignment, compose
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText, marks_of

@@ -69,10 +69,10 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     """A whole run in this process."""
     import torch
 
-    from headway.config import read_toml
+    from headway.config.config import read_toml
+    from headway.config.sources import Layer, assignment, compose
     from headway.device import choose_device
     from headway.files.text_files import read_lines
-    from headway.layers import Layer, assignment, compose
     from headway.metrics import score
     from headway.train.corpus import Corpus
     from headway.train.history import History

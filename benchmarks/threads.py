@@ -17,8 +17,8 @@ def step(threads: int) -> None:
     """Print the seconds of one, the median."""
     import torch
 
+    from headway.config.presets import tiny
     from headway.nn.transformer import Transformer
-    from headway.presets import tiny
     from headway.train.loss import batch_loss
     from headway.train.objectives import Batch
 

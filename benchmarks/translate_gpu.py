@@ -25,7 +25,7 @@ from report import Table, append, fill, versions
 from headway.cli.ahead import ahead
 from headway.cli.lines import counted, filled
 from headway.cli.translate import shown
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
 from headway.decode import Search
 from headway.model_dir import load_model, save_model
 from headway.nn.transformer import Transformer
@@ -85,7 +85,7 @@ def sources(pairs: str | None) -> Iterator[str]:
 
 
 def random_model(folder: Path, lines: Sequence[str], vocabulary: int, smoke: bool) -> Path:
-    from headway.presets import preset
+    from headway.config.presets import preset
 
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(lines[:SAMPLE], f"bpe({vocabulary})")

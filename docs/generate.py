@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from headway.catalogue import CATALOGUE, Entry, slots
 from headway.cli.root import VERBS, app
 from headway.cli.variants import PAGES, page_of
+from headway.config.catalogue import CATALOGUE, Entry, slots
 
 HERE = Path(__file__).parent
 
@@ -36,7 +36,7 @@ def _block(command: click.Command, context: click.Context) -> str:
 
 def variants_page() -> str:
     """Everything that a slot can hold."""
-    parts = ["# What can be chosen", "Generated from `headway/catalogue.py` by `docs/generate.py`."]
+    parts = ["# What can be chosen", "Generated from `headway/config/catalogue.py` by `docs/generate.py`."]
     for slot in slots():
         rows = [entry for entry in CATALOGUE if entry.slot == slot]
         table = ["| kind | what | cost | reference |", "|---|---|---|---|"]

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import headway.presets as presets
-    from headway.config import Config as Config
+    import headway.config.presets as presets
+    from headway.config.config import Config as Config
     from headway.errors import HeadwayError as HeadwayError
     from headway.text import Tokenizer as Tokenizer
     from headway.translator import Translator as Translator
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Config": "headway.config:Config",
+    "Config": "headway.config.config:Config",
     "HeadwayError": "headway.errors:HeadwayError",
     "Tokenizer": "headway.text:Tokenizer",
     "Translator": "headway.translator:Translator",
     "load": "headway.translator:load",
-    "presets": "headway.presets",
+    "presets": "headway.config.presets",
 }
 
 __all__ = ["Config", "HeadwayError", "Tokenizer", "Translator", "__version__", "load", "presets"]

@@ -16,7 +16,7 @@ from headway.nn.context import Report
 from headway.text.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
-    from headway.config import Config
+    from headway.config.config import Config
     from headway.reading import Sentence
     from headway.translator import Translator
 

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from headway.config.search import Search
 from headway.data.parallel import OBJECTS, unpacked
-from headway.decode.settings import Search
 from headway.errors import HeadwayError
 from headway.files.resumable import Counts
 from headway.text import copied, repeated

@@ -9,8 +9,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from headway.augment import Pair, Reason, Standards, attempts, written
+from headway.config.search import Search
 from headway.data.parallel import OBJECTS, TABLES, unpacked
-from headway.decode.settings import Search
 from headway.translation import Guess, Translation, one_line
 from headway.translator import Translator
 

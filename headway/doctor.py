@@ -194,8 +194,8 @@ def _learns(device: str, otherwise: State, advice: str) -> Finding:
 def _train_a_little(device: str) -> None:
     import torch
 
+    from headway.config.schema import from_dict
     from headway.nn.transformer import Transformer
-    from headway.parts import from_dict
 
     side = {"layers": 1, "mixer": "attention(2)", "feedforward": "relu(32)"}
     table = {"d_model": 16, "vocabulary": 64, "encoder": side, "decoder": side}

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.config.search import Marks, Search
 from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName, Precision
 from headway.decode.hypothesis import Recorder
-from headway.decode.settings import Marks, Search
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.outline import Outline, outline_of

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.config.search import Search
 from headway.decode.engine import Engine
 from headway.decode.grouping import batches
 from headway.decode.hypothesis import Hypothesis, Recorder
-from headway.decode.settings import Search
 from headway.reading import Sentence
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers

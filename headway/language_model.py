@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headway.config.search import Marks, Search
 from headway.decode import decode, stream
 from headway.decode.model import ModelStepper
-from headway.decode.settings import Marks, Search
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.model_dir import Loaded
 from headway.nn.positions import Learned

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from headway.confidence import forget_calibration
-from headway.config import Config, write_atomically
+from headway.config.config import Config, write_atomically
 from headway.errors import HeadwayError
 from headway.files.atomic import whole
 from headway.nn.bitlinear import PER_BYTE

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.decode.settings import Search
+from headway.config.search import Search
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.config import Config
+    from headway.config.config import Config
 
-FORMAT_VERSION = 1  # of config.json; see headway.config
+FORMAT_VERSION = 1  # of config.json; see headway.config.config
 
 
 @dataclass(frozen=True)

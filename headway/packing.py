@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headway.config import Config
+from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.model_dir import Loaded
 from headway.nn.bitlinear import packed_state

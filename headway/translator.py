@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from headway.confidence import Calibration, refuse_min_score
+from headway.config.search import Search
 from headway.decode.engine import Compute, EngineName
 from headway.decode.hypothesis import Recorder
-from headway.decode.settings import Search
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
@@ -24,7 +24,7 @@ from headway.translation import Guess, Scored, Translation, joined
 
 if TYPE_CHECKING:
     from headway.alignment import Links
-    from headway.config import Config
+    from headway.config.config import Config
     from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import headway.installed
-from headway.config import from_table
+from headway.config.config import from_table
 from headway.model_dir import save_model
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 
 PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
 SNIPPET = re.compile(r"```python\n# (headway/\S+\.py)\n(.*?)```", re.DOTALL)
@@ -24,7 +24,7 @@ SNIPPET = re.compile(r"```python\n# (headway/\S+\.py)\n(.*?)```", re.DOTALL)
 def _added(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if somebody had followed the page."""
     for path, text in SNIPPET.findall(PAGE.read_text(encoding="utf-8")):
-        if path == "headway/catalogue.py":
+        if path == "headway/config/catalogue.py":
             call: Any = ast.parse(text.strip(), mode="eval").body
             entry = catalogue.Entry(*(argument.value for argument in call.args))
             monkeypatch.setattr(catalogue, "CATALOGUE", (*catalogue.CATALOGUE, entry))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway import quick
-from headway.decode.settings import Search
+from headway.config.search import Search
 from headway.device import surely_cpu
 from headway.engines import Engines
 from headway.errors import ConfigError, HeadwayError
@@ -187,7 +187,7 @@ QUIET = """
 import sys
 from headway.cli.root import main
 code = main(sys.argv[1:])
-heavy = {"torch", "numpy", "safetensors", "headway.nn", "headway.config", "ctranslate2.specs", "rich"} & set(sys.modules)
+heavy = {"torch", "numpy", "safetensors", "headway.nn", "headway.config.config", "ctranslate2.specs", "rich"} & set(sys.modules)
 sys.exit(f"imported: {heavy}" if heavy else code)
 """
 

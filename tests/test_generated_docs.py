@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from headway.catalogue import CATALOGUE, Entry
+from headway.config.catalogue import CATALOGUE, Entry
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from headway.cli.root import main
-from headway.config import Config
+from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.inspect.trace import load_trace
 from headway.model_dir import load_model

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headway
-from headway.catalogue import kinds
-from headway.config import from_table
+from headway.config.catalogue import kinds
+from headway.config.config import from_table
 from headway.errors import ConfigError, HeadwayError
 from headway.language_model import LanguageModel, Perplexity
 from headway.model_dir import Loaded, load_model

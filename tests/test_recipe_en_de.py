@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from headway.config import from_table, read_toml
+from headway.config.config import from_table, read_toml
 from headway.nn.transformer import Transformer
 from headway.packing import MATRICES
 

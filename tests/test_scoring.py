@@ -10,7 +10,7 @@ import torch
 from test_translator import random_translator
 
 import headway
-from headway.decode.settings import Search
+from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
 from headway.scoring import score_ids

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import headway
-from headway.config import from_table
-from headway.decode.settings import Search
+from headway.config.config import from_table
+from headway.config.search import Search
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError
 from headway.finding import Finder

@@ -11,7 +11,7 @@ from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_
 from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
-    from headway.config import Config
+    from headway.config.config import Config
 
 MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
 

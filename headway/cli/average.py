@@ -9,7 +9,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import log
 
 if TYPE_CHECKING:
-    from headway.config import Config
+    from headway.config.config import Config
 
 
 @click.command(

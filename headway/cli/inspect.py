@@ -62,7 +62,7 @@ def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, 
 
 
 def _write_page(made: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:
-    from headway.config import write_atomically
+    from headway.config.config import write_atomically
     from headway.inspect.page import page_of
 
     write_atomically(path, page_of(made, name, network, lambda side, ids: readers[side].pieces(ids)))

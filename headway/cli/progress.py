@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.cli.terminal import log, shows_progress, sparkline
 
 if TYPE_CHECKING:
-    from headway.config import Config
+    from headway.config.config import Config
     from headway.train.report import Moment
     from headway.train.run import Outcome
     from headway.train.validation import Validation

@@ -55,7 +55,7 @@ def shortlist(
 
     Give the text that the model was trained on, or text like it. Pairs are taken from all parts of it. The model's
     weights stay as they are; what it had for a shortlist is written over."""
-    from headway.config import Config
+    from headway.config.config import Config
     from headway.errors import HeadwayError
     from headway.installed import own_directory
     from headway.text import Tokenizers

@@ -196,8 +196,8 @@ def train(
             "--from-model and --tokenizer were both given: the model brings its tokenizer along.",
             click.get_current_context(),
         )
+    from headway.config.sources import compose, described
     from headway.installed import directory
-    from headway.layers import compose, described
     from headway.train.prepare import Start, layers_for
     from headway.train.texts import Files, read_texts
 

@@ -11,8 +11,8 @@ from headway.cli.terminal import log
 
 def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, tokenizer_of: Path | None = None) -> Any:
     """Config, texts, tokenizers and the model to start from."""
+    from headway.config.sources import compose
     from headway.errors import HeadwayError
-    from headway.layers import compose
     from headway.train.prepare import given_tokenizers, make_tokenizers, with_vocabulary
     from headway.train.warm import warming
 
@@ -59,8 +59,8 @@ def run(prepared: Any, out: Path, device: Any, team: Any, tensorboard: bool, all
 
 def upper_layers(config_file: Path | None, assignments: tuple[str, ...], flags: dict[str, Any]) -> list[Any]:
     """What lies above the preset: file, environment, flags."""
-    from headway.config import read_toml
-    from headway.layers import Layer, assignment, environment
+    from headway.config.config import read_toml
+    from headway.config.sources import Layer, assignment, environment
 
     named = {"seconds": "for"}
     own = {

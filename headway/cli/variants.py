@@ -10,7 +10,7 @@ import click
 from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
-    from headway.catalogue import Entry
+    from headway.config.catalogue import Entry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
@@ -46,8 +46,8 @@ def variants(kind: str | None, slot: str | None) -> None:
     """Say what can be chosen for each part of a model and its training.
 
     With a name, its settings with their defaults, and the page about it where the documentation is at hand."""
-    from headway.catalogue import CATALOGUE, slots
     from headway.cli.page import show_page
+    from headway.config.catalogue import CATALOGUE, slots
     from headway.errors import ConfigError, did_you_mean
 
     if slot is not None and slot not in slots():
@@ -102,7 +102,7 @@ def described(entry: "Entry") -> str:
     import dataclasses
 
     from headway.cli.page import columns
-    from headway.parts import config_class
+    from headway.config.schema import config_class
 
     fields = [spec for spec in dataclasses.fields(config_class(entry.slot, entry.kind)) if spec.name != "kind"]
     settings = [f"  {spec.name} = {_default(spec)}" for spec in fields]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.config.search import Search
 from headway.decode.best import best
-from headway.decode.settings import Search
 
 
 @dataclass(frozen=True)

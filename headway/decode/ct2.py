@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from headway.config.search import Marks, Search
 from headway.decode.ct2_file import END, START, Ct2Model
 from headway.decode.engine import T
 from headway.decode.hypothesis import Hypothesis, Recorder
-from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.config.search import Marks
 from headway.decode.hypothesis import Choice, Hypothesis
 from headway.decode.lean import Lean
 from headway.decode.loop import run
-from headway.decode.settings import Marks
 from headway.decode.task import Job, Task
 from headway.text.shortlist import Shortlist
 

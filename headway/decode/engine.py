@@ -7,8 +7,8 @@ ctranslate2  on a CPU, models of common parts: there in a fraction of the time t
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
+from headway.config.search import Search
 from headway.decode.hypothesis import Hypothesis, Recorder
-from headway.decode.settings import Search
 
 if TYPE_CHECKING:
     from headway.decode.demands import Demands

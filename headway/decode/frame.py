@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from headway.config.search import Search
 from headway.decode import choose, constrain
 from headway.decode.folded import Folded
 from headway.decode.fused import Fused, able
-from headway.decode.settings import Search
 from headway.decode.task import Job
 
 

@@ -6,13 +6,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from headway.config.search import Marks, Search
 from headway.decode import static, whole_search
 from headway.decode.cut import run_cut
 from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.decode.loop import run
 from headway.decode.model import ModelStepper
-from headway.decode.settings import Marks, Search
 from headway.decode.shortlisted import Shortlisted, shortlisted
 from headway.decode.stepper import S, Stepper
 from headway.decode.task import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headway.config.search import Marks, Search
 from headway.decode.demands import Demands
 from headway.decode.hypothesis import Hypothesis, Recorder
-from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from headway.config.search import Marks, Search
 from headway.decode.demands import Demands
 from headway.decode.engine import Precision, T
 from headway.decode.graphs import share
@@ -16,7 +17,6 @@ from headway.decode.lean import Lean
 from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.rows import padded
 from headway.decode.search import decode
-from headway.decode.settings import Marks, Search
 from headway.nn.transformer import Transformer
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.decode.settings import Search
+    from headway.config.search import Search
     from headway.text.glossary import Glossary
     from headway.translator import Translator
 

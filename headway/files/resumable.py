@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.config import write_atomically
+from headway.config.config import write_atomically
 from headway.errors import HeadwayError
 
 Counts = dict[str, int]

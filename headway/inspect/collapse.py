@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import make_part
 from headway.inspect.trace import Trace
 from headway.nn.context import Context
 from headway.nn.init import initialise
 from headway.nn.places import places_from
 from headway.nn.scope import Scope, make
-from headway.parts import make_part
 
 
 def from_rank_one(x: Tensor) -> float:

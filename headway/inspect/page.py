@@ -7,12 +7,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from headway.config.schema import from_dict
 from headway.inspect.blocks import blocks
 from headway.inspect.geometry import vectors_of
 from headway.inspect.recording import events_of, penalty_of, place_of, places_in
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 
 STATIC = Path(__file__).parent.parent / "serve" / "static"
 HEIGHT = 900  # pixels, in a notebook

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from headway.config.schema import make_part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.attention import Attention
 from headway.nn.context import Context, Report
@@ -14,7 +15,6 @@ from headway.nn.masks import FULL
 from headway.nn.places import places_from
 from headway.nn.scope import Scope, make
 from headway.nn.scores import Bend, Looking
-from headway.parts import make_part
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.context import Context
@@ -18,7 +19,6 @@ from headway.nn.positions import Position
 from headway.nn.ring import Inputs, new_keys
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import Fixed, Keys, State
-from headway.parts import number
 
 
 class Attention(nn.Module):

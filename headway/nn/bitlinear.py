@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number, slot
 from headway.nn.linear import Linear
 from headway.nn.scope import build_norm
-from headway.parts import Part, number, slot
 
 PER_BYTE = 4
 

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Part
 from headway.nn.context import Context
 from headway.nn.masks import Mask
 from headway.nn.residual import Residual, streams
 from headway.nn.scope import Scope, make
 from headway.nn.state import State
-from headway.parts import Part
 
 
 class Block(nn.Module):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.nn.dropout import Dropout
 from headway.nn.residual import Role, Sublayer
 from headway.nn.scope import Scope, make_norm
-from headway.parts import Part, number
 
 
 class DeepNorm(nn.Module):

@@ -6,11 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Node, number
 from headway.nn.dropout import Dropout
 from headway.nn.places import Places
 from headway.nn.scope import Cost, Scope, make_norm
 from headway.nn.stack import Stack
-from headway.parts import Node, number
 
 
 class Embedding(nn.Module):

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number, slot
 from headway.errors import ConfigError
 from headway.nn.context import Context
 from headway.nn.linear import Dense
 from headway.nn.means import Mean
 from headway.nn.scope import Cost, Scope, make
-from headway.parts import Part, number, slot
 
 Expert = Callable[[Tensor], Tensor]  # (n, d) -> (n, d)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.nn.context import Context
 from headway.nn.dropout import Dropout
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.parts import Part, number
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

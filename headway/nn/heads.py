@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.nn.scope import Cost, Scope, make_linear, make_norm
-from headway.parts import Part, number
 
 
 class Logits(nn.Module):

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part
 from headway.nn.fused import Product, fuses
-from headway.parts import Part
 
 
 class Linear(nn.Module):

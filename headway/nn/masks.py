@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.config.schema import Part, make_part, number, slots
 from headway.nn.places import Places
 from headway.nn.spans import Spans
-from headway.parts import Part, make_part, number, slots
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 Span = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first place that each sees, and that behind the last

@@ -16,11 +16,11 @@ adds
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from headway.config.schema import Part
 from headway.errors import ConfigError
 from headway.nn.masks import Mask
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope
-from headway.parts import Part
 
 
 @dataclass(frozen=True, kw_only=True)

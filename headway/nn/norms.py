@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.nn.fused import Norm, fuses
-from headway.parts import Part, number
 
 
 class LayerNorm(nn.Module):

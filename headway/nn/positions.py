@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.errors import HeadwayError
 from headway.nn.places import Places
 from headway.nn.scope import Cost, Scope
 from headway.nn.scores import Looking, Score
-from headway.parts import Part, number
 
 Layout = Literal["interleaved", "halves"]
 Spacing = Literal["open", "closed"]

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.positions import Position
 from headway.nn.scope import Cost, Scope
 from headway.nn.scores import Looking, Score
-from headway.parts import Part, number
 
 
 def same(name: str, part: Part, mixers: Sequence[Any]) -> int:

@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from headway.config.schema import Part
 from headway.nn.dropout import Dropout
 from headway.nn.scope import Scope, make_norm
-from headway.parts import Part
 
 Role = Literal["sublayer", "stack"]
 Sublayer = Callable[[Tensor], Tensor]

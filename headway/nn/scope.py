@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from torch import nn
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import Part, target_of
 from headway.nn.masks import Mask
-from headway.parts import Part, target_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import number
 from headway.nn.positions import Position
 from headway.nn.relative import same
 from headway.nn.scope import Cost, Scope
 from headway.nn.scores import Looking, Score
-from headway.parts import number
 
 
 class Shaw(Position):

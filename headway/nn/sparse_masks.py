@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.masks import Mask
-from headway.parts import Part, number
 
 KERNEL_BLOCK = 128  # places that FlexAttention takes or leaves together
 

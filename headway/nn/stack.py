@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Node, Part, make_part, number, slot, tiled
 from headway.errors import ConfigError
 from headway.nn.attention import Attention
 from headway.nn.block import Block
@@ -20,7 +21,6 @@ from headway.nn.residual import streams
 from headway.nn.ring import SLACK
 from headway.nn.scope import Cost, Scope, make
 from headway.nn.state import State
-from headway.parts import Node, Part, make_part, number, slot, tiled
 
 LIKE = ("heads", "d_k")  # what attention takes over from another mixer, whose other settings mean something else
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError
 from headway.nn.context import Context, Report
 from headway.nn.embedding import Embedding
@@ -15,7 +16,6 @@ from headway.nn.places import Chosen, Memory, Packed, Places, places_after, plac
 from headway.nn.scope import Cost, Scope
 from headway.nn.stack import Stack
 from headway.nn.state import ModelState
-from headway.parts import Node, number, slot
 
 
 class Output(NamedTuple):

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import number
 from headway.nn.masks import Mask
 from headway.nn.places import Places
 from headway.nn.positions import Position, sinusoids
 from headway.nn.relative import same
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.scores import Looking, Score
-from headway.parts import number
 
 
 def _reached(mask: Mask, length: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headway.decode.settings import Search
+from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.reading import Reader as Sentences
 from headway.serve import shapes

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headway.decode.settings import Search
+from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.serve.model import Model
 from headway.serve.models import Shelf

@@ -10,9 +10,9 @@ from typing import Any
 
 import tokenizers
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import Part, make_part, target_of
 from headway.errors import HeadwayError
-from headway.parts import Part, make_part, target_of
 from headway.text.alphabet import (
     FIRST_CONTROLS,
     MULTIPLE,

@@ -8,8 +8,8 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from headway.config.schema import Part, number
 from headway.errors import ConfigError
-from headway.parts import Part, number
 from headway.text.alphabet import UNKNOWN, byte_letters, filler_spellings, rounded_up
 from headway.text.corpus import Corpus, choose_size, corpus
 

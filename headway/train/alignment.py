@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from headway.config.schema import Part, number
 from headway.errors import ConfigError
-from headway.parts import Part, number
 from headway.train.cross_entropy import IGNORED
 from headway.train.objectives import Batch
 

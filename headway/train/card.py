@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.cards import read_card, written_head
-from headway.config import Config
+from headway.config.config import Config
 from headway.train.texts import Texts
 from headway.train.validation import Validation
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.config import Config, leaves
+from headway.config.config import Config, leaves
 from headway.errors import HeadwayError
 from headway.train.texts import Texts
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headway.config import Config
+from headway.config.config import Config
 from headway.data.batches import GRAIN, token_batches
 from headway.data.encoding import Side, encode_to, workers_kept
 from headway.data.epochs import EpochEncoder

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headway.config import write_atomically
+from headway.config.config import write_atomically
 from headway.errors import HeadwayError
 
 

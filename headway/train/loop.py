@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.config import Config
+from headway.config.config import Config
 from headway.errors import ConfigError, HeadwayError
 from headway.files.prefetch import prefetch
 from headway.model_dir import WEIGHTS, fill

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.config.schema import Part, number
 from headway.data.batches import rounded
 from headway.data.rows import Rows, together
 from headway.errors import ConfigError
 from headway.nn.masks import make_mask
 from headway.nn.places import Packed, Texts
-from headway.parts import Part, number
 from headway.text.words import word_numbers
 from headway.train.cross_entropy import IGNORED
 

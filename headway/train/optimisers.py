@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import Part, number
 from headway.nn.experts import MixtureOfExperts
 from headway.nn.heads import Pooled
 from headway.nn.linear import Linear
-from headway.parts import Part, number
 from headway.train.muon import Muon as Orthogonal
 
 Parameters = list[nn.Parameter]

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from headway.catalogue import find
-from headway.config import Config
+from headway.config.catalogue import find
+from headway.config.config import Config
+from headway.config.presets import automatic, preset
+from headway.config.schema import expand
+from headway.config.sources import Layer, compose
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import Parallel, Running
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.installed import directory
-from headway.layers import Layer, compose
 from headway.model_dir import WEIGHTS, fill, load_model
 from headway.nn.transformer import Transformer
 from headway.packing import is_packed
-from headway.parts import expand
-from headway.presets import automatic, preset
 from headway.text import Tokenizer, Tokenizers
 from headway.train.changes import changes
 from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of

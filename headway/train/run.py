@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.config import Config
+from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.model_dir import WEIGHTS, average, fill, save_model
 from headway.nn.transformer import Transformer

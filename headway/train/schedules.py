@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headway.config.schema import Part, number
 from headway.errors import ConfigError
-from headway.parts import Part, number
 
 LATEST = 0.9  # of a run; from there on a rate falls, even if the warm-up would take longer
 

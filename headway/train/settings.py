@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError
-from headway.parts import Node, number, slot
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer

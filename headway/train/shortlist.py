@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from headway.config.schema import Part, number
 from headway.data.parallel import Pair
 from headway.data.texts import Parallel
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
-from headway.parts import Part, number
 from headway.text import Tokenizers
 from headway.text.lexicon import Lexicon, count_lexicon, make_shortlist
 from headway.text.shortlist import Shortlist

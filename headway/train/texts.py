@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from headway.config.presets import Statistics
 from headway.data.parallel import Pair, ParallelFiles, language_of, languages_of
 from headway.data.texts import Parallel, Running, parallel, running
 from headway.data.variety import varied
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
-from headway.presets import Statistics
 
 HELD_OUT = 1000  # lines for validation at most, where none are given
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headway.config import Config
+from headway.config.config import Config
+from headway.config.search import Search
 from headway.data.texts import Parallel
-from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer

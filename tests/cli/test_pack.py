@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headway.cli.root import main
-from headway.config import Config
+from headway.config.config import Config
 from headway.model_dir import WEIGHTS, load_model, read_tensors
 from headway.stored import read_weights
 from headway.train.checkpoints import checkpoints
@@ -225,7 +225,7 @@ def test_ternary_weights_are_not_stored_in_eight_bits(capsys: Capture, bit_dir: 
 
 
 def test_what_to_do_next_names_one_of_several_languages() -> None:
-    from headway.config import from_table
+    from headway.config.config import from_table
     from headway.train.card import measuring
 
     table = {"model": {"vocabulary": 64}, "target_languages": ["de", "en"]}

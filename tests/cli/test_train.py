@@ -20,7 +20,7 @@ import headway
 from headway.cli import progress, terminal
 from headway.cli.progress import clock, short, size
 from headway.cli.root import main
-from headway.config import Config
+from headway.config.config import Config
 from headway.language_model import LanguageModel
 from headway.model_dir import load_model
 from headway.train.checkpoints import checkpoints

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalogue import CATALOGUE, slots
 from headway.cli.page import narrowed
 from headway.cli.root import main
 from headway.cli.variants import DOCS
+from headway.config.catalogue import CATALOGUE, slots
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 
 from contracts.toys import in_catalogue
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 
 EXAMPLES = {
     "attention": ["attention(4)", "attention(4, 2)", "attention(4, 1, d_k=6, d_v=10)"],

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from contracts.cases import CAUSAL_MASKS, EXAMPLES
-from headway import catalogue
-from headway.config import Config, from_table
+from headway.config import catalogue
+from headway.config.config import Config, from_table
+from headway.config.schema import config_class, from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
-from headway.parts import config_class, from_dict
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 

@@ -32,8 +32,8 @@ from contracts.combining import (
     slot_of,
 )
 from contracts.toys import in_catalogue
-from headway import catalogue
-from headway.config import Config, from_table, to_toml
+from headway.config import catalogue
+from headway.config.config import Config, from_table, to_toml
 from headway.errors import ConfigError
 from headway.nn.places import Memory
 from headway.nn.transformer import Transformer, valid_places

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from contracts.cases import ALL, EXAMPLES, Case
-from headway import catalogue
+from headway.config import catalogue
 from headway.errors import ConfigError
 from headway.nn.ring import SLACK
 from headway.nn.transformer import Transformer

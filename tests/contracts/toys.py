@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn import ring
 from headway.nn.attention import Attention
@@ -21,7 +22,6 @@ from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
 from headway.nn.scope import Cost, Scope, make_linear
 from headway.nn.state import State
-from headway.parts import number
 
 TOYS = (
     catalogue.Entry("mixer", "ring", f"{__name__}:Ring", "attention that remembers a window"),

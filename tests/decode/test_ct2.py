@@ -11,14 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
+from headway.config.search import Marks, Search
 from headway.decode import Hypothesis, decode
 from headway.decode.ct2 import Ct2Engine
 from headway.decode.ct2_file import Ct2Model
 from headway.decode.ct2_layout import Unknown, sinusoids
 from headway.decode.model import ModelStepper
 from headway.decode.rows import padded
-from headway.decode.settings import Marks, Search
 from headway.errors import HeadwayError
 from headway.model_dir import load_model
 from headway.nn.positions import sinusoids as ours

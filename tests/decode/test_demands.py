@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from headway.config.presets import tiny
 from headway.decode import Marks, Search, decode
 from headway.decode.demands import Demands, State
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
-from headway.presets import tiny
 
 MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))
 INNER = frozenset(range(50, 64))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headway import native
-from headway.config import from_table
+from headway.config.config import from_table
 from headway.decode import Hypothesis, Marks, Search, decode, whole_search
 from headway.decode.lean import Lean, hindrance
 from headway.decode.model import Ensemble, ModelStepper

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.config.schema import from_dict
 from headway.decode import Marks, Search, decode
 from headway.decode.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import from_dict
 
 MARKS = Marks(start=0, end=1)
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.config.schema import from_dict
 from headway.decode import Hypothesis, Marks, Search, decode
 from headway.decode.model import ModelStepper
 from headway.decode.static import Engine
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import from_dict
 
 MARKS = Marks(start=0, end=1)
 SHORT = Search(beam_size=2, max_length=4)

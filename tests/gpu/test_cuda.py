@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from headway.config.search import Marks, Search
 from headway.decode import decode
 from headway.decode.model import ModelStepper
-from headway.decode.settings import Marks, Search
 from headway.nn.attend import attend
 from headway.nn.bitlinear import bit_linear, packed_state, ternary
 from headway.nn.masks import Pattern, make_mask

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.config import from_table
+from headway.config.config import from_table
 from headway.nn import fused
 from headway.nn.fused import AddDropped, DroppedRelu, Norm, Product
 from headway.nn.spans import Spans, attend_spans, naive_spans

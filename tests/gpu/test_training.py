@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config import from_table
+from headway.config.config import from_table
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
 from headway.train.corpus import Portion

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 
 NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
 NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)"}

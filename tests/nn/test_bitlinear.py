@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.bitlinear import BitLinear, bit_linear, eight_bits, pack, packed_state, ternary, unpack
 from headway.nn.transformer import Transformer
-from headway.parts import make_part
 from headway.train.optimisers import Muon
 from nn.building import small
 

@@ -6,11 +6,11 @@ import re
 import pytest
 import torch
 
-from headway import catalogue
 from headway.cli.variants import DOCS, PAGES, page_of
+from headway.config import catalogue
+from headway.config.schema import Part, config_class, make_part, target_of
 from headway.nn.int8 import with_int8_layers
 from headway.nn.transformer import Transformer
-from headway.parts import Part, config_class, make_part, target_of
 from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written
 
 each_entry = pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.inspect.blocks import blocks
 from headway.nn.state import KV
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 from nn.building import NN_ENTRIES, named, small, with_kind
 
 SPREAD = {

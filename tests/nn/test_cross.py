@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.attention import Attention
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 from nn.building import small
 
 

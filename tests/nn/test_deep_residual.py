@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from golden import golden
 from torch import Tensor
 
+from headway.config.schema import make_part
 from headway.nn.deep_residual import DeepNorm, ResiDual
 from headway.nn.norms import LayerNorm
 from headway.nn.residual import Post
 from headway.nn.scope import Scope
 from headway.nn.transformer import Transformer
-from headway.parts import make_part
 
 
 def scope(side: Any = "encoder", layers: int = 6, other: int = 0) -> Scope:

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import from_dict, make_part
 from headway.errors import ConfigError
 from headway.nn.context import Context, Report
 from headway.nn.experts import MixtureOfExperts, balance_loss, naive, route, sparse, z_loss
 from headway.nn.places import places_from
 from headway.nn.scope import Scope, make
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import from_dict, make_part
 from nn.building import small
 
 SCOPE = Scope(d_model=8, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import make_part
 from headway.nn.block import Block
 from headway.nn.context import Context
 from headway.nn.masks import CAUSAL
 from headway.nn.places import Memory, places_from
 from headway.nn.scope import Scope, make, make_norm
 from headway.nn.transformer import Transformer
-from headway.parts import make_part
 from nn.building import small
 
 CPU = torch.device("cpu")

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from headway.config.schema import make_part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.attend import attend
 from headway.nn.masks import FULL
@@ -14,7 +15,6 @@ from headway.nn.positions import Alibi, Learned, Rope, Sinusoidal, alibi_slopes,
 from headway.nn.scope import Scope
 from headway.nn.scores import Bend, Looking
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import make_part
 from nn.building import small
 
 CPU = torch.device("cpu")

@@ -12,6 +12,7 @@ from golden import golden
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.config.schema import from_dict, make_part
 from headway.decode import Marks, Search, decode
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError
@@ -26,7 +27,6 @@ from headway.nn.retain import chunkwise, fading, fixed_decay, parallel, recurren
 from headway.nn.scope import Scope
 from headway.nn.state import Forgotten
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import from_dict, make_part
 from nn.building import small
 
 NEAR = {"rtol": 0.0, "atol": 1e-12}

@@ -7,6 +7,7 @@ import torch
 from golden import golden
 from torch import Tensor
 
+from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.attend import attend
 from headway.nn.attention import Attention
@@ -16,7 +17,6 @@ from headway.nn.places import places_from
 from headway.nn.scope import Scope
 from headway.nn.scores import Bend, Score
 from headway.nn.shaw import Shaw
-from headway.parts import make_part
 from nn.building import small
 
 CPU = torch.device("cpu")

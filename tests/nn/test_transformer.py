@@ -6,7 +6,7 @@ import copy
 import pytest
 import torch
 
-from headway import presets
+from headway.config import presets
 from headway.errors import ConfigError
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer, valid_places

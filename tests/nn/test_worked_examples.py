@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.config.schema import make_part
 from headway.nn.attend import attend
 from headway.nn.attention import Attention
 from headway.nn.context import Context, Report
@@ -12,7 +13,6 @@ from headway.nn.places import places_from
 from headway.nn.positions import sinusoids
 from headway.nn.scope import Scope
 from headway.nn.transformer import Transformer
-from headway.parts import make_part
 
 SCOPE = Scope(d_model=4, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))
 

@@ -8,8 +8,8 @@ from golden import golden
 from parity.copying import Pouring, around, block
 from torch import Tensor, nn
 
+from headway.config.schema import from_dict
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 from nn.building import small
 
 EXACT = {"rtol": 0.0, "atol": 1e-9}

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config.schema import from_dict
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 
 Weights = dict[str, Tensor]
 NORM = {"weight": "gain", "bias": "bias"}

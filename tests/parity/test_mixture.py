@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
 from transformers.models.switch_transformers import modeling_switch_transformers as switch
 
+from headway.config.schema import make_part
 from headway.nn.context import Context, Report
 from headway.nn.experts import MixtureOfExperts, balance_loss, route, z_loss
 from headway.nn.places import places_from
 from headway.nn.scope import Scope
 from headway.nn.transformer import Transformer, valid_places
-from headway.parts import make_part
 from parity.copying import Pouring, from_llama
 
 VALID = valid_places(torch.tensor([9, 4, 6]), 9)

@@ -7,10 +7,10 @@ import torch
 from transformers import T5Config, T5Model
 from transformers.models.t5 import modeling_t5
 
+from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.relative import distance_bucket
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict
 from parity.copying import Pouring, around, block
 
 EXACT = {"rtol": 0.0, "atol": 1e-9}

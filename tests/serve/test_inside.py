@@ -54,7 +54,7 @@ def test_models_and_how_they_are_made(served: Running, asked: dict[str, Any], tr
 
 
 def test_blocks_of_variants_have_all_parameters() -> None:
-    from headway.config import from_table
+    from headway.config.config import from_table
 
     for changes in (
         {"encoder": {"layers": 0}},

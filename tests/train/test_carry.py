@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints

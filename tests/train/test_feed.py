@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config import from_table
+from headway.config.config import from_table
 from headway.data.batches import line_sizes, packed_batches
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer

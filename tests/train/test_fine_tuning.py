@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headway.cli.root import main
-from headway.config import Config
+from headway.config.config import Config
 from headway.data.texts import in_memory
 from headway.model_dir import load_model, read_tensors
 from headway.text import Tokenizer, Tokenizers

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config import from_table
+from headway.config.config import from_table
+from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer
-from headway.parts import make_part
 from headway.text.words import BEGINS, GOES_ON, NO_TEXT
 from headway.train.alignment import Guided, alignment_loss
 from headway.train.cross_entropy import IGNORED

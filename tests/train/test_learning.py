@@ -16,13 +16,13 @@ import torch
 from contracts.combining import Combination, Value, every_value, forms_of, loss_of, repaired
 from torch import Tensor, nn
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import from_dict, make_part
 from headway.data.toy import toy_corpus
 from headway.decode import Hypothesis, Search, decode
 from headway.decode import Marks as Frame
 from headway.decode.model import ModelStepper
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict, make_part
 from headway.text import Tokenizer
 from headway.train.corpus import marks_of
 from headway.train.cross_entropy import IGNORED

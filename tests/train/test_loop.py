@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from headway.catalogue import kinds
+from headway.config.catalogue import kinds
+from headway.config.schema import from_dict, make_part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
-from headway.parts import from_dict, make_part
 from headway.train.checkpoints import optimiser_tensors, restore_optimisers
 from headway.train.muon import Muon
 from headway.train.optimisers import set_rate

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from headway.config.sources import Layer, assignment, compose
 from headway.data.texts import in_memory, running_in_memory
 from headway.errors import ConfigError, HeadwayError
-from headway.layers import Layer, assignment, compose
 from headway.train.corpus import ParallelText
 from headway.train.prepare import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary
 from headway.train.running import WholeText
@@ -39,7 +39,7 @@ def test_auto_chooses_by_the_text_and_says_why() -> None:
     ("words", "preset"), [(1000, "tiny"), (200_000, "small"), (5_000_000, "medium"), (20_000_000, "base")]
 )
 def test_more_text_a_larger_model(words: int, preset: str) -> None:
-    from headway.presets import Statistics, automatic
+    from headway.config.presets import Statistics, automatic
 
     name, table, reason = automatic(Statistics(words // 10, words, words * 6), "translation")
     assert name == preset
@@ -146,8 +146,8 @@ def test_corpora_for_training_and_validation(tmp_path: Path) -> None:
 
 def test_the_committed_multi30k_config_is_what_auto_picks() -> None:
     root = Path(__file__).parents[2]
-    from headway.config import Config
-    from headway.presets import small
+    from headway.config.config import Config
+    from headway.config.presets import small
 
     committed = Config.load(root / "configs" / "multi30k-en-de.toml")
     assert committed == small()

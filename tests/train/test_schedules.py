@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway.catalogue import kinds
+from headway.config.catalogue import kinds
+from headway.config.schema import make_part
 from headway.errors import ConfigError
-from headway.parts import make_part
 from headway.train.schedules import Run
 
 

@@ -10,7 +10,7 @@ from test_loop import MARKS, FewPairs, make_config
 from test_run import Seen, train, training
 from test_team import command, run
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
 from headway.nn.means import Mean, Statistics, added, kept
 from headway.nn.transformer import Transformer
 from headway.train.feed import unlabelled

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import headway
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
+from headway.config.schema import make_part
 from headway.data.texts import Parallel, in_memory
 from headway.data.toy import toy_corpus
 from headway.errors import ConfigError, HeadwayError
-from headway.parts import make_part
 from headway.text import Tokenizer, Tokenizers
 from headway.text.shortlist import SHORTLIST, Shortlist
 from headway.train import shortlist as module

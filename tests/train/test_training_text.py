@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.config import from_table
+from headway.config.config import from_table
+from headway.config.schema import make_part
 from headway.data.epochs import EpochEncoder
 from headway.data.texts import in_memory, running_in_memory
 from headway.errors import HeadwayError
-from headway.parts import make_part
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of
 from headway.train.objectives import Example

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from headway.config.search import Search
 from headway.data.texts import in_memory
-from headway.decode.settings import Search
 from headway.metrics import score
 from headway.model_dir import Loaded, load_model
 from headway.train import validation

@@ -55,7 +55,7 @@ function winnerOf(nodes: Node[], found: number[]): Node | null {
   return fits.sort((a, b) => b.logp - a.logp)[0] ?? null;
 }
 
-// As headway.decode.settings has it.
+// As headway.config.search has it.
 export function penaltyOf([kind, alpha]: Penalty, length: number): number {
   if (kind === "none") return 1;
   return (kind === "paper" ? (5 + length) / 6 : length) ** alpha;

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.attention import split
 from headway.nn.context import Context
@@ -17,7 +18,6 @@ from headway.nn.positions import Position
 from headway.nn.recurrent import Recurrent
 from headway.nn.retain import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
 from headway.nn.scope import Cost, Scope, make_linear
-from headway.parts import number
 
 TEMPERATURE = 16.0  # of gated decays: it keeps them near 1
 

@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.config import Config, from_table, leaves, to_toml
+from headway.config.config import Config, from_table, leaves, to_toml
+from headway.config.schema import Node, expand, from_dict, hint_of, tree_class
 from headway.errors import ConfigError
-from headway.parts import Node, expand, from_dict, hint_of, tree_class
 
 PREFIX = "HEADWAY_CONFIG__"
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.config.schema import Node, number
 from headway.errors import ConfigError
-from headway.parts import Node, number
 
 
 @dataclass(frozen=True, kw_only=True)

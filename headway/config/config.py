@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.config.schema import Node, Part, from_dict, slot, subtree
 from headway.errors import ConfigError, HeadwayError
-from headway.parts import Node, Part, from_dict, slot, subtree
 
 if TYPE_CHECKING:
-    from headway.decode.settings import Search
+    from headway.config.search import Search
     from headway.nn.transformer import Transformer
     from headway.train.settings import Training
 
@@ -27,7 +27,7 @@ class Config(Node):
     vocabularies: Literal["shared", "separate"] = "shared"
     model: "Transformer.Config" = subtree("headway.nn.transformer:Transformer")
     train: "Training" = subtree("headway.train.settings:Training")
-    search: "Search" = subtree("headway.decode.settings:Search")
+    search: "Search" = subtree("headway.config.search:Search")
 
     def resolved(self) -> "Config":
         """Derived values filled in, impossible combinations refused."""

@@ -5,7 +5,7 @@ A preset is a table of settings that lies under a config file, the environment a
 
 from typing import Any, NamedTuple
 
-from headway.config import Config, from_table
+from headway.config.config import Config, from_table
 from headway.errors import ConfigError, did_you_mean
 
 Table = dict[str, Any]

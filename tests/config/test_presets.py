@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway import presets
+from headway.config import presets
+from headway.config.presets import PRESETS, Statistics, automatic, preset
 from headway.errors import ConfigError
-from headway.presets import PRESETS, Statistics, automatic, preset
 
 
 def paper(vocabulary: int, d: int, hidden: int, layers: int = 6) -> int:
@@ -62,7 +62,7 @@ def test_base_trains_and_searches_as_in_the_paper() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_a_config(name: str) -> None:
-    from headway.config import from_table
+    from headway.config.config import from_table
 
     config = from_table(preset(name))
     assert config == config.resolved()
@@ -86,7 +86,7 @@ def test_an_unknown_preset_is_refused() -> None:
 @pytest.mark.parametrize("objective", ["causal", "masked"])
 @pytest.mark.parametrize(("words", "name"), [(1000, "tiny_lm"), (100_000, "small_lm")])
 def test_auto_for_text_alone(objective: str, words: int, name: str) -> None:
-    from headway.config import from_table
+    from headway.config.config import from_table
 
     chosen, table, reason = automatic(Statistics(10, words, 6 * words), objective)
     config = from_table(table)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.config import from_table, leaves
+from headway.config.config import from_table, leaves
+from headway.config.sources import Layer, assignment, compose, described, environment, literal
 from headway.errors import ConfigError
-from headway.layers import Layer, assignment, compose, described, environment, literal
 
 
 def composed(*layers: dict[str, Any] | str) -> tuple[Any, dict[str, str]]:

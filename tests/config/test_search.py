@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
+from headway.config.schema import from_dict
 from headway.decode import Search
 from headway.errors import ConfigError
-from headway.parts import from_dict
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway import presets
-from headway.config import Config, from_table, leaves, to_toml, toml_value, write_atomically
+from headway.config import presets
+from headway.config.config import Config, from_table, leaves, to_toml, toml_value, write_atomically
 from headway.errors import ConfigError, HeadwayError
 
 

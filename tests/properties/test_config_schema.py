@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway import catalogue
+from headway.config import catalogue
+from headway.config.schema import expand, from_dict, make_part, tiled
 from headway.errors import ConfigError
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
 from headway.nn.masks import Local
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
-from headway.parts import expand, from_dict, make_part, tiled
 
 SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
 PLAIN = {"vocabulary": 29, "d_model": 16, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
