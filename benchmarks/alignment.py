@@ -18,8 +18,8 @@ from pathlib import Path
 
 from headway.data.toy import write_toy
 from headway.files.text_files import read_pairs
-from headway.text.align import learn_aligner
-from headway.text.words import words
+from headway.text.align.aligner import learn_aligner
+from headway.text.align.words import words
 
 Links = set[tuple[int, int]]
 SHOWN = range(0, 1000, 100)
@@ -45,7 +45,7 @@ def rates(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, 
 
 
 def on_toy(work: Path, steps: int) -> None:
-    from headway.metrics import score
+    from headway.text.metrics import score
     from headway.translator import load_translator
 
     toy = work / "toy"

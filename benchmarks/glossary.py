@@ -10,10 +10,10 @@ import argparse
 import random
 
 from headway.files.text_files import read_pairs
-from headway.metrics import score
-from headway.text.align import learn_aligner
+from headway.text.align.aligner import learn_aligner
+from headway.text.align.words import words
 from headway.text.glossary import UNIT
-from headway.text.words import words
+from headway.text.metrics import score
 from headway.translator import load_translator
 
 LEAST = 4  # letters of a term

@@ -1,4 +1,4 @@
-"""How often `headway.text.detector` names the language of a line rightly, for `translate --from auto`.
+"""How often `headway.text.line_language` names the language of a line rightly, for `translate --from auto`.
 
 English and German come from the corpora of HEADWAY_DATA. Other languages come from a folder, --pages, of manual pages in
 Debian packages (`apt-get download manpages-fi manpages-pl …`), which are stripped of roff, and of Debian's package
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from report import Table, append
 
-from headway.text.detector import Detector
+from headway.text.line_language import Detector
 
 INSTALLED = ("en", "de")
 LENGTHS = {"5 words or more": (5, 10**9), "3 or 4": (3, 4), "1 or 2": (1, 2)}

@@ -27,7 +27,7 @@ def start(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
 
 def scored(seed: int, test: str, data: Path, work: Path) -> tuple[float, float, float, list[float]]:
     """Moses-tokenised lower-cased BLEU, its brevity penalty, cased sacreBLEU and precisions, of saved hypotheses."""
-    from headway.metrics import score
+    from headway.text.metrics import score
     from headway.translator import load_translator
 
     translator = load_translator([work / f"seed-{seed}"])

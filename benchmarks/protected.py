@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from headway.files.text_files import read_lines, read_pairs
 from headway.installed import directory
-from headway.text.align import Aligner, learn_aligner
-from headway.text.protect import PLACEHOLDER, pairs_of, protector
-from headway.text.words import WORD
+from headway.text.align.aligner import Aligner, learn_aligner
+from headway.text.align.words import WORD
+from headway.text.spans.protect import PLACEHOLDER, pairs_of, protector
 from headway.translator import load_translator
 
 SINGLE = (

@@ -19,7 +19,7 @@ from headway.data.texts import parallel
 from headway.evaluation import against, evaluate
 from headway.files.text_files import read_pairs
 from headway.text import Tokenizers
-from headway.text.lexicon import make_shortlist
+from headway.text.align.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist
 from headway.train.shortlist import Lexical, lexicons_of
 from headway.translator import load_translator

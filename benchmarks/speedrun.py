@@ -73,7 +73,7 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     from headway.config.sources import Layer, assignment, compose
     from headway.device import choose_device
     from headway.files.text_files import read_lines
-    from headway.metrics import score
+    from headway.text.metrics import score
     from headway.train.corpus import Corpus
     from headway.train.history import History
     from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary

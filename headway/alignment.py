@@ -13,7 +13,7 @@ import torch
 from headway.decode.rows import batches, padded
 from headway.errors import HeadwayError
 from headway.nn.context import Report
-from headway.text.words import word_numbers, word_roles
+from headway.text.align.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
     from headway.config.config import Config

@@ -73,7 +73,7 @@ def calibrate(
 
 def judge(translator: "Translator", source: Sequence[str], target: Sequence[str], threshold: float, to: str) -> Judged:
     """Blank lines are left out."""
-    from headway.metrics import check_side_by_side, sentence_chrf
+    from headway.text.metrics import check_side_by_side, sentence_chrf
 
     check_side_by_side(source, target, "sources")
     pairs = [(a, b) for a, b in zip(source, target) if a.strip() and b.strip()]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headway.reading import Sentence
 from headway.text.numbers import NUMBER, lost_numbers, rewritten
-from headway.text.protect import Hidden, placeholder, spaced
+from headway.text.spans.protect import Hidden, placeholder, spaced
 
 if TYPE_CHECKING:
     from headway.decode.hypothesis import Hypothesis

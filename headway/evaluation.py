@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.metrics import Comparison, Scores, paired_bootstrap, score
+from headway.text.metrics import Comparison, Scores, paired_bootstrap, score
 from headway.translation import one_line
 from headway.translator import Translator
 

@@ -13,7 +13,7 @@ from headway.decode.hypothesis import Hypothesis, Recorder
 from headway.reading import Sentence
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
-from headway.text.protect import Protector
+from headway.text.spans.protect import Protector
 
 if TYPE_CHECKING:
     from headway.translator import Translator

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import ConfigError, HeadwayError
-from headway.languages import alike, shown
 from headway.outline import Outline, read_outline
+from headway.text.language_codes import alike, shown
 
 BUNDLED = Path(__file__).parent / "models"
 DEFAULT = ("en", "de")  # what is translated when nobody says anything else

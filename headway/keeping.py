@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
 from headway.reading import Sentence
-from headway.text.capitals import calmed
-from headway.text.placing import Links, bare, put_back
-from headway.text.protect import Hidden, Protector
+from headway.text.spans.protect import Hidden, Protector
+from headway.text.spans.restore import Links, bare, put_back
+from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
     from headway.decode.hypothesis import Hypothesis

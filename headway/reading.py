@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from headway.decode.hypothesis import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
-from headway.text.capitals import calmed
-from headway.text.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
-from headway.text.sentences import segments
-from headway.text.strange import untypeset
-from headway.text.wrapping import Layout, layout_of
+from headway.text.segment.sentences import segments
+from headway.text.segment.wrapped_lines import Layout, layout_of
+from headway.text.spans.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
+from headway.text.spans.unknown_script import untypeset
+from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
     from headway.confidence import Calibration

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.errors import ConfigError, HeadwayError
 from headway.installed import DEFAULT, Choice, choose, installed, none_for, serving
 from headway.outline import read_outline
-from headway.text.detector import Detector
+from headway.text.line_language import Detector
 from headway.translation import Guess, Routed, Translation
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headway.decode.hypothesis import Hypothesis
 from headway.reading import Line
 from headway.text import Tokenizer
-from headway.text.words import words_before
+from headway.text.align.words import words_before
 
 if TYPE_CHECKING:
     from headway.translator import Translator

@@ -18,8 +18,8 @@ from headway.finding import find
 from headway.installed import choose
 from headway.quick import Quick
 from headway.reading import Reader
-from headway.text.protect import protector
-from headway.text.strange import strange_words
+from headway.text.spans.protect import protector
+from headway.text.spans.unknown_script import strange_words
 from headway.translation import Guess, Scored, Translation, joined
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Translator:
         mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number
         record: is told every step of every search; each begins anew with step 0
         align: with which source word says which word of each guess; see headway.alignment
-        protect: regular expressions for what must stay as it is, besides the usual (see headway.text.protect); None:
+        protect: regular expressions for what must stay as it is, besides the usual (see headway.text.spans.protect); None:
             nothing must
         glossary: translations that are given, by their sources
         min_score: a line whose confidence is less stays as it was; for a model that has been calibrated

@@ -11,8 +11,8 @@ import torch
 from headway.alignment import align_ids, align_pairs, attention_to_source, is_guided, linked, place_of
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.text.align import learn_aligner
-from headway.text.words import words
+from headway.text.align.aligner import learn_aligner
+from headway.text.align.words import words
 from headway.translator import Translator, load_translator
 
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)[20:]]  # what the models of the tests were trained on

@@ -98,7 +98,7 @@ def test_offline_and_from_anywhere(tmp_path: Path, words: list[str]) -> None:
 
 @pytest.mark.parametrize("text", MARKED)
 def test_what_must_stay_stays(translator: Translator, text: str) -> None:
-    from headway.text.protect import protector
+    from headway.text.spans.protect import protector
 
     (made,) = translator.translate([text], to="de")
     assert protector().missing([found[0] for found in protector().spans(text)], made.text) == []

@@ -11,7 +11,7 @@ from headway.carrying import carry, hide
 from headway.decode.hypothesis import Hypothesis
 from headway.reading import Sentence
 from headway.text.glossary import Term
-from headway.text.protect import Hidden
+from headway.text.spans.protect import Hidden
 from headway.translator import Translator, load_translator
 
 

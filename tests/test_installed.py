@@ -11,7 +11,7 @@ from installing_models import Shelf, make_model
 import headway
 from headway.errors import ConfigError, HeadwayError
 from headway.installed import Choice, choose, directory, installed, own_folder
-from headway.languages import alike, shown
+from headway.text.language_codes import alike, shown
 from headway.translator import Translator
 
 TRAIN = "Name a model directory with --model, or train one: headway train --source train.{0} --target train.{1} --out {0}-{1}; then: headway models add {0}-{1}"

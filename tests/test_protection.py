@@ -11,7 +11,7 @@ from headway.cli.root import main
 from headway.errors import ConfigError, HeadwayError
 from headway.reading import Reader
 from headway.text import Tokenizer
-from headway.text.protect import protector
+from headway.text.spans.protect import protector
 from headway.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]

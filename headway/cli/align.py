@@ -78,8 +78,8 @@ def align(
 
 
 def by_counting(given: Callable[[], Pairs]) -> Iterator[str]:
-    from headway.text.align import learn_aligner
-    from headway.text.words import moses
+    from headway.text.align.aligner import learn_aligner
+    from headway.text.align.words import moses
 
     count = sum(1 for _ in islice(given(), FEW))
     if count < FEW:
@@ -91,7 +91,7 @@ def by_counting(given: Callable[[], Pairs]) -> Iterator[str]:
 
 def by_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
     from headway.alignment import align_pairs
-    from headway.text.words import moses
+    from headway.text.align.words import moses
 
     warn_if_rough(translator)
     number = 0

@@ -40,7 +40,7 @@ def choice_for(file: str, models: tuple[str, ...], source: str, to: str) -> Choi
         return choose(models, source, to)
     from headway.documents import beginning
     from headway.routing import routes
-    from headway.text.detector import Detector
+    from headway.text.line_language import Detector
 
     found, target = routes(models, to)
     language = Detector([*found, target]).name(beginning(file))

@@ -79,7 +79,7 @@ def evaluate(
     from headway.evaluation import evaluate as measure
     from headway.files.text_files import read_pairs
     from headway.installed import choose
-    from headway.metrics import best_and_worst
+    from headway.text.metrics import best_and_worst
     from headway.translator import load_translator
 
     pairs = list(read_pairs(source, target))

@@ -91,7 +91,7 @@ def about(model: "Installed") -> dict[str, Any]:
 
 
 def facts(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    from headway.languages import shown
+    from headway.text.language_codes import shown
 
     what = shown(row["directions"]) or ("languages unknown" if row["objective"] == "translation" else "language model")
     return row["name"], what, f"{row['bytes'] / 1e6:.1f} MB", row["licence"] or "licence unknown"

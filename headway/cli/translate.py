@@ -233,7 +233,7 @@ def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_js
 
 def links_of(guess: "Guess") -> str:
     """A further field, if it was asked for."""
-    from headway.text.words import moses
+    from headway.text.align.words import moses
 
     return "" if guess.alignment is None else f" ||| {moses(guess.alignment)}".rstrip()
 

@@ -84,11 +84,11 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("schedule", "linear", "headway.train.schedules:Linear", "warm-up, then a straight line to `floor`"),
     Entry("schedule", "constant", "headway.train.schedules:Constant", "warm-up, then one rate"),
     # how text becomes numbers
-    Entry("tokenizer", "bpe", "headway.text.tokenizer:Bpe", "merged byte pairs", "", "Sennrich 2016"),
-    Entry("tokenizer", "unigram", "headway.text.tokenizer:Unigram", "the likeliest split into pieces", "", "Kudo 2018"),
-    Entry("tokenizer", "bytes", "headway.text.tokenizer:Bytes", "one token a byte"),
-    Entry("tokenizer", "characters", "headway.text.tokenizer:Characters", "one token a character"),
-    Entry("tokenizer", "wordpiece", "headway.text.tokenizer:WordPiece", "BERT's pieces; loses spacing", "", "Schuster 2012"),
+    Entry("tokenizer", "bpe", "headway.text.tokenizer.tokenizer:Bpe", "merged byte pairs", "", "Sennrich 2016"),
+    Entry("tokenizer", "unigram", "headway.text.tokenizer.tokenizer:Unigram", "the likeliest split into pieces", "", "Kudo 2018"),
+    Entry("tokenizer", "bytes", "headway.text.tokenizer.tokenizer:Bytes", "one token a byte"),
+    Entry("tokenizer", "characters", "headway.text.tokenizer.tokenizer:Characters", "one token a character"),
+    Entry("tokenizer", "wordpiece", "headway.text.tokenizer.tokenizer:WordPiece", "BERT's pieces; loses spacing", "", "Schuster 2012"),
 )  # fmt: skip
 
 

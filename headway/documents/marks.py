@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from headway.text.words import WORD
+from headway.text.align.words import WORD
 
 LETTER = r"[^\W\u2e80-\U0010ffff]"  # of a script that has spaces
 Range = tuple[int, int]

@@ -5,7 +5,7 @@ import re
 from headway.documents.encodings import Encoded, decoded
 from headway.documents.pieces import Dialect, Items, Piece, gather, written
 from headway.documents.seam import Counts, Translate, Work
-from headway.text.wrapping import layout_of
+from headway.text.segment.wrapped_lines import layout_of
 
 LINE = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")
 

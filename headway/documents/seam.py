@@ -106,7 +106,7 @@ def through(
 def can_align(translator: "Translator") -> bool:
     """Whether links can be read from a model's attention, with words that can be found again."""
     from headway.alignment import place_of
-    from headway.text.words import word_roles
+    from headway.text.align.words import word_roles
 
     try:
         for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):

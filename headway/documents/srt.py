@@ -11,8 +11,8 @@ from headway.documents.pieces import SPACE, Kind, Piece, Segment, gather, writte
 from headway.documents.placing import diagonal
 from headway.documents.plain import PLAIN
 from headway.documents.seam import Counts, Said, Translate, Work
+from headway.text.align.words import WORD
 from headway.text.scripts import UNSPACED, count_scripts
-from headway.text.words import WORD
 
 CLOCK = r"(\d{1,4}):(\d\d):(\d\d)[,.](\d{1,3})"
 TIME = re.compile(rf"\ufeff?\s*{CLOCK}\s*-->\s*{CLOCK}[^\r\n]*")

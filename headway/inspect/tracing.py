@@ -17,8 +17,8 @@ from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, split_sentences
-from headway.text.capitals import calmed
-from headway.text.wrapping import layout_of
+from headway.text.segment.wrapped_lines import layout_of
+from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
     from headway.language_model import LanguageModel

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from headway.languages import primary
 from headway.serve.refused import Refused
-from headway.text.detector import Detector
-from headway.text.language import detect
+from headway.text.language_codes import primary
+from headway.text.language_id import detect
+from headway.text.line_language import Detector
 
 # What clients call languages, and what they are in their model's words, whichever of the two it uses.
 ALIASES = [

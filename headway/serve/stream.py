@@ -18,7 +18,7 @@ from headway.serve.model import Model
 from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service
-from headway.text.protect import protector
+from headway.text.spans.protect import protector
 from headway.translator import Translator
 
 

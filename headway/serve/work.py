@@ -11,7 +11,7 @@ from headway.errors import HeadwayError
 from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused, too_long
-from headway.text.wrapping import layout_of
+from headway.text.segment.wrapped_lines import layout_of
 from headway.translation import Guess, Translation
 from headway.translator import Translator
 

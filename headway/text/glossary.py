@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import HeadwayError
-from headway.text.tokenizer import Tokenizer
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 UNIT = re.compile(r"⟦\d+⟧|\w+|[^\w\s]")  # what stands for a protected span is a unit, which no term has
 BRACKET = re.compile("[⟦⟧]")

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection
 
-from headway.languages import primary
+from headway.text.language_codes import primary
 
 NUMBER = re.compile(r"\d{1,3}(?:[’' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,:]\d+)*")
 GROUPED = re.compile(r"\d{1,3}(?:([.,’' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")

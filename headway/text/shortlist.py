@@ -1,6 +1,6 @@
 """Which words a translation is likely to need, told from its source: all others can be left out of the output layer.
 
-Made by headway.text.lexicon, kept beside a model. No torch here.
+Made by headway.text.align.lexicon, kept beside a model. No torch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from headway.errors import HeadwayError
 from headway.files.atomic import whole
-from headway.text.pair import Tokenizers
+from headway.text.tokenizer.pair import Tokenizers
 
 SHORTLIST = "shortlist.safetensors"
 FORMAT_VERSION = "1"

@@ -14,7 +14,7 @@ from headway.data.texts import Parallel
 from headway.errors import HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer, Tokenizers
-from headway.text.words import word_roles
+from headway.text.align.words import word_roles
 from headway.train.objectives import Example, Marks
 
 PORTION = 1 << 20  # examples that are put in order together; more would take memory and change little

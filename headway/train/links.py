@@ -10,7 +10,7 @@ from headway.data.parallel import Pair
 from headway.data.rows import Rows, RowsWriter, open_rows
 from headway.data.texts import Parallel
 from headway.files.cache import cached, fingerprint
-from headway.text.align import PAIRS_AT_MOST, Aligner, learn_aligner
+from headway.text.align.aligner import PAIRS_AT_MOST, Aligner, learn_aligner
 
 VERSION = "aligner 1"  # another aligner finds other links: what is kept must not outlive it
 GROUP = 4096  # pairs aligned together

@@ -14,7 +14,7 @@ from headway.data.rows import Rows, together
 from headway.errors import ConfigError
 from headway.nn.masks import make_mask
 from headway.nn.places import Packed, Texts
-from headway.text.words import word_numbers
+from headway.text.align.words import word_numbers
 from headway.train.cross_entropy import IGNORED
 
 if TYPE_CHECKING:

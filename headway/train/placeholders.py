@@ -1,5 +1,5 @@
 """Pairs in which placeholders stand for words, around them or beside them, so that a model learns to carry each over to
-its place: see headway.text.protect. Which words belong together says a statistical aligner."""
+its place: see headway.text.spans.protect. Which words belong together says a statistical aligner."""
 
 import json
 import random
@@ -13,9 +13,9 @@ from pathlib import Path
 from headway.data.parallel import Pair, ParallelFiles
 from headway.data.texts import FromFiles, Parallel
 from headway.files.cache import cached, fingerprint
-from headway.text.align import Aligner, learn_aligner
-from headway.text.protect import PLACEHOLDER, placeholder, spaced
-from headway.text.words import WORD
+from headway.text.align.aligner import Aligner, learn_aligner
+from headway.text.align.words import WORD
+from headway.text.spans.protect import PLACEHOLDER, placeholder, spaced
 from headway.train.links import GROUP, languages_of, sampled
 
 VERSION = "placeholders 3"  # other rules make other text: what is kept must not outlive them

@@ -12,7 +12,7 @@ from headway.data.rows import open_rows
 from headway.data.texts import Running
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer
-from headway.text.alphabet import utf8
+from headway.text.tokenizer.vocabulary import utf8
 from headway.train.corpus import PORTION, Corpus, Portion
 from headway.train.objectives import Example
 

@@ -12,7 +12,7 @@ from headway.data.texts import Parallel
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizers
-from headway.text.lexicon import Lexicon, count_lexicon, make_shortlist
+from headway.text.align.lexicon import Lexicon, count_lexicon, make_shortlist
 from headway.text.shortlist import Shortlist
 
 if TYPE_CHECKING:

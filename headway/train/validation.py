@@ -11,10 +11,10 @@ import torch
 from headway.config.config import Config
 from headway.config.search import Search
 from headway.data.texts import Parallel
-from headway.metrics import score
 from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers
+from headway.text.metrics import score
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus
 from headway.train.loss import cross_entropy

@@ -8,7 +8,7 @@ direction is only asked for that. What was measured is kept in WORK/scores.json 
 --first 1000 takes the first thousand lines of each text. Also counted, on 10,000 lines of newstest2008 to 2012:
 
 - loops: outputs that say one to eight words three times in a row or more, and more often than the source
-  (headway.text.loops.stutters);
+  (headway.text.degenerate.stutters);
 - numbers: sources with a number that the output does not say (headway.text.numbers.missing_numbers), of all that have one.
   True translations say some otherwise: their rate stands in the last row."""
 
@@ -145,7 +145,7 @@ def count(translator: "Translator", source: list[str], to: str) -> dict[str, Any
 
 def rates(source: list[str], output: list[str]) -> dict[str, Any]:
     """Loops among all lines, and lines with a missing number among those with a number, with how many these are."""
-    from headway.text.loops import stutters
+    from headway.text.degenerate import stutters
     from headway.text.numbers import missing_numbers, numbers
 
     having = [(a, b) for a, b in zip(source, output) if numbers(a)]

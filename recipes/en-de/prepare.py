@@ -112,7 +112,7 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
     translations, so that no GPU waits for it later."""
     from headway.data.parallel import ParallelFiles
     from headway.data.texts import parallel
-    from headway.text.align import learn_aligner
+    from headway.text.align.aligner import learn_aligner
     from headway.train.links import sampled
     from headway.train.placeholders import changed
 
@@ -140,7 +140,7 @@ def learn(work: Path, known: list[Corpus], name: str) -> None:
     from headway.data.texts import parallel
     from headway.data.variety import varied
     from headway.text import Tokenizer, Tokenizers
-    from headway.text.protect import placeholder
+    from headway.text.spans.protect import placeholder
 
     out = work / f"tokenizer-{name}.json"
     if out.exists():

@@ -35,7 +35,7 @@ def read(path: Path) -> list[Text]:
 
 def faults(given: Text, output: str) -> list[str]:
     """What is wrong with an output, in words."""
-    from headway.text.loops import stutters
+    from headway.text.degenerate import stutters
     from headway.text.numbers import missing_numbers
 
     found = [] if output.strip() else ["nothing was said"]

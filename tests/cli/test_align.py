@@ -10,8 +10,8 @@ import pytest
 import headway
 from headway.cli.root import main
 from headway.data.toy import toy_corpus
-from headway.text.align import learn_aligner
-from headway.text.words import moses
+from headway.text.align.aligner import learn_aligner
+from headway.text.align.words import moses
 
 Capture = pytest.CaptureFixture[str]
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)[20:]]

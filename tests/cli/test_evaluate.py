@@ -9,7 +9,7 @@ import sacrebleu
 import headway
 from headway.cli.root import main
 from headway.language_model import LanguageModel
-from headway.metrics import paired_bootstrap, score
+from headway.text.metrics import paired_bootstrap, score
 
 Capture = pytest.CaptureFixture[str]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from headway.documents import Asked, Said, Translate
-from headway.text.words import words
+from headway.text.align.words import words
 
 
 def same(asked: Sequence[Asked]) -> list[Said]:

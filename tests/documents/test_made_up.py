@@ -18,7 +18,7 @@ from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.html import tokens
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
-from headway.text.words import words
+from headway.text.align.words import words
 
 BY_CHANCE = True  # the errors that are met here need tests of their own
 

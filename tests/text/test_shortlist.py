@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
-from headway.text import lexicon as module
-from headway.text.lexicon import Lexicon, count_lexicon, make_shortlist
+from headway.text.align import lexicon as module
+from headway.text.align.lexicon import Lexicon, count_lexicon, make_shortlist
 from headway.text.shortlist import SHORTLIST, Shortlist, joined_lists, keep_shortlist, shortlist_of
 
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(400)]

@@ -7,7 +7,7 @@ import pytest
 
 from headway.data.texts import Parallel, in_memory
 from headway.data.toy import toy_corpus
-from headway.text.align import learn_aligner
+from headway.text.align.aligner import learn_aligner
 from headway.train import links
 from headway.train.links import links_of, sampled
 

@@ -13,7 +13,7 @@ from headway.data.toy import toy_corpus
 from headway.decode.hypothesis import Hypothesis
 from headway.finding import Fault, Finder
 from headway.reading import Sentence
-from headway.text.protect import PLACEHOLDER, protector
+from headway.text.spans.protect import PLACEHOLDER, protector
 from headway.train.placeholders import phrases, placed, with_placeholders
 from headway.translator import Translator
 

@@ -11,8 +11,8 @@ import torch
 
 from headway.config.search import Search
 from headway.data.texts import in_memory
-from headway.metrics import score
 from headway.model_dir import Loaded, load_model
+from headway.text.metrics import score
 from headway.train import validation
 from headway.train.corpus import ParallelText, Portion, marks_of
 from headway.train.objectives import Example

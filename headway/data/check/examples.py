@@ -10,7 +10,7 @@ from headway.data.check.kinds import BITS
 from headway.data.check.letters import letters_of, words_of
 from headway.data.check.reading import GARBLED, pairs_at
 from headway.data.check.report import Place, Report
-from headway.text.language import is_other_language, known_languages, primary
+from headway.text.language_id import is_other_language, known_languages, primary
 from headway.text.scripts import count_scripts, scripts_of
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")

@@ -24,7 +24,7 @@ from headway.data.check.scan import (
 from headway.data.check.settings import Settings
 from headway.data.check.sides import Table, learn_sides, ordinary
 from headway.data.parallel import ParallelFiles
-from headway.text.language import detect, is_other_language, known_languages, primary
+from headway.text.language_id import detect, is_other_language, known_languages, primary
 from headway.text.scripts import NAMES, scripts_of
 
 TAUGHT = 20_000  # lines that teach what a language looks like

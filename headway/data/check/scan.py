@@ -25,7 +25,7 @@ from headway.data.check.reading import Faults, Group, Pairs, decoded
 from headway.data.check.settings import Settings
 from headway.data.check.sides import SURE, Sides, ordinary
 from headway.data.parallel import ParallelFiles
-from headway.text.language import is_other_language
+from headway.text.language_id import is_other_language
 
 FEWEST_LETTERS = 20  # that tell a language
 FEWEST_FOREIGN = 5  # letters of another script that make a line suspicious

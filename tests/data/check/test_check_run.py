@@ -18,7 +18,7 @@ from headway.data.check.report import Place, as_object
 from headway.data.check.run import find_duplicates
 from headway.data.parallel import ParallelFiles, read_parallel
 from headway.errors import ConfigError, HeadwayError
-from headway.text.language import is_other_language
+from headway.text.language_id import is_other_language
 
 Row = tuple[str, str]
 Put = Callable[..., ParallelFiles]

@@ -1,0 +1,66 @@
+"""The tokenizers of a model, one for each side or one for both, and their file."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import HeadwayError
+from headway.text.tokenizer.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise HeadwayError(f"{path} does not exist. A model directory holds its tokenizer in this file.") from None
+    except OSError as error:
+        raise HeadwayError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise HeadwayError(f"{path} is cut off or damaged: {error}. Copy it again from where it came.") from None
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The source's and the target's tokenizer: one and the same object if the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def spelling(self) -> tuple[str, str]:
+        """A fingerprint of each: where they are the same, an id means the same."""
+        return self.source.fingerprint(), self.target.fingerprint()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """One file: the library's own format if shared, else both in one. Never half a file."""
+        data = self.source.to_json()
+        if not self.shared:
+            data = {"format_version": FORMAT_VERSION, "source": data, "target": self.target.to_json()}
+        unfinished = Path(f"{os.fspath(path)}.partial")
+        unfinished.write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizers":
+        data = read_json(Path(path))
+        separate = isinstance(data, dict) and "format_version" in data
+        if separate and data["format_version"] != FORMAT_VERSION:
+            raise HeadwayError(
+                f"{path} has format_version {data['format_version']}; this Headway reads {FORMAT_VERSION}. "
+                "Update Headway to read it."
+            )
+        try:
+            if separate:
+                return cls(Tokenizer(data.get("source")), Tokenizer(data.get("target")))
+            tokenizer = Tokenizer(data)
+            return cls(tokenizer, tokenizer)
+        except HeadwayError as error:
+            raise HeadwayError(f"{path}: {error}") from None

@@ -1,0 +1,103 @@
+"""Paragraphs that were broken at a width are read as one line, and what became of them is broken again."""
+
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.documents.plain import translate_bytes
+from headway.documents.seam import Said
+from headway.serve.work import pieces_of
+from headway.text.segment.wrapped_lines import layout_of
+
+PROSE = (
+    "The committee met on Tuesday to discuss the new rules for the market. It was decided that the Commission should "
+    "make a proposal before the end of the year, and that Parliament would then be asked for its opinion."
+)
+
+
+@pytest.mark.parametrize("width", [40, 60, 72])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_broken_paragraph_is_one_line(width: int, end: str, indent: str) -> None:
+    lines = textwrap.wrap(PROSE, width, initial_indent=indent, subsequent_indent=indent)
+    text = end.join(["Dear all,", "", *lines, "", "Kind regards", "Anna"])
+    layout = layout_of(text)
+    assert layout is not None
+    assert layout.text == end.join(["Dear all,", "", indent + PROSE, "", "Kind regards", "Anna"])
+    assert layout.restored(layout.text) == text
+    said = layout.restored(layout.text.replace("Commission", "European Commission"))
+    assert all(len(line) <= width for line in said.split(end))
+    assert said.count(indent) >= len(lines)
+    assert said.split() == text.replace("Commission", "European Commission").split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "one line",
+        "Milk and some bread for the weekend\nEggs and a bottle of good oil\nCheese, the one from the market",
+        "hey what time are we meeting tonight\nalso bring some drinks with you",
+        "A first sentence of some length here.\nA second sentence of some length here.",
+        "- an item that is long enough to be broken,\n- and another one that is an item of its own.",
+        "Roses are red,\nviolets are blue.",
+        "This line ends.\nthis one too, which is very much longer than the first line was, or so it seems.",
+        "A line of a text with ends that\r\nare of one kind, and then of another\nkind, which must stay.",
+        "> What was quoted from somebody who\n> wrote it with a sign before each line.",
+        "Ein Satz, der so lang ist, dass er nicht\n\nin eine Zeile geht.",
+        "",
+    ],
+)
+def test_other_lines_are_left_alone(text: str) -> None:
+    assert layout_of(text) is None
+
+
+@pytest.mark.parametrize("above", [["Dear all,"], ["THE NEW RULES"], ["Dear all,", "thank you."], ["Yes."]])
+@pytest.mark.parametrize("below", [[], ["Anna"], ["Kind regards,", "Anna"]])
+def test_what_stands_directly_above_and_below_stays_apart(above: list[str], below: list[str]) -> None:
+    layout = layout_of("\n".join([*above, *textwrap.wrap(PROSE, 60), *below]))
+    assert layout is not None
+    assert layout.text.split("\n") == [*above, PROSE, *below]
+
+
+def test_a_noun_may_begin_a_line_too() -> None:
+    layout = layout_of("Dieser Satz wurde von einem\nProgramm nach einigen Wörtern\numbrochen.")
+    assert layout is not None
+    assert layout.text == "Dieser Satz wurde von einem Programm nach einigen Wörtern umbrochen."
+
+
+def test_what_has_another_number_of_lines_is_not_broken_again() -> None:
+    layout = layout_of("\n".join(textwrap.wrap(PROSE, 50)))
+    assert layout is not None
+    assert layout.restored("two\nlines") == "two\nlines"
+
+
+def test_a_document_of_plain_text_too() -> None:
+    broken = "\n".join(textwrap.wrap(PROSE, 50))
+    said, counts = translate_bytes(
+        f"Title\n\n{broken}\n".encode(), "a.txt", lambda group: [Said(one.text.upper()) for one in group]
+    )
+    assert counts.segments == 2
+    assert said.decode() == f"TITLE\n\n{broken.upper()}\n"
+
+
+def test_a_server_takes_a_long_text_in_pieces_of_whole_paragraphs() -> None:
+    broken = "\n".join(textwrap.wrap(PROSE, 50))
+    text = "\n".join([broken, "", "a line", "", broken, ""] * 9)
+    pieces = pieces_of(text)
+    assert "".join(pieces) == text
+    assert len(pieces) > 3
+    assert all(piece.count("opinion.") == piece.count("The committee") for piece in pieces)
+
+
+lines = st.lists(st.text(alphabet="aBc é.,-\t ", max_size=60), max_size=8)
+
+
+@given(lines, st.sampled_from(["\n", "\r\n"]))
+def test_what_did_not_change_is_laid_out_as_it_was(lines: list[str], end: str) -> None:
+    text = end.join(lines)
+    layout = layout_of(text)
+    if layout is not None:
+        assert layout.restored(layout.text) == text
+        assert layout.text.split() == text.split()

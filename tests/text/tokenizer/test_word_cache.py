@@ -1,0 +1,68 @@
+"""Words that are looked up are split as the library splits them, character by character."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headway.text.tokenizer.word_cache
+from headway.text import Tokenizer
+from headway.text.tokenizer.word_cache import LAST, QuickEncoder
+
+LINES = ["The dog doesn't see 25 houses, geht's?", "Größe über Straße — «да» и нет", "שלום हिन्दी ١٢٣ x²  a\tb"] * 20
+TOKENIZERS = {kind: Tokenizer.train(LINES, kind) for kind in ("bpe(400)", "unigram(400)")}
+
+
+def by_the_library(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids: list[int] = tokenizer._library.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_every_character_is_judged_as_the_library_does(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]
+    quick = QuickEncoder(tokenizer._library)
+    judged = 0
+    for point in range(LAST + 1):
+        sign = chr(point)
+        text = f"a{sign}b {sign}{sign} {sign}1{sign}'s.{sign}"
+        ids = quick.encode(text)
+        if ids is not None:
+            judged += 1
+            assert ids == by_the_library(tokenizer, text), f"U+{point:04X} {unicodedata.category(sign)}"
+    assert judged > 8000
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=st.text(st.characters(max_codepoint=0x4E10, exclude_categories=["Cs"]), max_size=80))
+def test_any_text(kind: str, text: str) -> None:
+    tokenizer = TOKENIZERS[kind]
+    assert tokenizer.encode(text) == by_the_library(tokenizer, text)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(
+    parts=st.lists(st.sampled_from([" ", "  ", "\t", "\n", "a", "é", "7", "-", "'", "’", "\u00a0", "x" * 70, "!" * 70]))
+)
+def test_spaces_apostrophes_and_long_runs(kind: str, parts: list[str]) -> None:
+    tokenizer, text = TOKENIZERS[kind], "".join(parts)
+    assert tokenizer.encode(text) == by_the_library(tokenizer, text)
+
+
+def test_text_that_only_the_library_can_judge_is_left_to_it() -> None:
+    tokenizer = TOKENIZERS["bpe(400)"]
+    quick = QuickEncoder(tokenizer._library)
+    for text in ("日本", "\x1c", "\x00", "😀", "\u0378"):
+        assert quick.encode(text) is None
+    texts = ["a dog", "日本", "", "\x00", "the house"]
+    assert tokenizer.encode_batch(texts) == [by_the_library(tokenizer, text) for text in texts]
+
+
+def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headway.text.tokenizer.word_cache, "WORDS_AT_MOST", 3)
+    tokenizer = TOKENIZERS["bpe(400)"]
+    quick = QuickEncoder(tokenizer._library)
+    text = "one two three four five"
+    assert quick.encode(text) == quick.encode(text) == by_the_library(tokenizer, text)
+    assert len(quick.words) == 3
