@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from headway.data.check import KINDS, Settings, check
-from headway.data.check.kinds import BITS
-from headway.data.check.survey import UnequalError, survey
-from headway.data.parallel import ParallelFiles
+from headway.data.check.faults import BITS
+from headway.data.check.first_pass import UnequalError, survey
+from headway.data.parallel_files import ParallelFiles
 from headway.files.text_files import byte_lines
 
 Row = tuple[bytes, bytes]

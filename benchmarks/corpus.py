@@ -63,7 +63,7 @@ def memory() -> dict[str, float]:
 
 def prepare(files: list[str], work: Path) -> dict[str, Any]:
     """A shared vocabulary."""
-    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.data.parallel_files import ParallelFiles, read_parallel
     from headway.text import Tokenizer, Tokenizers
 
     pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
@@ -77,7 +77,7 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
     import tokenizers
 
     from headway.data.encoding import Side, encode_to
-    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.data.parallel_files import ParallelFiles, read_parallel
     from headway.text import Tokenizers
 
     library = tokenizers.Tokenizer.from_file(str(work / "tokenizer.json"))
@@ -102,8 +102,8 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
 
 def encode(files: list[str], work: Path) -> dict[str, Any]:
     """Everything, from nothing, and once more from what was kept."""
-    from headway.data.parallel import ParallelFiles, read_parallel
-    from headway.data.texts import parallel
+    from headway.data.corpora import parallel
+    from headway.data.parallel_files import ParallelFiles, read_parallel
 
     began = time.perf_counter()
     for file in files:
@@ -135,8 +135,8 @@ def encode_one(files: list[str], work: Path) -> dict[str, Any]:
 
 
 def opened(files: list[str], work: Path) -> "tuple[ParallelText, int]":
-    from headway.data.parallel import ParallelFiles
-    from headway.data.texts import parallel
+    from headway.data.corpora import parallel
+    from headway.data.parallel_files import ParallelFiles
     from headway.text import Tokenizers
     from headway.train.corpus import ParallelText
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from headway.config.config import Config
 from headway.config.sources import Layer, assignment, compose
-from headway.data.parallel import ParallelFiles, read_parallel
-from headway.data.texts import parallel
+from headway.data.corpora import parallel
+from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.files.text_files import read_lines
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.data.parallel import ParallelFiles
-from headway.data.texts import parallel
+from headway.data.corpora import parallel
+from headway.data.parallel_files import ParallelFiles
 from headway.evaluation import against, evaluate
 from headway.files.text_files import read_pairs
 from headway.text import Tokenizers

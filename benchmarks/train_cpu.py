@@ -32,8 +32,8 @@ from peers import DROPOUT, SMOOTHING, Size, Words
 from report import Table, append, fill, versions
 from torch import Tensor, nn
 
-from headway.data.parallel import ParallelFiles, read_parallel
-from headway.data.texts import parallel
+from headway.data.corpora import parallel
+from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.data.toy import write_toy
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers

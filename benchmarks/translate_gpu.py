@@ -72,7 +72,7 @@ def main() -> None:
 def sources(pairs: str | None) -> Iterator[str]:
     import glob
 
-    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.data.parallel_files import ParallelFiles, read_parallel
     from headway.data.toy import write_toy
 
     if pairs is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from headway.config.search import Search
-from headway.data.parallel import OBJECTS, unpacked
+from headway.data.parallel_files import OBJECTS, unpacked
 from headway.errors import HeadwayError
 from headway.files.resumable import Counts
 from headway.text import copied, repeated

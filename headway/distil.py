@@ -10,7 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from headway.augment import Pair, Reason, Standards, attempts, written
 from headway.config.search import Search
-from headway.data.parallel import OBJECTS, TABLES, unpacked
+from headway.data.parallel_files import OBJECTS, TABLES, unpacked
 from headway.translation import Guess, Translation, one_line
 from headway.translator import Translator
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.augment import REASONS, BackTranslation, Pair, Reason, Standards, augment, no_counts, written
-from headway.data.parallel import ParallelFiles, read_parallel
+from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import HeadwayError
 from headway.translation import Guess, Translation
 from headway.translator import Translator, load_translator

@@ -68,7 +68,7 @@ def align(
         given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
         found = by_model(translator, given, to)
     else:
-        from headway.data.texts import regular
+        from headway.data.corpora import regular
 
         source, target, pairs = (path and regular(path) for path in (source, target, pairs))  # read more than once
         found = by_counting(lambda: read(source, target, pairs, ("", ""), columns))

@@ -102,7 +102,7 @@ def augment(
 
 def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, overwrite: bool) -> None:
     """Options that do not go together."""
-    from headway.data.parallel import OBJECTS, TABLES, unpacked
+    from headway.data.parallel_files import OBJECTS, TABLES, unpacked
 
     context = click.get_current_context()
     if (resume or overwrite) and not out:
@@ -121,7 +121,7 @@ def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, over
 
 def refuse_reversed_name(out: str | None, config: "Config", to: str) -> None:
     """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
-    from headway.data.parallel import languages_of
+    from headway.data.parallel_files import languages_of
 
     if not out:
         return

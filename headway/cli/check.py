@@ -93,10 +93,10 @@ def check(
     validation and test text has too. Files of unequal length are refused, with the line where they come apart."""
     from headway.data.check import Settings
     from headway.data.check import check as look_through
-    from headway.data.check.clean import refuse_output, write_clean
     from headway.data.check.examples import find_examples
-    from headway.data.check.given import Given, languages_in
+    from headway.data.check.inputs import Given, languages_in
     from headway.data.check.report import as_object
+    from headway.data.check.write_clean import refuse_output, write_clean
 
     named = (source_language, target_language)
     if columns and not any(given[name] for name in ("pairs", "valid_pairs", "test_pairs")):

@@ -143,7 +143,7 @@ def read(
     pairs: tuple[str, ...], texts: tuple[str, ...], columns: tuple[str, str] | None, target: str
 ) -> Iterator[str]:  # fmt: skip
     """Sources, each with its reference behind a tab where there is one."""
-    from headway.data.parallel import ParallelFiles, languages_of, read_parallel
+    from headway.data.parallel_files import ParallelFiles, languages_of, read_parallel
     from headway.files.text_files import read_lines
 
     for path in pairs:
@@ -171,7 +171,7 @@ def refuse(
 
 def refuse_reversed_name(out: str | None, target: str) -> None:
     """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
-    from headway.data.parallel import languages_of
+    from headway.data.parallel_files import languages_of
     from headway.distil import has_both_sides
 
     first, second = languages_of(out) if out and has_both_sides(out) else ("", "")

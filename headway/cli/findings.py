@@ -115,7 +115,7 @@ def fitted(line: str) -> str:
 
 def next_command(report: "Report", clean: Path | None, keep: Sequence[str], typed: Sequence[str]) -> str:
     """What to do with what was found; "" where nothing is left to do anything with."""
-    from headway.data.parallel import languages_of
+    from headway.data.parallel_files import languages_of
 
     source, target = report.languages
     if not report.clean(keep).any():

@@ -96,7 +96,7 @@ def read(
     source: str | None, target: str | None, pairs: str | None, languages: tuple[str, str],
     columns: tuple[str, str] | None,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
-    from headway.data.parallel import ParallelFiles, read_parallel
+    from headway.data.parallel_files import ParallelFiles, read_parallel
 
     return read_parallel(ParallelFiles(pairs or source or "", target or "", *languages, columns=columns))
 

@@ -115,7 +115,7 @@ def log(message: str, level: Level = "info", **fields: Any) -> None:
 def opened(output: str | None) -> Iterator[TextIO]:
     """A file, packed as its name says, or standard output: UTF-8 like the input, whatever the locale says."""
     if output and output.endswith((".gz", ".xz", ".zst")):
-        from headway.data.check.clean import packing
+        from headway.data.check.write_clean import packing
 
         with (
             open(output, "wb") as whole,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.data.rows import Rows, RowsWriter, rows_of
+from headway.data.ragged import Rows, RowsWriter, rows_of
 from headway.data.workers import serve_parent
 from headway.device import cores
 from headway.text import Tokenizer

@@ -7,10 +7,10 @@ import numpy as np
 
 from headway.config.config import Config
 from headway.data.batches import GRAIN, token_batches
+from headway.data.corpora import Parallel
 from headway.data.encoding import Side, encode_to, workers_kept
-from headway.data.epochs import EpochEncoder
-from headway.data.rows import Rows, joined, open_rows, stretches, together
-from headway.data.texts import Parallel
+from headway.data.epoch_encoder import EpochEncoder
+from headway.data.ragged import Rows, joined, open_rows, stretches, together
 from headway.errors import HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer, Tokenizers

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.data.parallel import Pair
-from headway.data.rows import Rows, RowsWriter, open_rows
-from headway.data.texts import Parallel
+from headway.data.corpora import Parallel
+from headway.data.parallel_files import Pair
+from headway.data.ragged import Rows, RowsWriter, open_rows
 from headway.files.cache import cached, fingerprint
 from headway.text.align.aligner import PAIRS_AT_MOST, Aligner, learn_aligner
 

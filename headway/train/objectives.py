@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headway.config.schema import Part, number
 from headway.data.batches import rounded
-from headway.data.rows import Rows, together
+from headway.data.ragged import Rows, together
 from headway.errors import ConfigError
 from headway.nn.masks import make_mask
 from headway.nn.places import Packed, Texts

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from headway.data.parallel import Pair, ParallelFiles
-from headway.data.texts import FromFiles, Parallel
+from headway.data.corpora import FromFiles, Parallel
+from headway.data.parallel_files import Pair, ParallelFiles
 from headway.files.cache import cached, fingerprint
 from headway.text.align.aligner import Aligner, learn_aligner
 from headway.text.align.words import WORD

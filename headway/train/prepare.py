@@ -14,8 +14,8 @@ from headway.config.config import Config
 from headway.config.presets import automatic, preset
 from headway.config.schema import expand
 from headway.config.sources import Layer, compose
-from headway.data.epochs import EpochEncoder
-from headway.data.texts import Parallel, Running
+from headway.data.corpora import Parallel, Running
+from headway.data.epoch_encoder import EpochEncoder
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.installed import directory

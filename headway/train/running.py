@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from headway.data.batches import piece_starts
+from headway.data.corpora import Running
 from headway.data.encoding import Side, encode_rows, encode_to
-from headway.data.rows import open_rows
-from headway.data.texts import Running
+from headway.data.ragged import open_rows
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer
 from headway.text.tokenizer.vocabulary import utf8

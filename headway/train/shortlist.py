@@ -7,8 +7,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from headway.config.schema import Part, number
-from headway.data.parallel import Pair
-from headway.data.texts import Parallel
+from headway.data.corpora import Parallel
+from headway.data.parallel_files import Pair
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizers

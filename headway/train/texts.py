@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from headway.config.presets import Statistics
-from headway.data.parallel import Pair, ParallelFiles, language_of, languages_of
-from headway.data.texts import Parallel, Running, parallel, running
-from headway.data.variety import varied
+from headway.data.corpora import Parallel, Running, parallel, running
+from headway.data.noise import varied
+from headway.data.parallel_files import Pair, ParallelFiles, language_of, languages_of
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
 

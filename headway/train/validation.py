@@ -10,7 +10,7 @@ import torch
 
 from headway.config.config import Config
 from headway.config.search import Search
-from headway.data.texts import Parallel
+from headway.data.corpora import Parallel
 from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizers

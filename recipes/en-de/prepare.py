@@ -110,8 +110,8 @@ def write(path: Path, lines: list[str]) -> Path:
 def place(work: Path, known: list[Corpus], to: str) -> None:
     """Pairs with placeholders, beside the same ones without: see docs/protecting.md. They are made of the true
     translations, so that no GPU waits for it later."""
-    from headway.data.parallel import ParallelFiles
-    from headway.data.texts import parallel
+    from headway.data.corpora import parallel
+    from headway.data.parallel_files import ParallelFiles
     from headway.text.align.aligner import learn_aligner
     from headway.train.links import sampled
     from headway.train.placeholders import changed
@@ -136,9 +136,9 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
 
 def learn(work: Path, known: list[Corpus], name: str) -> None:
     """A vocabulary for both languages with a tag for each, from a sample of everything, some of it as people type."""
-    from headway.data.parallel import ParallelFiles
-    from headway.data.texts import parallel
-    from headway.data.variety import varied
+    from headway.data.corpora import parallel
+    from headway.data.noise import varied
+    from headway.data.parallel_files import ParallelFiles
     from headway.text import Tokenizer, Tokenizers
     from headway.text.spans.protect import placeholder
 

@@ -37,7 +37,7 @@ def main() -> None:
 
 def encode_one(tokenizer: Path, vary: float, tags: list[str], text: Text) -> None:
     """One file in one direction and, with --vary, as people type it."""
-    from headway.data.variety import varied
+    from headway.data.noise import varied
     from headway.text import Tokenizers
     from headway.train.corpus import encoded, sides_of
     from headway.train.texts import Files, read_corpora

@@ -16,7 +16,7 @@ import pytest
 from headway.augment import Pair
 from headway.cli import growing as verb
 from headway.cli.root import main
-from headway.data.parallel import ParallelFiles, read_parallel
+from headway.data.parallel_files import ParallelFiles, read_parallel
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]

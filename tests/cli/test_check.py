@@ -13,9 +13,9 @@ import pytest
 
 from headway.cli.findings import fitted, lines_about_runs, percent
 from headway.cli.root import main
-from headway.data.check.kinds import NAMES
+from headway.data.check.faults import NAMES
 from headway.data.check.report import Duplicates, MovedRun, Report
-from headway.data.parallel import ParallelFiles, read_parallel
+from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.data.toy import toy_corpus
 
 Capture = pytest.CaptureFixture[str]

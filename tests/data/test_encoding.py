@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data import epochs
+from headway.data import epoch_encoder
+from headway.data.corpora import FromMemory
 from headway.data.encoding import FEW, GROUP, Side, encode_rows, encode_to
-from headway.data.epochs import EpochEncoder
-from headway.data.rows import Rows, open_rows
-from headway.data.texts import FromMemory
+from headway.data.epoch_encoder import EpochEncoder
+from headway.data.ragged import Rows, open_rows
 from headway.text import Tokenizer
 
 LINES = ["the dog sees the house", "", "a house", "the dog and the house and the dog"] * 5
@@ -109,7 +109,7 @@ def test_of_two_runs_that_encode_the_same_epoch_one_is_enough(
     monkeypatch.setattr(os, "replace", replace)
     corpora = [(FromMemory((("a", "b"),)), [("source", tokenizer.to_json(), (), ())])]
     with nullcontext() if made else pytest.raises(OSError, match="no"):
-        epochs._encode(folder, corpora, 0.5)
+        epoch_encoder._encode(folder, corpora, 0.5)
     assert list(tmp_path.iterdir()) == [folder] * made
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from headway.data.check.reading import raw_lines
-from headway.data.parallel import ParallelFiles
+from headway.data.check.raw_lines import raw_lines
+from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 from headway.files.text_files import read_lines, read_pairs
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.data.rows import rows_of
+from headway.data.ragged import rows_of
 from headway.nn.attend import attend
 from headway.nn.masks import Pattern, make_mask
 from headway.nn.places import Places, places_from

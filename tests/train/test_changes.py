@@ -12,7 +12,7 @@ from test_run import SOURCE, TARGET, TEXTS, Seen, assert_same, last_weights, tra
 import headway.train.checkpoints
 import headway.train.run
 from headway.config.config import from_table
-from headway.data.texts import in_memory
+from headway.data.corpora import in_memory
 from headway.errors import HeadwayError
 from headway.train.changes import changes
 from headway.train.checkpoints import checkpoints

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.texts import Parallel, in_memory
+from headway.data.corpora import Parallel, in_memory
 from headway.data.toy import toy_corpus
 from headway.text.align.aligner import learn_aligner
 from headway.train import links

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.data.texts import in_memory
+from headway.data.corpora import in_memory
 from headway.data.toy import toy_corpus
 from headway.decode.hypothesis import Hypothesis
 from headway.finding import Fault, Finder

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.config.sources import Layer, assignment, compose
-from headway.data.texts import in_memory, running_in_memory
+from headway.data.corpora import in_memory, running_in_memory
 from headway.errors import ConfigError, HeadwayError
 from headway.train.corpus import ParallelText
 from headway.train.prepare import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary

@@ -15,7 +15,7 @@ import torch
 
 import headway.train.run
 from headway.config.sources import Layer, assignment, compose
-from headway.data.texts import in_memory, running_in_memory
+from headway.data.corpora import in_memory, running_in_memory
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.model_dir import average, load_model, read_tensors

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.parallel import language_of
+from headway.data.parallel_files import language_of
 from headway.errors import ConfigError, HeadwayError
 from headway.train.texts import Files, read_texts
 

@@ -10,7 +10,7 @@ import pytest
 import headway
 from headway.config.config import Config, from_table
 from headway.config.schema import make_part
-from headway.data.texts import Parallel, in_memory
+from headway.data.corpora import Parallel, in_memory
 from headway.data.toy import toy_corpus
 from headway.errors import ConfigError, HeadwayError
 from headway.text import Tokenizer, Tokenizers

@@ -7,8 +7,8 @@ import pytest
 
 from headway.config.config import from_table
 from headway.config.schema import make_part
-from headway.data.epochs import EpochEncoder
-from headway.data.texts import in_memory, running_in_memory
+from headway.data.corpora import in_memory, running_in_memory
+from headway.data.epoch_encoder import EpochEncoder
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of

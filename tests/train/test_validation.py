@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headway.config.search import Search
-from headway.data.texts import in_memory
+from headway.data.corpora import in_memory
 from headway.model_dir import Loaded, load_model
 from headway.text.metrics import score
 from headway.train import validation

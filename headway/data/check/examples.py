@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.data.check.kinds import BITS
-from headway.data.check.letters import letters_of, words_of
-from headway.data.check.reading import GARBLED, pairs_at
+from headway.data.check.char_features import letters_of, words_of
+from headway.data.check.faults import BITS
+from headway.data.check.raw_lines import GARBLED, pairs_at
 from headway.data.check.report import Place, Report
 from headway.text.language_id import is_other_language, known_languages, primary
 from headway.text.scripts import count_scripts, scripts_of

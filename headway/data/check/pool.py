@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 
-from headway.data.check.reading import Group, groups
+from headway.data.check.raw_lines import Group, groups
 from headway.data.check.scan import Knowledge, Scanned, scan
 from headway.data.check.settings import Settings
-from headway.data.parallel import ParallelFiles
+from headway.data.parallel_files import ParallelFiles
 from headway.data.workers import serve_parent
 from headway.device import cores
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.kinds import BITS, KINDS, Kind
-from headway.data.check.reading import Faults
-from headway.data.parallel import ParallelFiles
+from headway.data.check.faults import BITS, KINDS, Kind
+from headway.data.check.raw_lines import Faults
+from headway.data.parallel_files import ParallelFiles
 
 if TYPE_CHECKING:
     from headway.data.check.examples import Example

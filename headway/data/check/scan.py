@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.judge import BLOCK, HALVES, Judge, Sentences
-from headway.data.check.kinds import BITS, NOT_COMPARED
-from headway.data.check.letters import (
+from headway.data.check.char_features import (
     Hashes,
     Letters,
     Triples,
@@ -21,10 +19,12 @@ from headway.data.check.letters import (
     triples_of,
     words_of,
 )
-from headway.data.check.reading import Faults, Group, Pairs, decoded
+from headway.data.check.faults import BITS, NOT_COMPARED
+from headway.data.check.language_profiles import SURE, Sides, ordinary
+from headway.data.check.pair_classifier import BLOCK, HALVES, Judge, Sentences
+from headway.data.check.raw_lines import Faults, Group, Pairs, decoded
 from headway.data.check.settings import Settings
-from headway.data.check.sides import SURE, Sides, ordinary
-from headway.data.parallel import ParallelFiles
+from headway.data.parallel_files import ParallelFiles
 from headway.text.language_id import is_other_language
 
 FEWEST_LETTERS = 20  # that tell a language

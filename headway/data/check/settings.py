@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.data.check.kinds import KEEPABLE
+from headway.data.check.faults import KEEPABLE
 from headway.errors import ConfigError, did_you_mean
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.parallel import ParallelFiles
+from headway.data.parallel_files import ParallelFiles
 
 Row = tuple[str, str]
 

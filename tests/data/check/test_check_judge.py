@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.check import lexicon as module
-from headway.data.check.judge import BLOCK, Sentences, learn_judge
-from headway.data.check.letters import letters_of, words_of
-from headway.data.check.lexicon import BY_ITSELF, DISCOUNT, RAREST, ROUNDS, Lexicon, learn_lexicon
-from headway.data.check.runs import CLIP, ENTER, LEAVE, SHORTEST, Run, find_runs
+from headway.data.check import ibm1 as module
+from headway.data.check.char_features import letters_of, words_of
+from headway.data.check.ibm1 import BY_ITSELF, DISCOUNT, RAREST, ROUNDS, Lexicon, learn_lexicon
+from headway.data.check.misaligned_runs import CLIP, ENTER, LEAVE, SHORTEST, Run, find_runs
+from headway.data.check.pair_classifier import BLOCK, Sentences, learn_judge
 
 Row = tuple[str, str]
 Table = dict[tuple[str, str], float]

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.check import survey as module
-from headway.data.check.lengths import Lengths, Slip, find_slip
-from headway.data.check.survey import UnequalError, survey, where
-from headway.data.parallel import ParallelFiles
+from headway.data.check import first_pass as module
+from headway.data.check.first_pass import UnequalError, survey, where
+from headway.data.check.length_model import Lengths, Slip, find_slip
+from headway.data.parallel_files import ParallelFiles
 
 Row = tuple[str, str]
 Put = Callable[..., ParallelFiles]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.check.letters import letters_of, script_counts, sentence_hashes, triples_of, words_of
-from headway.data.check.sides import learn_sides, ordinary
+from headway.data.check.char_features import letters_of, script_counts, sentence_hashes, triples_of, words_of
+from headway.data.check.language_profiles import learn_sides, ordinary
 from headway.text.scripts import NAMES, count_scripts
 
 TEXT = st.text(st.sampled_from(list("aAbzßÄ .,'-019\u0301\u00a0\tжЖ日本คの한\U00020000😀")), max_size=12)

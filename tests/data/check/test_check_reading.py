@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.check.kinds import BITS, NAMES
-from headway.data.check.reading import Group, decoded, groups, pairs_at, refuse_unreadable
-from headway.data.parallel import ParallelFiles
+from headway.data.check.faults import BITS, NAMES
+from headway.data.check.raw_lines import Group, decoded, groups, pairs_at, refuse_unreadable
+from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
 TWO = ParallelFiles("a.en", "a.de", "en", "de")

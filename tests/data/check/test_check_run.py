@@ -10,13 +10,13 @@ import pytest
 import zstandard
 
 from headway.data.check import KINDS, Report, Settings, check
-from headway.data.check.clean import refuse_output, write_clean
+from headway.data.check.check import find_duplicates
 from headway.data.check.examples import Example, find_examples
-from headway.data.check.given import Given, languages_in
-from headway.data.check.kinds import BITS, NAMES
+from headway.data.check.faults import BITS, NAMES
+from headway.data.check.inputs import Given, languages_in
 from headway.data.check.report import Place, as_object
-from headway.data.check.run import find_duplicates
-from headway.data.parallel import ParallelFiles, read_parallel
+from headway.data.check.write_clean import refuse_output, write_clean
+from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import ConfigError, HeadwayError
 from headway.text.language_id import is_other_language
 
@@ -198,7 +198,7 @@ def test_an_interrupted_writing_leaves_what_was_there(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.data.check.clean.decoded", fail)
+    monkeypatch.setattr("headway.data.check.write_clean.decoded", fail)
     with pytest.raises(KeyboardInterrupt):
         write_clean(report, out)
     assert out.read_text() == "before"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import headway.data.texts
-from headway.data.parallel import ParallelFiles
-from headway.data.texts import in_memory, parallel, regular, running, running_in_memory
+import headway.data.corpora
+from headway.data.corpora import in_memory, parallel, regular, running, running_in_memory
+from headway.data.parallel_files import ParallelFiles
 
 
 def pairs_file(folder: Path, name: str = "a.tsv", count: int = 30) -> ParallelFiles:
@@ -21,7 +21,7 @@ def test_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = pairs_file(tmp_path)
     first = parallel(files)
     assert first.counts == (30, 90, sum(len(f"target of {n}") for n in range(30)), 30, 0)
-    monkeypatch.setattr(headway.data.texts, "read_parallel", lambda files: 1 / 0)
+    monkeypatch.setattr(headway.data.corpora, "read_parallel", lambda files: 1 / 0)
     assert parallel(files).counts == first.counts  # nothing was read
     assert first.weight == 1.0 and (first.source_language, first.target_language) == ("en", "de")
 

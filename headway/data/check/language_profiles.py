@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.letters import TRIPLE_BITS, Triples, letters_of, sums, triples_of
+from headway.data.check.char_features import TRIPLE_BITS, Triples, letters_of, sums, triples_of
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32]

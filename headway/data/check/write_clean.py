@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from headway.data.check.reading import decoded, groups
+from headway.data.check.raw_lines import decoded, groups
 from headway.data.check.report import Report
-from headway.data.parallel import TABLES, ParallelFiles, unpacked
+from headway.data.parallel_files import TABLES, ParallelFiles, unpacked
 from headway.errors import ConfigError
 from headway.files.text_files import PACKED
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from headway.data.parallel import Pair
-from headway.data.texts import Parallel, Readable, count_pairs
+from headway.data.corpora import Parallel, Readable, count_pairs
+from headway.data.parallel_files import Pair
 from headway.files.cache import fingerprint
 
 VERSION = "variety 1"  # another way to vary makes other text: what is kept of it must not outlive it

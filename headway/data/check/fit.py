@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.judge import HALVES, Sentences, learn_judge
-from headway.data.check.kinds import NOT_COMPARED
-from headway.data.check.letters import letters_of, script_counts, triples_of
-from headway.data.check.reading import Faults, Group, decoded
+from headway.data.check.char_features import letters_of, script_counts, triples_of
+from headway.data.check.faults import NOT_COMPARED
+from headway.data.check.language_profiles import Table, learn_sides, ordinary
+from headway.data.check.pair_classifier import HALVES, Sentences, learn_judge
+from headway.data.check.raw_lines import Faults, Group, decoded
 from headway.data.check.scan import (
     FEWEST_LETTERS,
     Knowledge,
@@ -22,8 +23,7 @@ from headway.data.check.scan import (
     texts_of,
 )
 from headway.data.check.settings import Settings
-from headway.data.check.sides import Table, learn_sides, ordinary
-from headway.data.parallel import ParallelFiles
+from headway.data.parallel_files import ParallelFiles
 from headway.text.language_id import detect, is_other_language, known_languages, primary
 from headway.text.scripts import NAMES, scripts_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.rows import Rows, RowsWriter, joined, open_rows, rows_of, stretches, together
+from headway.data.ragged import Rows, RowsWriter, joined, open_rows, rows_of, stretches, together
 from headway.errors import HeadwayError
 
 

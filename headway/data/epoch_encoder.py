@@ -14,9 +14,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from headway.data.corpora import Readable
 from headway.data.encoding import Side, encode_here
-from headway.data.rows import Rows, open_rows
-from headway.data.texts import Readable
+from headway.data.ragged import Rows, open_rows
 from headway.data.workers import serve_parent
 from headway.device import cores
 from headway.text import Tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.parallel import ParallelFiles, language_of, languages_of, read_parallel
+from headway.data.parallel_files import ParallelFiles, language_of, languages_of, read_parallel
 from headway.errors import HeadwayError
 
 PAIRS = [("One.", "Eins."), ("Two\u2028still two.", "Zwei."), ("", "leer")]

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headway.data.parallel import Pair, ParallelFiles, read_parallel, unpacked
+from headway.data.parallel_files import Pair, ParallelFiles, read_parallel, unpacked
 from headway.files.cache import cached, fingerprint
 from headway.files.text_files import check_readable, read_lines
 

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from headway.data import variety
-from headway.data.parallel import Pair
-from headway.data.texts import in_memory
-from headway.data.variety import varied
+from headway.data import noise
+from headway.data.corpora import in_memory
+from headway.data.noise import varied
+from headway.data.parallel_files import Pair
 
 SOURCE, TARGET = "Anna paid 120 euros to Peter.", "Anna zahlte Peter 120 Euro."
 
@@ -16,11 +16,11 @@ SOURCE, TARGET = "Anna paid 120 euros to Peter.", "Anna zahlte Peter 120 Euro."
 @pytest.mark.parametrize(
     ("way", "pair"),
     [
-        (variety.lower, ("anna paid 120 euros to peter.", TARGET)),
-        (variety.capitals, ("ANNA PAID 120 EUROS TO PETER.", "ANNA ZAHLTE PETER 120 EURO.")),
-        (variety.title, ("Anna Paid 120 Euros To Peter", "Anna zahlte Peter 120 Euro")),
-        (variety.unended, ("Anna paid 120 euros to Peter", "Anna zahlte Peter 120 Euro")),
-        (variety.copy, (TARGET, TARGET)),
+        (noise.lower, ("anna paid 120 euros to peter.", TARGET)),
+        (noise.capitals, ("ANNA PAID 120 EUROS TO PETER.", "ANNA ZAHLTE PETER 120 EURO.")),
+        (noise.title, ("Anna Paid 120 Euros To Peter", "Anna zahlte Peter 120 Euro")),
+        (noise.unended, ("Anna paid 120 euros to Peter", "Anna zahlte Peter 120 Euro")),
+        (noise.copy, (TARGET, TARGET)),
     ],
 )
 def test_ways(way: object, pair: Pair) -> None:
@@ -28,13 +28,13 @@ def test_ways(way: object, pair: Pair) -> None:
 
 
 def test_what_would_change_nothing_is_not_said_twice() -> None:
-    assert variety.lower("all small", "alles klein", Random(0)) is None
-    assert variety.unended("No end", "Kein Ende.", Random(0)) is None
+    assert noise.lower("all small", "alles klein", Random(0)) is None
+    assert noise.unended("No end", "Kein Ende.", Random(0)) is None
 
 
 def test_emoji_stand_on_both_sides() -> None:
     for seed in range(50):
-        found = variety.emoji(SOURCE, TARGET, Random(seed))
+        found = noise.emoji(SOURCE, TARGET, Random(seed))
         assert found is not None
         source, target = (side.replace(text, "").strip() for side, text in zip(found, (SOURCE, TARGET)))
         assert source == target
@@ -43,7 +43,7 @@ def test_emoji_stand_on_both_sides() -> None:
 
 def test_a_name_or_a_number_of_both_sides_becomes_something_that_is_copied() -> None:
     for seed in range(200):
-        found = variety.item(SOURCE, TARGET, Random(seed))
+        found = noise.item(SOURCE, TARGET, Random(seed))
         assert found is not None
         things = []
         for text, given in zip(found, (SOURCE, TARGET)):
@@ -57,10 +57,10 @@ def test_a_name_or_a_number_of_both_sides_becomes_something_that_is_copied() -> 
 
 
 def test_without_a_shared_word_the_thing_stands_alone() -> None:
-    found = variety.item("It rains.", "Es regnet.", Random(1))
+    found = noise.item("It rains.", "Es regnet.", Random(1))
     assert found is not None
     assert found[0] == found[1] != "It rains."
-    twice = variety.item("Anna sees Anna.", "Anna sieht Anna.", Random(1))
+    twice = noise.item("Anna sees Anna.", "Anna sieht Anna.", Random(1))
     assert twice is not None and twice[0] == twice[1]
 
 

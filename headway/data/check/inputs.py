@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.data.parallel import ParallelFiles, language_of, languages_of
+from headway.data.parallel_files import ParallelFiles, language_of, languages_of
 from headway.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.letters import Hashes, Numbers, Words, sums
+from headway.data.check.char_features import Hashes, Numbers, Words, sums
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]

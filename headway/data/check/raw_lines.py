@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.kinds import BITS
-from headway.data.parallel import OBJECTS, TABLES, ParallelFiles, pair_of, table_columns, unpacked
+from headway.data.check.faults import BITS
+from headway.data.parallel_files import OBJECTS, TABLES, ParallelFiles, pair_of, table_columns, unpacked
 from headway.errors import HeadwayError
 from headway.files.text_files import PACKED, byte_lines, check_readable, of_text
 

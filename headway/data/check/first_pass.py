@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.data.check.judge import BLOCK
-from headway.data.check.lengths import Slip, find_slip
-from headway.data.check.reading import Group, raw_lines
-from headway.data.parallel import ParallelFiles
+from headway.data.check.length_model import Slip, find_slip
+from headway.data.check.pair_classifier import BLOCK
+from headway.data.check.raw_lines import Group, raw_lines
+from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
 MOST_BLOCKS = 1600  # about 100,000 lines, 30 MB of usual text

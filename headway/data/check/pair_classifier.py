@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.letters import Numbers, Words, sentence_hashes
-from headway.data.check.lexicon import Lexicon, learn_lexicon
+from headway.data.check.char_features import Numbers, Words, sentence_hashes
+from headway.data.check.ibm1 import Lexicon, learn_lexicon
 
 Floats = NDArray[np.float64]
 

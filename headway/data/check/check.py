@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.judge import Judge
-from headway.data.check.kinds import BITS
-from headway.data.check.learning import learn
-from headway.data.check.offsets import with_offsets
+from headway.data.check.faults import BITS
+from headway.data.check.first_pass import survey
+from headway.data.check.fit import learn
+from headway.data.check.misaligned_runs import find_runs, with_offsets
+from headway.data.check.pair_classifier import Judge
 from headway.data.check.pool import scan_all
-from headway.data.check.reading import Faults, decoded, groups, refuse_unreadable
+from headway.data.check.raw_lines import Faults, decoded, groups, refuse_unreadable
 from headway.data.check.report import Duplicates, MovedRun, Report
-from headway.data.check.runs import find_runs
 from headway.data.check.scan import HeldOut, Texts, held_out, texts_of
 from headway.data.check.settings import Settings
-from headway.data.check.survey import survey
-from headway.data.parallel import ParallelFiles
+from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
 Progress = Callable[[str, int, int], None]  # what is done, how many pairs of it, of how many
