@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headway.config.schema import from_dict
 from headway.model_dir import load_model, save_model
-from headway.nn.attention import Attention
+from headway.nn.mixers.attention import Attention
 from headway.nn.transformer import Transformer
 
 TINY = 1e-4  # of what is added: not 0, which no trained weight is

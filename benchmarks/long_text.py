@@ -22,13 +22,13 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.config.schema import from_dict, make_part
-from headway.nn.attend import attend
+from headway.nn.build import Scope, make
 from headway.nn.context import Context
 from headway.nn.init import initialise
-from headway.nn.masks import Pattern, make_mask
-from headway.nn.places import places_from
-from headway.nn.retain import chunkwise, fixed_decay, retain
-from headway.nn.scope import Scope, make
+from headway.nn.masks.masks import Pattern, make_mask
+from headway.nn.ops.attention import attend
+from headway.nn.ops.retention import chunkwise, fixed_decay, retain
+from headway.nn.sequence import places_from
 from headway.nn.transformer import Transformer
 
 RESULTS = Path(__file__).parent / "RESULTS.md"

@@ -19,10 +19,10 @@ from headway.config.sources import Layer, assignment, compose
 from headway.data.corpora import parallel
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.files.text_files import read_lines
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText, marks_of
-from headway.train.cross_entropy import IGNORED
 from headway.train.feed import Lines
 from headway.train.feed import Step as Pieces
 from headway.train.loop import Position, Trainer

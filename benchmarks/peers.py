@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.train.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.train.objectives import Batch
 
 PAD = 0

@@ -35,10 +35,10 @@ from torch import Tensor, nn
 from headway.data.corpora import parallel
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.data.toy import write_toy
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText, marks_of
-from headway.train.cross_entropy import IGNORED
 from headway.train.loop import Trainer
 from headway.train.objectives import Batch
 

@@ -13,7 +13,7 @@ from headway.confidence import forget_calibration
 from headway.config.config import Config, write_atomically
 from headway.errors import HeadwayError
 from headway.files.atomic import whole
-from headway.nn.bitlinear import PER_BYTE
+from headway.nn.layers.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.stored import SCALE
 from headway.text import Tokenizers

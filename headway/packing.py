@@ -10,8 +10,8 @@ from torch import Tensor
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.model_dir import Loaded
-from headway.nn.bitlinear import packed_state
-from headway.quantized import quantized
+from headway.nn.layers.bitlinear import packed_state
+from headway.nn.layers.int8 import quantized
 from headway.stored import SCALE
 
 # Matrices that inputs are multiplied by. Words are among them: their table is the output layer's, too.

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from headway.errors import HeadwayError
-from headway.quantized import dequantized, quantized
+from headway.nn.layers.int8 import dequantized, quantized
 from headway.stored import Stored, read_weights
 
 

@@ -42,7 +42,7 @@ def draw(
     from headway.inspect import characters
     from headway.inspect.pictures import draw_mask, draw_table
     from headway.inspect.positions import position_table
-    from headway.nn.masks import dense_mask, make_mask
+    from headway.nn.masks.masks import dense_mask, make_mask
 
     width, coloured = shutil.get_terminal_size((80, 24)).columns, bool(colour_depth(sys.stdout))
     if what == "mask":

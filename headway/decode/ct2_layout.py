@@ -246,7 +246,7 @@ class Reader:
 
 @functools.lru_cache(maxsize=1)  # the decoder's are the encoder's
 def sinusoids(length: int, width: int, base: float, layout: str) -> bytes:
-    """The table that headway.nn.positions adds: (length, width), computed in float64."""
+    """The table that headway.nn.positions.positions adds: (length, width), computed in float64."""
     rates = [base ** (-column / width) for column in range(0, width, 2)]
     table = array("f", bytes(4 * length * width))
     for place in range(length):

@@ -15,14 +15,14 @@ from torch.nn.attention import sdpa_kernel
 
 from headway.decode.hearing import Ears, can_read
 from headway.decode.tables import Step, Tables, View
-from headway.nn.attend import UNPLANNED
-from headway.nn.attention import Attention, split
 from headway.nn.context import Context
-from headway.nn.feedforward import FeedForward, SwiGLU
-from headway.nn.linear import Dense
-from headway.nn.masks import CAUSAL, Mask
-from headway.nn.places import Memory, Places
-from headway.nn.positions import Position
+from headway.nn.layers.feedforward import FeedForward, SwiGLU
+from headway.nn.layers.linear import Dense
+from headway.nn.masks.masks import CAUSAL, Mask
+from headway.nn.mixers.attention import Attention, split
+from headway.nn.ops.attention import UNPLANNED
+from headway.nn.positions.positions import Position
+from headway.nn.sequence import Memory, Places
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headway.nn.kernels import HAS_TRITON
+from headway.nn.ops.triton import HAS_TRITON
 
 if TYPE_CHECKING:
     from headway.decode.frame import Frame
@@ -46,16 +46,16 @@ class Fused:
 
     def __call__(self, logits: Tensor) -> None:
         """logits (B · K, V)"""
-        from headway.nn.kernels import beams
+        from headway.nn.ops.triton import beam_step
 
         f, plan, size = self.frame, self.frame.plan, logits.shape[1]
         block = min(BLOCK, round_to_power(size))
         read = (logits, self.banned, f.early, f.past.now, self.norms, self.peaks)
-        beams.survey[(len(logits),)](
+        beam_step.survey[(len(logits),)](
             *read, f.left, logits.stride(0), size, self.parts,
             END=plan.end, PART=PART, BLOCK=block, num_warps=max(4, block // 2048),
         )  # fmt: skip
-        beams.advance[(f.size.rows,)](
+        beam_step.advance[(f.size.rows,)](
             *read, f.forced, f.limit, f.ids, f.sums, f.past.owners, f.trellis, f.ended, f.active.view(torch.uint8), f.left,
             logits.stride(0), size, self.parts, f.size.length,
             K=plan.beam, C=plan.candidates, BEAMS=round_to_power(plan.beam), PICKS=round_to_power(plan.candidates),

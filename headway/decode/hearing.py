@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.nn.attention import Attention
-from headway.nn.feedforward import FeedForward, SwiGLU
-from headway.nn.linear import Dense
-from headway.nn.places import Memory
+from headway.nn.layers.feedforward import FeedForward, SwiGLU
+from headway.nn.layers.linear import Dense
+from headway.nn.mixers.attention import Attention
+from headway.nn.sequence import Memory
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 

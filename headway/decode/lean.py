@@ -14,20 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway import native
 from headway.decode.padded_past import PaddedPast, Padding
 from headway.decode.past import words_of
 from headway.decode.whole_past import Kept, WholePast, converse
 from headway.native import decoder as kernels
-from headway.nn.attention import Attention
-from headway.nn.feedforward import FeedForward, SwiGLU
-from headway.nn.heads import Logits
-from headway.nn.int8 import Int8, in_one_piece, quantise
-from headway.nn.linear import Dense, Linear
-from headway.nn.masks import CAUSAL, FULL, Mask
-from headway.nn.places import Places
-from headway.nn.positions import Learned
-from headway.nn.residual import Post, Pre
+from headway.nn.layers.feedforward import FeedForward, SwiGLU
+from headway.nn.layers.heads import Logits
+from headway.nn.layers.int8 import Int8, in_one_piece, quantise
+from headway.nn.layers.linear import Dense, Linear
+from headway.nn.layers.residual import Post, Pre
+from headway.nn.masks.masks import CAUSAL, FULL, Mask
+from headway.nn.mixers.attention import Attention
+from headway.nn.ops import native
+from headway.nn.positions.positions import Learned
+from headway.nn.sequence import Places
 from headway.nn.transformer import Transformer
 
 SIDES = ("encoder", "decoder")

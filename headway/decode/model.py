@@ -11,8 +11,8 @@ from torch import Tensor
 from headway.decode.engine import Precision
 from headway.decode.lean import Lean, hindrance
 from headway.errors import HeadwayError
-from headway.nn.int8 import with_int8_layers
-from headway.nn.state import ModelState
+from headway.nn.cache.kv import ModelState
+from headway.nn.layers.int8 import with_int8_layers
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist
 

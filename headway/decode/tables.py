@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.nn.masks import CAUSAL, Mask, Pattern
-from headway.nn.places import Places, places_from
-from headway.nn.positions import Position, Rope, turned, turns
-from headway.nn.scores import Bend, Looking
+from headway.nn.masks.masks import CAUSAL, Mask, Pattern
+from headway.nn.positions.positions import Position, Rope, turned, turns
+from headway.nn.positions.score_mod import Bend, Looking
+from headway.nn.sequence import Places, places_from
 from headway.nn.transformer import Transformer
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway import native
 from headway.decode.past import Past, Words
+from headway.nn.ops import native
 
 
 class Kept:

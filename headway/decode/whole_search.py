@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headway import native
 from headway.decode import trellis
 from headway.decode.hypothesis import Hypothesis
 from headway.decode.lean import Lean
 from headway.decode.task import Job, Task
 from headway.decode.whole_past import WholePast
 from headway.native.decoder import SearchTable, output_table, past_table
+from headway.nn.ops import native
 
 
 def why_not(lean: Lean, task: Task) -> str:

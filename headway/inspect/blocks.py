@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headway.nn.scope import Cost, Scope
+from headway.nn.build import Cost, Scope
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 

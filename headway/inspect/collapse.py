@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from headway.config.schema import make_part
 from headway.inspect.trace import Trace
+from headway.nn.build import Scope, make
 from headway.nn.context import Context
 from headway.nn.init import initialise
-from headway.nn.places import places_from
-from headway.nn.scope import Scope, make
+from headway.nn.sequence import places_from
 
 
 def from_rank_one(x: Tensor) -> float:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from headway.inspect.positions import Table
-from headway.nn.masks import dense_mask
-from headway.nn.places import Places, places_from
-from headway.nn.scores import Bend, Looking
+from headway.nn.masks.masks import dense_mask
+from headway.nn.positions.score_mod import Bend, Looking
+from headway.nn.sequence import Places, places_from
 from headway.nn.transformer import Transformer
 
 

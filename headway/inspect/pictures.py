@@ -14,8 +14,8 @@ from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
 from headway.inspect.experts import Visits
 from headway.inspect.positions import Table
-from headway.nn.bitlinear import ternary
-from headway.nn.masks import Mask, dense_mask
+from headway.nn.layers.bitlinear import ternary
+from headway.nn.masks.masks import Mask, dense_mask
 
 
 def draw_attention(found: Attended, path: str | Path, head: int = 0) -> None:

@@ -9,12 +9,12 @@ from torch import nn
 
 from headway.config.schema import make_part
 from headway.errors import ConfigError, HeadwayError
-from headway.nn.attention import Attention
+from headway.nn.build import Scope, make
 from headway.nn.context import Context, Report
-from headway.nn.masks import FULL
-from headway.nn.places import places_from
-from headway.nn.scope import Scope, make
-from headway.nn.scores import Bend, Looking
+from headway.nn.masks.masks import FULL
+from headway.nn.mixers.attention import Attention
+from headway.nn.positions.score_mod import Bend, Looking
+from headway.nn.sequence import places_from
 
 
 @dataclass(frozen=True)

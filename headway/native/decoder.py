@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway import native
-from headway.nn.int8 import Int8
-from headway.nn.norms import LayerNorm, RMSNorm
-from headway.nn.places import Places
-from headway.nn.residual import Pre
+from headway.nn.layers.int8 import Int8
+from headway.nn.layers.norms import LayerNorm, RMSNorm
+from headway.nn.layers.residual import Pre
+from headway.nn.ops import native
+from headway.nn.sequence import Places
 
 Address, Number, Real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 

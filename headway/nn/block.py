@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from headway.config.schema import Part
+from headway.nn.build import Scope, make
+from headway.nn.cache.kv import State
 from headway.nn.context import Context
-from headway.nn.masks import Mask
-from headway.nn.residual import Residual, streams
-from headway.nn.scope import Scope, make
-from headway.nn.state import State
+from headway.nn.layers.residual import Residual, streams
+from headway.nn.masks.masks import Mask
 
 
 class Block(nn.Module):

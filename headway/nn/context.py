@@ -6,11 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.nn.masks import FULL, Mask, Pattern
-from headway.nn.means import Statistics
-from headway.nn.places import Chosen, Heard, Memory, Places
-from headway.nn.positions import Position
-from headway.nn.scores import Bend, Looking
+from headway.nn.masks.masks import FULL, Mask, Pattern
+from headway.nn.positions.positions import Position
+from headway.nn.positions.score_mod import Bend, Looking
+from headway.nn.sequence import Chosen, Heard, Memory, Places
+from headway.nn.statistics import Statistics
 
 Trace = dict[str, Tensor]
 

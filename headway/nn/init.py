@@ -13,9 +13,9 @@
 import torch
 from torch import nn
 
-from headway.nn.heads import Logits
-from headway.nn.linear import Linear
-from headway.nn.positions import Learned, Position
+from headway.nn.layers.heads import Logits
+from headway.nn.layers.linear import Linear
+from headway.nn.positions.positions import Learned, Position
 from headway.nn.stack import Stack
 
 

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from headway.config.schema import Node, Part, make_part, number, slot, tiled
 from headway.errors import ConfigError
-from headway.nn.attention import Attention
 from headway.nn.block import Block
+from headway.nn.build import Cost, Scope, make
+from headway.nn.cache.kv import State
+from headway.nn.cache.sliding_window import SLACK
 from headway.nn.context import Context
-from headway.nn.masks import FULL, Mask, make_mask
-from headway.nn.mixers.shared import SharedKeys
-from headway.nn.places import Chosen, Places
-from headway.nn.positions import NoPosition, Position
-from headway.nn.residual import streams
-from headway.nn.ring import SLACK
-from headway.nn.scope import Cost, Scope, make
-from headway.nn.state import State
+from headway.nn.layers.residual import streams
+from headway.nn.masks.masks import FULL, Mask, make_mask
+from headway.nn.mixers.attention import Attention
+from headway.nn.mixers.shared_kv import SharedKeys
+from headway.nn.positions.positions import NoPosition, Position
+from headway.nn.sequence import Chosen, Places
 
 LIKE = ("heads", "d_k")  # what attention takes over from another mixer, whose other settings mean something else
 

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError
+from headway.nn.build import Cost, Scope
+from headway.nn.cache.kv import ModelState
 from headway.nn.context import Context, Report
-from headway.nn.embedding import Embedding
 from headway.nn.init import initialise
-from headway.nn.means import Statistics
-from headway.nn.places import Chosen, Memory, Packed, Places, places_after, places_from
-from headway.nn.scope import Cost, Scope
+from headway.nn.layers.embedding import Embedding
+from headway.nn.sequence import Chosen, Memory, Packed, Places, places_after, places_from
 from headway.nn.stack import Stack
-from headway.nn.state import ModelState
+from headway.nn.statistics import Statistics
 
 
 class Output(NamedTuple):

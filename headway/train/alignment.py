@@ -7,7 +7,7 @@ from torch import Tensor
 
 from headway.config.schema import Part, number
 from headway.errors import ConfigError
-from headway.train.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.train.objectives import Batch
 
 if TYPE_CHECKING:

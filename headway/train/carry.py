@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from headway.nn.state import ModelState
+from headway.nn.cache.kv import ModelState
 from headway.nn.transformer import Transformer
 
 

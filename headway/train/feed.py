@@ -22,10 +22,10 @@ from headway.data.batches import (
     rounded,
     rows_that_fit,
 )
-from headway.nn.masks import make_mask
-from headway.nn.spans import WIDEST
+from headway.nn.masks.masks import make_mask
+from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.varlen_attention import WIDEST
 from headway.train.corpus import Corpus, Portion
-from headway.train.cross_entropy import IGNORED
 from headway.train.objectives import Batch, Marks, unpacked
 from headway.train.settings import Training
 from headway.train.team import Team

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from headway.nn.cache.kv import ModelState
 from headway.nn.context import Report
-from headway.nn.means import Statistics, kept
-from headway.nn.state import ModelState
+from headway.nn.ops.cross_entropy import IGNORED, linear_cross_entropy
+from headway.nn.statistics import Statistics, kept
 from headway.nn.transformer import Transformer
 from headway.train.alignment import alignment_loss
-from headway.train.cross_entropy import IGNORED, linear_cross_entropy
 from headway.train.objectives import Batch
 
 

@@ -12,10 +12,10 @@ from headway.config.schema import Part, number
 from headway.data.batches import rounded
 from headway.data.ragged import Rows, together
 from headway.errors import ConfigError
-from headway.nn.masks import make_mask
-from headway.nn.places import Packed, Texts
+from headway.nn.masks.masks import make_mask
+from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.sequence import Packed, Texts
 from headway.text.align.words import word_numbers
-from headway.train.cross_entropy import IGNORED
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer

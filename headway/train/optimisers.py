@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.config.schema import Part, number
-from headway.nn.experts import MixtureOfExperts
-from headway.nn.heads import Pooled
-from headway.nn.linear import Linear
+from headway.nn.layers.heads import Pooled
+from headway.nn.layers.linear import Linear
+from headway.nn.layers.moe import MixtureOfExperts
 from headway.train.muon import Muon as Orthogonal
 
 Parameters = list[nn.Parameter]

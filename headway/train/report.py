@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from headway.nn.means import Mean, Statistics, added, kept
+from headway.nn.statistics import Mean, Statistics, added, kept
 from headway.train.loss import Told
 from headway.train.team import Team
 from headway.train.validation import Validation

@@ -112,7 +112,7 @@ def test_w21_beam(look: Callable[..., Look], translator: Translator, sentences: 
 def test_w24_positions(look: Callable[..., Look], translator: Translator, sentences: list[str]) -> None:
     import torch
 
-    from headway.nn.positions import sinusoids
+    from headway.nn.positions.positions import sinusoids
 
     seen = look().open(panel="vectors").translate(sentences[0])
     canvas = seen.page.locator("[data-table=sinusoidal]").first

@@ -35,7 +35,7 @@ from contracts.toys import in_catalogue
 from headway.config import catalogue
 from headway.config.config import Config, from_table, to_toml
 from headway.errors import ConfigError
-from headway.nn.places import Memory
+from headway.nn.sequence import Memory
 from headway.nn.transformer import Transformer, valid_places
 from headway.train.objectives import Batch, Example, Marks
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from contracts.cases import Case
-from headway.nn.places import Memory
+from headway.nn.sequence import Memory
 from headway.nn.transformer import Transformer, valid_places
 
 CASES = [

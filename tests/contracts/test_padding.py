@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contracts.cases import FEW, Case, named
-from headway.nn.state import ModelState
+from headway.nn.cache.kv import ModelState
 from headway.nn.transformer import Transformer, valid_places
 
 each_case = pytest.mark.parametrize("case", FEW, ids=named)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from contracts.cases import ALL, FEW, Case, named
-from headway.nn.masks import make_mask
-from headway.nn.recurrent import Recurrent
-from headway.nn.state import Forgotten, ModelState
+from headway.nn.cache.kv import Forgotten, ModelState
+from headway.nn.cache.recurrent import Recurrent
+from headway.nn.masks.masks import make_mask
 from headway.nn.transformer import Transformer, valid_places
 
 B, T = 3, 11

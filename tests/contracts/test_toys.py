@@ -7,7 +7,7 @@ import torch
 from contracts.cases import ALL, EXAMPLES, Case
 from headway.config import catalogue
 from headway.errors import ConfigError
-from headway.nn.ring import SLACK
+from headway.nn.cache.sliding_window import SLACK
 from headway.nn.transformer import Transformer
 
 
@@ -46,7 +46,7 @@ def test_decay_is_a_decaying_sum() -> None:
     decay = model.stacks["decoder"].blocks[0].sublayers["self"]
     x = torch.randn(1, 5, 16, dtype=torch.float64)
     from headway.nn.context import Context
-    from headway.nn.places import places_from
+    from headway.nn.sequence import places_from
 
     ours = decay(x, Context(places_from(5, None, x.device)))[0, 4]
     total = sum(0.8 ** (4 - t) * decay.write(x[0, t]) for t in range(5))

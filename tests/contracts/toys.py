@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from headway.config import catalogue
 from headway.config.schema import number
 from headway.errors import ConfigError
-from headway.nn import ring
-from headway.nn.attention import Attention
+from headway.nn.build import Cost, Scope, make_linear
+from headway.nn.cache import sliding_window
+from headway.nn.cache.kv import State
+from headway.nn.cache.recurrent import Recurrent
 from headway.nn.context import Context
-from headway.nn.masks import Mask
-from headway.nn.mixer import MixerConfig
-from headway.nn.places import Memory
-from headway.nn.positions import Position
-from headway.nn.recurrent import Recurrent
-from headway.nn.scope import Cost, Scope, make_linear
-from headway.nn.state import State
+from headway.nn.masks.masks import Mask
+from headway.nn.mixers.attention import Attention
+from headway.nn.mixers.mixer import MixerConfig
+from headway.nn.positions.positions import Position
+from headway.nn.sequence import Memory
 
 TOYS = (
     catalogue.Entry("mixer", "ring", f"{__name__}:Ring", "attention that remembers a window"),
@@ -62,7 +62,7 @@ class Ring(Attention):
         c: Any = self.config
         if listens:
             return super().new_state(batch, device, listens=True)
-        return ring.Ring(batch, device, c.window, c.slack)
+        return sliding_window.Ring(batch, device, c.window, c.slack)
 
 
 class Decay(nn.Module):

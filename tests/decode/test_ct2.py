@@ -21,7 +21,7 @@ from headway.decode.model import ModelStepper
 from headway.decode.rows import padded
 from headway.errors import HeadwayError
 from headway.model_dir import load_model
-from headway.nn.positions import sinusoids as ours
+from headway.nn.positions.positions import sinusoids as ours
 from headway.nn.transformer import Transformer
 from headway.stored import Stored
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway import native
 from headway.config.config import from_table
 from headway.decode import Hypothesis, Marks, Search, decode, whole_search
 from headway.decode.lean import Lean, hindrance
 from headway.decode.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
-from headway.nn import int8
+from headway.nn.layers import int8
+from headway.nn.ops import native
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist, joined_lists
 

@@ -14,7 +14,7 @@ from headway.decode.model import Ensemble, ModelStepper
 from headway.decode.static import Engine, rounded
 from headway.decode.task import Task, make_jobs
 from headway.errors import HeadwayError
-from headway.nn.attention import split
+from headway.nn.mixers.attention import split
 
 from .test_static import MARKS, SHORT, both, model, small, sources
 

@@ -11,12 +11,12 @@ import torch
 from headway.config.search import Marks, Search
 from headway.decode import decode
 from headway.decode.model import ModelStepper
-from headway.nn.attend import attend
-from headway.nn.bitlinear import bit_linear, packed_state, ternary
-from headway.nn.masks import Pattern, make_mask
-from headway.nn.places import places_from
-from headway.nn.retain import fixed_decay, retain
-from headway.nn.scores import Bend, Score
+from headway.nn.layers.bitlinear import bit_linear, packed_state, ternary
+from headway.nn.masks.masks import Pattern, make_mask
+from headway.nn.ops.attention import attend
+from headway.nn.ops.retention import fixed_decay, retain
+from headway.nn.positions.score_mod import Bend, Score
+from headway.nn.sequence import places_from
 from headway.nn.transformer import Transformer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch

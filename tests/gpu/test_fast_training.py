@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from headway.config.config import from_table
-from headway.nn import fused
-from headway.nn.fused import AddDropped, DroppedRelu, Norm, Product
-from headway.nn.spans import Spans, attend_spans, naive_spans
+from headway.nn.ops import cross_entropy, fused
+from headway.nn.ops.fused import AddDropped, DroppedRelu, Norm, Product
+from headway.nn.ops.varlen_attention import Spans, attend_spans, naive_spans
 from headway.nn.transformer import Transformer
-from headway.train import checkpoints, cross_entropy
+from headway.train import checkpoints
 from headway.train.corpus import Portion
 from headway.train.feed import Lines
 from headway.train.loop import Trainer

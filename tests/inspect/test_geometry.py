@@ -15,7 +15,7 @@ from headway.inspect.geometry import positions_of, vectors_of
 from headway.inspect.pictures import draw_table
 from headway.inspect.positions import Table
 from headway.nn.context import Report
-from headway.nn.masks import dense_mask, make_mask
+from headway.nn.masks.masks import dense_mask, make_mask
 from headway.nn.transformer import Transformer
 from headway.translator import load
 

@@ -20,8 +20,8 @@ from headway.inspect.pictures import (
     draw_ternary,
 )
 from headway.inspect.positions import position_table
-from headway.nn.masks import dense_mask, make_mask
-from headway.nn.positions import alibi_slopes, sinusoids
+from headway.nn.masks.masks import dense_mask, make_mask
+from headway.nn.positions.positions import alibi_slopes, sinusoids
 
 
 @pytest.fixture

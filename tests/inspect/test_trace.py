@@ -20,10 +20,10 @@ from headway.inspect.recording import packed_weights
 from headway.inspect.trace import Trace
 from headway.inspect.tracing import read_openly
 from headway.language_model import LanguageModel
-from headway.nn.attend import attend
+from headway.nn.cache.kv import ModelState
 from headway.nn.context import Report
-from headway.nn.masks import CAUSAL, FULL, dense_mask
-from headway.nn.state import ModelState
+from headway.nn.masks.masks import CAUSAL, FULL, dense_mask
+from headway.nn.ops.attention import attend
 from headway.translator import Translator, load_translator
 
 TEXT = "The dog sees a red house."

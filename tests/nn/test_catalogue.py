@@ -9,7 +9,7 @@ import torch
 from headway.cli.variants import DOCS, PAGES, page_of
 from headway.config import catalogue
 from headway.config.schema import Part, config_class, make_part, target_of
-from headway.nn.int8 import with_int8_layers
+from headway.nn.layers.int8 import with_int8_layers
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written
 

@@ -9,7 +9,7 @@ from headway.config import catalogue
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.inspect.blocks import blocks
-from headway.nn.state import KV
+from headway.nn.cache.kv import KV
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, named, small, with_kind
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.context import Context, Report
-from headway.nn.places import places_from
+from headway.nn.sequence import places_from
 from headway.nn.transformer import Transformer, valid_places
 from nn.building import small
 

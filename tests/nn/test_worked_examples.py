@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import make_part
-from headway.nn.attend import attend
-from headway.nn.attention import Attention
+from headway.nn.build import Scope
 from headway.nn.context import Context, Report
-from headway.nn.places import places_from
-from headway.nn.positions import sinusoids
-from headway.nn.scope import Scope
+from headway.nn.mixers.attention import Attention
+from headway.nn.ops.attention import attend
+from headway.nn.positions.positions import sinusoids
+from headway.nn.sequence import places_from
 from headway.nn.transformer import Transformer
 
 SCOPE = Scope(d_model=4, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))

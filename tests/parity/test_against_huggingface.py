@@ -9,7 +9,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from headway.nn.positions import sinusoids
+from headway.nn.positions.positions import sinusoids
 from headway.nn.transformer import Transformer, valid_places
 from parity import copying
 

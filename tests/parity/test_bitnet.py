@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.bitlinear import BitLinear, eight_bits, pack, packed_state, ternary, unpack
+from headway.nn.layers.bitlinear import BitLinear, eight_bits, pack, packed_state, ternary, unpack
 
 with mock.patch("torch.compile", lambda function: function):  # it takes seconds, and warns of itself
     theirs = importlib.import_module("transformers.integrations.bitnet")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headway.decode import Hypothesis, Marks, Search, decode
 from headway.decode.model import ModelStepper
-from headway.nn.positions import sinusoids
+from headway.nn.positions.positions import sinusoids
 from parity.copying import from_marian
 
 PAD, END = 49, 0

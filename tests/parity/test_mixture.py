@@ -11,10 +11,10 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, 
 from transformers.models.switch_transformers import modeling_switch_transformers as switch
 
 from headway.config.schema import make_part
+from headway.nn.build import Scope
 from headway.nn.context import Context, Report
-from headway.nn.experts import MixtureOfExperts, balance_loss, route, z_loss
-from headway.nn.places import places_from
-from headway.nn.scope import Scope
+from headway.nn.layers.moe import MixtureOfExperts, balance_loss, route, z_loss
+from headway.nn.sequence import places_from
 from headway.nn.transformer import Transformer, valid_places
 from parity.copying import Pouring, from_llama
 

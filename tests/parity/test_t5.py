@@ -9,7 +9,7 @@ from transformers.models.t5 import modeling_t5
 
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
-from headway.nn.relative import distance_bucket
+from headway.nn.positions.t5 import distance_bucket
 from headway.nn.transformer import Transformer
 from parity.copying import Pouring, around, block
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_refused(side: dict[str, Any], message: str) -> None:
 
 
 def test_mixers_without_heads_have_no_scores_to_bend() -> None:
-    from headway.nn.relative import T5Bias
+    from headway.nn.positions.t5 import T5Bias
 
     with pytest.raises(ConfigError, match="t5 bends the scores of heads, and no mixer here has any"):
         T5Bias.Config().resolved(None, set())  # type: ignore[arg-type]

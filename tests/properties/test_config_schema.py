@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from headway.config import catalogue
 from headway.config.schema import expand, from_dict, make_part, tiled
 from headway.errors import ConfigError
-from headway.nn.attention import Attention
-from headway.nn.feedforward import FeedForward
-from headway.nn.masks import Local
+from headway.nn.layers.feedforward import FeedForward
+from headway.nn.masks.masks import Local
+from headway.nn.mixers.attention import Attention
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 

@@ -11,10 +11,10 @@ from headway.config.config import from_table
 from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.context import Report
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text.align.words import BEGINS, GOES_ON, NO_TEXT
 from headway.train.alignment import Guided, alignment_loss
-from headway.train.cross_entropy import IGNORED
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks
 

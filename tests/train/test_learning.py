@@ -22,10 +22,10 @@ from headway.data.toy import toy_corpus
 from headway.decode import Hypothesis, Search, decode
 from headway.decode import Marks as Frame
 from headway.decode.model import ModelStepper
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer
 from headway.train.corpus import marks_of
-from headway.train.cross_entropy import IGNORED
 from headway.train.objectives import Batch, Example
 from headway.train.optimisers import set_rate
 from headway.train.running import text_ids

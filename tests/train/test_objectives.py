@@ -8,8 +8,8 @@ import torch
 
 from headway.config.schema import make_part
 from headway.errors import ConfigError
+from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
-from headway.train.cross_entropy import IGNORED
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks, padded
 

@@ -11,7 +11,7 @@ from test_run import Seen, train, training
 from test_team import command, run
 
 from headway.config.config import Config, from_table
-from headway.nn.means import Mean, Statistics, added, kept
+from headway.nn.statistics import Mean, Statistics, added, kept
 from headway.nn.transformer import Transformer
 from headway.train.feed import unlabelled
 from headway.train.history import History, read_history

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from headway.config.schema import number
 from headway.errors import ConfigError
-from headway.nn.attention import split
+from headway.nn.build import Cost, Scope, make_linear
+from headway.nn.cache.recurrent import Recurrent
 from headway.nn.context import Context
-from headway.nn.masks import Mask
-from headway.nn.mixer import MixerConfig, head_width, refuse_odd
-from headway.nn.places import Memory
-from headway.nn.positions import Position
-from headway.nn.recurrent import Recurrent
-from headway.nn.retain import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
-from headway.nn.scope import Cost, Scope, make_linear
+from headway.nn.masks.masks import Mask
+from headway.nn.mixers.attention import split
+from headway.nn.mixers.mixer import MixerConfig, head_width, refuse_odd
+from headway.nn.ops.retention import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
+from headway.nn.positions.positions import Position
+from headway.nn.sequence import Memory
 
 TEMPERATURE = 16.0  # of gated decays: it keeps them near 1
 

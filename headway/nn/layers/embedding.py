@@ -1,0 +1,53 @@
+"""Ids to vectors, with their positions."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from headway.config.schema import Node, number
+from headway.nn.build import Cost, Scope, make_norm
+from headway.nn.ops.dropout import Dropout
+from headway.nn.sequence import Places
+from headway.nn.stack import Stack
+
+
+class Embedding(nn.Module):
+    """dropout(norm(√d · E[id] + segment + position)); the norm and the segments are BERT's, off in the paper."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Node):
+        tied: Literal["all", "target", "none"] = "all"  # source = target = output; target = output; three matrices
+        scale: bool = True
+        norm: bool = False
+        segments: int = number(0, low=0)
+
+        def cost(self, scope: Scope, vocabulary: int) -> Cost:
+            weights = (vocabulary + self.segments) * scope.d_model
+            return Cost(parameters=weights + self.norm * scope.norm_parameters())
+
+    def __init__(self, config: Config, scope: Scope, vocabulary: int, words: nn.Embedding | None = None) -> None:
+        super().__init__()
+        # Tied words belong to the other side, which registers them; a list hides them from this module.
+        self.tied = [] if words is None else [words]
+        self.words = nn.Embedding(vocabulary, scope.d_model) if words is None else None
+        self.scale = scope.d_model**0.5 if config.scale else 1.0
+        self.segments = nn.Embedding(config.segments, scope.d_model) if config.segments else None
+        self.norm = make_norm(scope) if config.norm else nn.Identity()
+        self.dropout = Dropout(scope.dropout)
+
+    @property
+    def table(self) -> nn.Embedding:
+        return self.tied[0] if self.words is None else self.words
+
+    def forward(self, ids: Tensor, places: Places, stack: Stack, segments: Tensor | None = None) -> Tensor:
+        x = self.table(ids) * self.scale  # (B, T, d)
+        if self.segments is not None:
+            x = x + self.segments(ids.new_zeros(()) if segments is None else segments)
+        x = stack.add_positions(x, places)
+        device = x.device.type
+        if torch.is_autocast_enabled(device):  # the stream that runs through the layers is as narrow as what they add
+            x = x.to(torch.get_autocast_dtype(device))
+        result: Tensor = self.dropout(self.norm(x))
+        return result

@@ -1,0 +1,95 @@
+"""Feed-forward: what each place does with what it heard, by itself."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.config.schema import Part, number
+from headway.nn.build import Cost, Scope, make_linear
+from headway.nn.context import Context
+from headway.nn.ops.dropout import Dropout
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """activation(xW₁ + b₁)W₂ + b₂, the same at every place"""
+
+    adds = ("inner", "outer")  # the layers whose weights a residual for depth starts smaller
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "relu"
+        hidden: int | None = number(None, low=1)  # 4 · d_model unless given
+        bias: bool = True
+        dropout: float | None = number(None, low=0, high=1)  # = the model's
+
+        def resolved(self, scope: Scope) -> "FeedForward.Config":
+            dropout = scope.dropout if self.dropout is None else self.dropout
+            return replace(self, hidden=self.hidden or 4 * scope.d_model, dropout=dropout)
+
+        def cost(self, scope: Scope) -> Cost:
+            hidden = self.hidden or 4 * scope.d_model
+            parameters = scope.linear_parameters(scope.d_model, hidden, self.bias)
+            parameters += scope.linear_parameters(hidden, scope.d_model, self.bias)
+            return Cost(parameters=parameters, flops_per_query=4 * scope.d_model * hidden)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        config = config.resolved(scope)
+        assert config.hidden is not None
+        self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
+        self.activation = ACTIVATIONS[config.kind]
+        self.dropout = Dropout(config.dropout or 0.0)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        inner = self.inner(x)
+        plain = self.activation is F.relu
+        result: Tensor = self.outer(self.dropout.relu(inner) if plain else self.dropout(self.activation(inner)))
+        return result
+
+
+class SwiGLU(nn.Module):
+    """(silu(xW) ⊙ xV)W₂"""
+
+    adds = ("inner", "outer")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "swiglu"
+        hidden: int | None = number(None, low=1)  # ⅔ · 4 · d_model, up to a multiple of 64: as many weights as relu
+        bias: bool = False
+        dropout: float | None = number(None, low=0, high=1)  # = the model's
+
+        def resolved(self, scope: Scope) -> "SwiGLU.Config":
+            dropout = scope.dropout if self.dropout is None else self.dropout
+            return replace(self, hidden=self.hidden or -(-8 * scope.d_model // 3 // 64) * 64, dropout=dropout)
+
+        def cost(self, scope: Scope) -> Cost:
+            hidden = self.resolved(scope).hidden
+            assert hidden is not None
+            parameters = 2 * scope.linear_parameters(scope.d_model, hidden, self.bias)
+            parameters += scope.linear_parameters(hidden, scope.d_model, self.bias)
+            return Cost(parameters=parameters, flops_per_query=6 * scope.d_model * hidden)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        config = config.resolved(scope)
+        assert config.hidden is not None
+        self.gate = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.inner = make_linear(scope.d_model, config.hidden, scope, bias=config.bias)
+        self.outer = make_linear(config.hidden, scope.d_model, scope, bias=config.bias)
+        self.dropout = Dropout(config.dropout or 0.0)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        result: Tensor = self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
+        return result
