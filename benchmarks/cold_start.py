@@ -27,8 +27,8 @@ def make_model(folder: Path, words: int) -> None:
     import torch
 
     from headway.config.config import from_table
-    from headway.model_dir import save_model
     from headway.nn.transformer import Transformer
+    from headway.storage.model_dir import save_model
     from headway.text import Tokenizer, Tokenizers
 
     torch.manual_seed(1)

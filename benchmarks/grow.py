@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import from_dict
-from headway.model_dir import load_model, save_model
 from headway.nn.mixers.attention import Attention
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import load_model, save_model
 
 TINY = 1e-4  # of what is added: not 0, which no trained weight is
 

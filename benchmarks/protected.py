@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway.files.text_files import read_lines, read_pairs
-from headway.installed import directory
+from headway.storage.registry import directory
 from headway.text.align.aligner import Aligner, learn_aligner
 from headway.text.align.words import WORD
 from headway.text.spans.protect import PLACEHOLDER, pairs_of, protector

@@ -22,7 +22,7 @@ from headway.decode.rows import padded
 from headway.device import choose_device
 from headway.engines import marks_of
 from headway.files.text_files import read_lines
-from headway.model_dir import Loaded, load_model
+from headway.storage.model_dir import Loaded, load_model
 
 BATCHES = (256, 64)  # lines, in order of length
 COLUMNS = ["same", "all beams", "scores", "BLEU plain", "BLEU", "words out"]

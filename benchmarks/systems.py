@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from headway.model_dir import load_model
+from headway.storage.model_dir import load_model
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HALVES = "['causal & local(64)', 'causal & local(64)', 'causal', 'causal']"

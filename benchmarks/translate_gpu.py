@@ -27,8 +27,8 @@ from headway.cli.lines import counted, filled
 from headway.cli.translate import shown
 from headway.config.config import Config, from_table
 from headway.decode import Search
-from headway.model_dir import load_model, save_model
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import load_model, save_model
 from headway.text import Tokenizer, Tokenizers
 from headway.translation import Routed, Translation
 from headway.translator import Translator

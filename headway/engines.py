@@ -10,15 +10,15 @@ from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, Engin
 from headway.decode.hypothesis import Recorder
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.outline import Outline, outline_of
 from headway.quick import Quick, quick_model
-from headway.stored import Stored
+from headway.storage.summary import Outline, outline_of
+from headway.storage.tensor_file import Stored
 from headway.text import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
     from headway.decode.ct2 import Ct2Engine
     from headway.decode.torch_engine import TorchEngine
-    from headway.model_dir import Loaded
+    from headway.storage.model_dir import Loaded
     from headway.text.shortlist import Shortlist
 
 Tell = Callable[[str], None]
@@ -93,7 +93,7 @@ class Engines:
     def loaded(self) -> "Sequence[Loaded]":
         """The models, in torch."""
         if self._loaded is None:
-            from headway.model_dir import load_model
+            from headway.storage.model_dir import load_model
 
             device = choose_device(self.device_name)
             if self.compute == "int8" and device.type != "cpu":

@@ -9,8 +9,8 @@ from headway.config.search import Marks, Search
 from headway.decode import decode, stream
 from headway.decode.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.model_dir import Loaded
 from headway.nn.positions.positions import Learned
+from headway.storage.model_dir import Loaded
 from headway.text.tokenizer.tokenizer import Stream as TextStream
 from headway.train.corpus import marks_of
 from headway.train.running import behind_line_end, held_out, line_end, text_ids

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.device import surely_cpu
 from headway.errors import HeadwayError
-from headway.outline import Outline, read_outline
+from headway.storage.summary import Outline, read_outline
 
 if TYPE_CHECKING:
     from headway.decode.ct2_file import Ct2Model
@@ -46,7 +46,7 @@ def quick_model(
         return Quick("its config.json is not that of a translator")
     from headway.decode.ct2_file import Ct2Model
     from headway.decode.ct2_layout import Unknown
-    from headway.stored import Stored
+    from headway.storage.tensor_file import Stored
 
     try:
         stored = Stored(folder / "model.safetensors")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError, HeadwayError
-from headway.installed import DEFAULT, Choice, choose, installed, none_for, serving
-from headway.outline import read_outline
+from headway.storage.registry import DEFAULT, Choice, choose, installed, none_for, serving
+from headway.storage.summary import read_outline
 from headway.text.line_language import Detector
 from headway.translation import Guess, Routed, Translation
 

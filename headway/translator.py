@@ -15,9 +15,9 @@ from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.finding import find
-from headway.installed import choose
 from headway.quick import Quick
 from headway.reading import Reader
+from headway.storage.registry import choose
 from headway.text.spans.protect import protector
 from headway.text.spans.unknown_script import strange_words
 from headway.translation import Guess, Scored, Translation, joined
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headway.decode.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
-    from headway.model_dir import Loaded
+    from headway.storage.model_dir import Loaded
     from headway.text.glossary import Glossary
     from headway.text.shortlist import Shortlist
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import headway.installed
+import headway.storage.registry
 from headway.config.config import from_table
-from headway.model_dir import save_model
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import save_model
 from headway.text import Tokenizer, Tokenizers
 
 
@@ -72,7 +72,7 @@ def make_model(folder: Path, sources: Sequence[str], targets: Sequence[str], car
 class Shelf:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bundled, self.own = folder / "bundled", folder / "own"
-        monkeypatch.setattr(headway.installed, "BUNDLED", self.bundled)
+        monkeypatch.setattr(headway.storage.registry, "BUNDLED", self.bundled)
         monkeypatch.setenv("HEADWAY_MODELS", str(self.own))
 
     def add(self, name: str, sources: str, targets: str, bundled: bool = False, card: str = "# A card\n") -> Path:

@@ -11,9 +11,9 @@ import pytest
 from installing_models import OFFLINE
 
 import headway
-from headway.cards import read_card
 from headway.cli import main
-from headway.installed import BUNDLED
+from headway.storage.card import read_card
+from headway.storage.registry import BUNDLED
 from headway.text.numbers import lost_numbers
 from headway.text.shortlist import Shortlist
 from headway.translator import Translator

@@ -18,7 +18,7 @@ from headway.cli.root import main
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.inspect.trace import load_trace
-from headway.model_dir import load_model
+from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints, newest
 
 Capture = pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ import torch
 
 from headway.config.config import from_table, read_toml
 from headway.nn.transformer import Transformer
-from headway.packing import MATRICES
+from headway.storage.packing import MATRICES
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "en-de"
 STEPS = ("recipe", "prepare", "train", "distil", "ready", "measure", "pieces", "real_input")

@@ -7,8 +7,8 @@ import pytest
 from installing_models import Shelf
 
 from headway.errors import ConfigError, HeadwayError
-from headway.installed import Choice
 from headway.routing import Router, routes
+from headway.storage.registry import Choice
 from headway.translation import Guess, Translation
 
 EN = "The weather is nice today, so we went for a walk."

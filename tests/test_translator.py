@@ -20,8 +20,8 @@ from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError
 from headway.finding import Finder
 from headway.language_model import LanguageModel
-from headway.model_dir import Loaded, load_model
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import Loaded, load_model
 from headway.text import Tokenizer, Tokenizers
 from headway.translator import Translator, load_translator
 

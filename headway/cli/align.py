@@ -57,7 +57,7 @@ def align(
         told = "one pair is too little to learn from: give --model, or files."
         raise click.UsageError(told, click.get_current_context())
     if by_a_model:
-        from headway.installed import choose
+        from headway.storage.registry import choose
         from headway.translator import load_translator
 
         choice = choose(models, source_language, to)

@@ -94,7 +94,7 @@ def looked(
         from headway.inspect.trace import load_trace
 
         return attended(load_trace(traced), kind, layer)
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.translator import load
 
     assert text is not None

@@ -82,7 +82,7 @@ def augment(
     if resume and is_complete(out):
         return
     from headway.augment import BackTranslation, written
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.translator import load_translator
 
     choice = choose(models, source_language, to)

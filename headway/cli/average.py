@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> None:
     """Average the last checkpoints of a run, or several models."""
     from headway.errors import HeadwayError
-    from headway.installed import directory
-    from headway.model_dir import WEIGHTS, load_model, read_tensors, save_model
-    from headway.model_dir import average as mean
-    from headway.packing import is_packed
+    from headway.storage.model_dir import WEIGHTS, load_model, read_tensors, save_model
+    from headway.storage.model_dir import average as mean
+    from headway.storage.packing import is_packed
+    from headway.storage.registry import directory
     from headway.text.shortlist import keep_shortlist
     from headway.train.card import measuring
     from headway.train.checkpoints import checkpoints, refuse_taken

@@ -54,7 +54,7 @@ def calibrate(
 
     from headway.calibration import calibrate as learn
     from headway.files.text_files import read_pairs
-    from headway.installed import own_directory
+    from headway.storage.registry import own_directory
     from headway.translator import load_translator
 
     pairs = list(islice(read_pairs(source, target), min(at_most, sys.maxsize)))

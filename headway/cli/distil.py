@@ -110,7 +110,7 @@ def distil(
     if resume and is_complete(out):
         return
     from headway.distil import Distillation, written_out
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.translator import load_translator
 
     choice = choose(models, "", to)

@@ -8,7 +8,7 @@ import click
 from headway.cli.options import AUTO
 from headway.cli.terminal import log
 from headway.errors import HeadwayError
-from headway.installed import Choice, choose
+from headway.storage.registry import Choice, choose
 
 if TYPE_CHECKING:
     from headway.translator import Translator

@@ -78,7 +78,7 @@ def evaluate(
     from headway.evaluation import against
     from headway.evaluation import evaluate as measure
     from headway.files.text_files import read_pairs
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.text.metrics import best_and_worst
     from headway.translator import load_translator
 

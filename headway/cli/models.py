@@ -12,7 +12,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import is_watched, log, table, wants_colour
 
 if TYPE_CHECKING:
-    from headway.installed import Installed
+    from headway.storage.registry import Installed
 
 
 @click.command(
@@ -41,7 +41,7 @@ def models(action: str | None, what: str | None, name: str, as_json: bool) -> No
         show(as_json)
         return
     assert what is not None
-    from headway.installing import add, remove
+    from headway.storage.registry import add, remove
 
     if action == "remove":
         log(f"removed {remove(what)}")
@@ -53,7 +53,7 @@ def models(action: str | None, what: str | None, name: str, as_json: bool) -> No
 
 
 def show(as_json: bool) -> None:
-    from headway.installed import BUNDLED, installed, model_folders, own_folder
+    from headway.storage.registry import BUNDLED, installed, model_folders, own_folder
 
     found = sorted(installed().values(), key=lambda one: (not one.bundled, one.name))
     known = {one.folder for one in found} | {BUNDLED / one.name for one in found}
@@ -74,7 +74,7 @@ def show(as_json: bool) -> None:
 
 
 def about(model: "Installed") -> dict[str, Any]:
-    from headway.cards import read_card
+    from headway.storage.card import read_card
 
     card = read_card(model.folder)
     files = [file for file in model.folder.iterdir() if file.is_file()]

@@ -29,9 +29,9 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     up to 127, a quarter of the size: translations may differ a little."""
     from headway.confidence import keep_calibration
     from headway.errors import HeadwayError
-    from headway.installed import directory
-    from headway.model_dir import WEIGHTS, load_model, save_model
-    from headway.packing import in_eight_bits, packed
+    from headway.storage.model_dir import WEIGHTS, load_model, save_model
+    from headway.storage.packing import in_eight_bits, packed
+    from headway.storage.registry import directory
     from headway.text.shortlist import keep_shortlist
     from headway.train.card import measuring
     from headway.train.checkpoints import refuse_taken

@@ -48,7 +48,7 @@ def score(
 
     One line a pair, in order: the natural logarithm of the probability of the target and its end, given the source.
     Each side is one sentence. Two blank sides give 0; what is too long to read gives nan, and a warning."""
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.translator import load_translator
 
     refuse(text, source, target, pairs, output)

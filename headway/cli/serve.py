@@ -112,7 +112,7 @@ def serve(
 
 
 def directories(given: tuple[str, ...]) -> tuple[str, ...]:
-    from headway.installed import directory, installed
+    from headway.storage.registry import directory, installed
 
     if given:
         return tuple(map(directory, given))

@@ -57,7 +57,7 @@ def shortlist(
     weights stay as they are; what it had for a shortlist is written over."""
     from headway.config.config import Config
     from headway.errors import HeadwayError
-    from headway.installed import own_directory
+    from headway.storage.registry import own_directory
     from headway.text import Tokenizers
     from headway.text.shortlist import SHORTLIST
     from headway.train.shortlist import Frequent, Lexical, made

@@ -45,7 +45,7 @@ def trace(
     distribution of every step, the whole beam. The folder gets trace.safetensors and trace.json; the format is in
     docs/looking-inside.md."""
     from headway.errors import ConfigError
-    from headway.installed import choose
+    from headway.storage.registry import choose
     from headway.translator import Translator, load
 
     choice = choose([model] if model else [], source_language, to)

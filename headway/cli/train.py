@@ -197,7 +197,7 @@ def train(
             click.get_current_context(),
         )
     from headway.config.sources import compose, described
-    from headway.installed import directory
+    from headway.storage.registry import directory
     from headway.train.prepare import Start, layers_for
     from headway.train.texts import Files, read_texts
 

@@ -18,7 +18,7 @@ from headway.cli.lines import AT_ONCE, counted, is_file, waiting_lines
 from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened
 from headway.errors import HeadwayError
-from headway.installed import Choice, choose
+from headway.storage.registry import Choice, choose
 
 if TYPE_CHECKING:
     from headway.decode.engine import Compute, EngineName

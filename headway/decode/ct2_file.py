@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from headway.decode.ct2_layout import TYPES, Layout, Reader, Table, Unknown
 from headway.device import cores
-from headway.stored import Stored
+from headway.storage.tensor_file import Stored
 
 VERSION, SPEC, REVISION = 6, "TransformerSpec", 7  # of model.bin, and of what it describes
 PAD, START, END = 0, 1, 2  # as every tokenizer of Headway numbers them

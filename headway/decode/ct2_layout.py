@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.stored import SCALE, Stored
+from headway.storage.tensor_file import SCALE, Stored
 
 Table = dict[str, Any]
 TYPES = {"F32": 0, "I8": 1, "I16": 2, "I32": 3}  # as CTranslate2 numbers them

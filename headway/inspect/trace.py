@@ -12,7 +12,7 @@ from headway.config.config import write_atomically
 from headway.decode.hypothesis import Choice, Fate, Hypothesis
 from headway.errors import HeadwayError
 from headway.inspect.beam import Node, tree
-from headway.model_dir import read_tensors, write_tensors
+from headway.storage.model_dir import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
 TENSORS, FACTS = "trace.safetensors", "trace.json"

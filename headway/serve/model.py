@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
-from headway.outline import Outline, outline_of, read_outline
 from headway.serve.batching import Lane
-from headway.stored import Stored
+from headway.storage.summary import Outline, outline_of, read_outline
+from headway.storage.tensor_file import Stored
 from headway.translation import Translation
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Model:
 def found(path: Path, taken: Sequence[str]) -> Model:
     read = read_outline(path)
     if read is None:  # Config says what is wrong with it
-        from headway.model_dir import load_model
+        from headway.storage.model_dir import load_model
 
         outline = outline_of(load_model(path).config)
     else:

@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 
 from headway import __version__
-from headway.cards import read_card, written_head
 from headway.config.config import Config
+from headway.storage.card import read_card, written_head
 from headway.train.texts import Texts
 from headway.train.validation import Validation
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.model_dir import WEIGHTS, read_tensors, write_tensors
-from headway.outline import read_outline
+from headway.storage.model_dir import WEIGHTS, read_tensors, write_tensors
+from headway.storage.summary import read_outline
 
 STATE, TRAINING = "state.json", "training.safetensors"
 NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}

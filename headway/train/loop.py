@@ -14,11 +14,11 @@ from torch import Tensor
 from headway.config.config import Config
 from headway.errors import ConfigError, HeadwayError
 from headway.files.prefetch import prefetch
-from headway.model_dir import WEIGHTS, fill
 from headway.nn.ops.triton import HAS_TRITON
 from headway.nn.statistics import Statistics, added
 from headway.nn.transformer import Transformer
-from headway.packing import is_packed
+from headway.storage.model_dir import WEIGHTS, fill
+from headway.storage.packing import is_packed
 from headway.train import checkpoints
 from headway.train.carry import Carry
 from headway.train.corpus import Corpus

@@ -18,10 +18,10 @@ from headway.data.corpora import Parallel, Running
 from headway.data.epoch_encoder import EpochEncoder
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import cached, fingerprint
-from headway.installed import directory
-from headway.model_dir import WEIGHTS, fill, load_model
 from headway.nn.transformer import Transformer
-from headway.packing import is_packed
+from headway.storage.model_dir import WEIGHTS, fill, load_model
+from headway.storage.packing import is_packed
+from headway.storage.registry import directory
 from headway.text import Tokenizer, Tokenizers
 from headway.train.changes import changes
 from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from headway.config.config import Config
 from headway.errors import HeadwayError
-from headway.model_dir import WEIGHTS, average, fill, save_model
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import WEIGHTS, average, fill, save_model
 from headway.text import Tokenizers
 from headway.text.shortlist import SHORTLIST
 from headway.train import checkpoints

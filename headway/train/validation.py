@@ -11,8 +11,8 @@ import torch
 from headway.config.config import Config
 from headway.config.search import Search
 from headway.data.corpora import Parallel
-from headway.model_dir import Loaded
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import Loaded
 from headway.text import Tokenizers
 from headway.text.metrics import score
 from headway.train.carry import Carry

@@ -6,7 +6,7 @@ import pytest
 from serve.conftest import Running, running
 
 from browser.conftest import Look
-from headway.installed import BUNDLED
+from headway.storage.registry import BUNDLED
 from headway.translator import Translator, load
 
 PANE = "document.querySelector('#result .output').textContent"

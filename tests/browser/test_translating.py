@@ -11,7 +11,7 @@ from serve.conftest import Running, running, until
 
 from browser.conftest import Look
 from headway.cli.root import main
-from headway.installed import BUNDLED
+from headway.storage.registry import BUNDLED
 from headway.translator import Translator
 
 WATCH = """

@@ -9,7 +9,7 @@ import torch
 
 import headway
 from headway.cli.root import main
-from headway.model_dir import read_tensors
+from headway.storage.model_dir import read_tensors
 from headway.text import Tokenizer, Tokenizers
 from headway.train.checkpoints import checkpoints
 from headway.translator import Translator

@@ -115,7 +115,7 @@ def test_damaged_ones(change: dict[str, object], tmp_path: Path) -> None:
 def test_a_packed_model_keeps_it_and_another_training_does_not(
     model: Path, tmp_path: Path, run_headway: Callable[..., object]
 ) -> None:
-    from headway.model_dir import load_model, save_model
+    from headway.storage.model_dir import load_model, save_model
 
     assert main(["pack", str(model), "--out", str(tmp_path / "small"), "--int8"]) == 0
     assert (tmp_path / "small" / CALIBRATION).read_bytes() == (model / CALIBRATION).read_bytes()

@@ -10,8 +10,8 @@ import torch
 
 from headway.cli.root import main
 from headway.config.config import Config
-from headway.model_dir import WEIGHTS, load_model, read_tensors
-from headway.stored import read_weights
+from headway.storage.model_dir import WEIGHTS, load_model, read_tensors
+from headway.storage.tensor_file import read_weights
 from headway.train.checkpoints import checkpoints
 from headway.translator import Translator, load_translator
 
@@ -110,7 +110,7 @@ def test_every_verb_takes_it(capsys: Capture, packed_dir: Path, bit_dir: Path, t
 
 def test_a_large_one_is_not_taken_for_damaged(packed_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file holds fewer numbers than the model has weights, four in each byte."""
-    monkeypatch.setattr("headway.model_dir.HARMLESS", 0)
+    monkeypatch.setattr("headway.storage.model_dir.HARMLESS", 0)
     tensors = read_tensors(packed_dir / WEIGHTS)
     loaded = load_model(packed_dir)
     assert sum(tensor.numel() for tensor in tensors.values()) < loaded.config.model.parameter_count()

@@ -22,7 +22,7 @@ from headway.cli.progress import clock, short, size
 from headway.cli.root import main
 from headway.config.config import Config
 from headway.language_model import LanguageModel
-from headway.model_dir import load_model
+from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
 from headway.train.report import Moment

@@ -20,10 +20,10 @@ from headway.decode.ct2_layout import Unknown, sinusoids
 from headway.decode.model import ModelStepper
 from headway.decode.rows import padded
 from headway.errors import HeadwayError
-from headway.model_dir import load_model
 from headway.nn.positions.positions import sinusoids as ours
 from headway.nn.transformer import Transformer
-from headway.stored import Stored
+from headway.storage.model_dir import load_model
+from headway.storage.tensor_file import Stored
 
 MARKS = Marks(start=1, end=2)
 STACK = {"layers": 2, "mixer": "attention(4)", "feedforward": "relu(48)"}

@@ -113,10 +113,10 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
 def test_installed_models_are_served(
     translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    from headway import installed
     from headway.cli.serve import directories
+    from headway.storage import registry
 
-    monkeypatch.setattr(installed, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "bundled")
     monkeypatch.setenv("HEADWAY_MODELS", str(tmp_path))
     assert main(["serve"]) == 1
     assert "no model is installed. Name a model directory with --model" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import torch
 import torch._dynamo  # which an optimiser imports: here once, or each child would be killed while it does so
 
 from headway.errors import HeadwayError
-from headway.model_dir import load_model, read_tensors
+from headway.storage.model_dir import load_model, read_tensors
 from headway.train.checkpoints import checkpoints
 
 SETTINGS = ("train.steps=2000", "train.validate_every=1", "train.ema=0.9", "train.keep_last=2", "train.log_every=5")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-import headway.model_dir
+import headway.storage.model_dir
 from headway.errors import HeadwayError
 from headway.train.checkpoints import LATER, checkpoints, prune, save
 
@@ -73,7 +73,7 @@ def test_a_disk_that_the_library_finds_full(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(headway.model_dir, "save_file", full)
+    monkeypatch.setattr(headway.storage.model_dir, "save_file", full)
     with pytest.raises(HeadwayError) as caught:
         save(tmp_path, 3, {"a": torch.zeros(1)}, {}, {})
     path = tmp_path / "checkpoints" / ".step-00000003.partial" / "model.safetensors"

@@ -11,7 +11,7 @@ import torch
 from headway.cli.root import main
 from headway.config.config import Config
 from headway.data.corpora import in_memory
-from headway.model_dir import load_model, read_tensors
+from headway.storage.model_dir import load_model, read_tensors
 from headway.text import Tokenizer, Tokenizers
 from headway.train.corpus import ParallelText
 from headway.train.history import read_history

@@ -18,7 +18,7 @@ from headway.config.sources import Layer, assignment, compose
 from headway.data.corpora import in_memory, running_in_memory
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.model_dir import average, load_model, read_tensors
+from headway.storage.model_dir import average, load_model, read_tensors
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
 from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary

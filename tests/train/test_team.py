@@ -12,7 +12,7 @@ import torch
 
 from headway.cli.root import main
 from headway.errors import HeadwayError
-from headway.model_dir import load_model
+from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
 from headway.train.report import Tally

@@ -11,7 +11,7 @@ import torch
 
 from headway.config.search import Search
 from headway.data.corpora import in_memory
-from headway.model_dir import Loaded, load_model
+from headway.storage.model_dir import Loaded, load_model
 from headway.text.metrics import score
 from headway.train import validation
 from headway.train.corpus import ParallelText, Portion, marks_of

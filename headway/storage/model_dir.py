@@ -15,7 +15,7 @@ from headway.errors import HeadwayError
 from headway.files.atomic import whole
 from headway.nn.layers.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
-from headway.stored import SCALE
+from headway.storage.tensor_file import SCALE
 from headway.text import Tokenizers
 
 WEIGHTS = "model.safetensors"

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from headway.errors import HeadwayError
 from headway.nn.layers.int8 import dequantized, quantized
-from headway.stored import Stored, read_weights
+from headway.storage.tensor_file import Stored, read_weights
 
 
 def test_eight_bits_are_near_and_symmetric() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway.errors import ConfigError, HeadwayError
-from headway.model_dir import WEIGHTS, average, fill, load_model, read_tensors, save_model, write_tensors
+from headway.storage.model_dir import WEIGHTS, average, fill, load_model, read_tensors, save_model, write_tensors
 from headway.text import Tokenizer, Tokenizers
 
 

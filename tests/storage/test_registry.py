@@ -10,7 +10,7 @@ from installing_models import Shelf, make_model
 
 import headway
 from headway.errors import ConfigError, HeadwayError
-from headway.installed import Choice, choose, directory, installed, own_folder
+from headway.storage.registry import Choice, choose, directory, installed, own_folder
 from headway.text.language_codes import alike, shown
 from headway.translator import Translator
 
@@ -166,7 +166,7 @@ def test_load(shelf: Shelf) -> None:
 def test_choosing_imports_neither_torch_nor_numpy(shelf: Shelf, tmp_path: Path) -> None:
     shelf.add("mine", "en", "de")
     program = (
-        "import sys; from headway.installed import choose; print(choose([], 'en', 'de').paths[0]); "
+        "import sys; from headway.storage.registry import choose; print(choose([], 'en', 'de').paths[0]); "
         "print([name for name in ('torch', 'numpy', 'tokenizers', 'py3langid') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)

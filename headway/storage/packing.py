@@ -9,10 +9,10 @@ from torch import Tensor
 
 from headway.config.config import Config
 from headway.errors import HeadwayError
-from headway.model_dir import Loaded
 from headway.nn.layers.bitlinear import packed_state
 from headway.nn.layers.int8 import quantized
-from headway.stored import SCALE
+from headway.storage.model_dir import Loaded
+from headway.storage.tensor_file import SCALE
 
 # Matrices that inputs are multiplied by. Words are among them: their table is the output layer's, too.
 MATRICES = re.compile(
@@ -39,7 +39,7 @@ def packed(loaded: Loaded) -> tuple[Config, dict[str, Tensor]]:
 
 
 def in_eight_bits(loaded: Loaded) -> dict[str, Tensor]:
-    """The weights of a model with every matrix as rows of whole numbers, and a scale for each row: see headway.stored."""
+    """The weights of a model with every matrix as rows of whole numbers, and a scale for each row: see headway.storage.tensor_file."""
     if loaded.config.model.linear.kind != "dense":
         raise HeadwayError(
             f'its linear layers are "{loaded.config.model.linear.kind}", and eight bits are for dense ones. Leave out '

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cards import Card, read_card, read_head, written_head
+from headway.storage.card import Card, read_card, read_head, written_head
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:
