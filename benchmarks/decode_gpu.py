@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the tests do it
 
 from headway.decode import Hypothesis, Marks, Search, decode  # noqa: E402
-from headway.decode.model import ModelStepper  # noqa: E402
+from headway.decode.reference.model import ModelStepper  # noqa: E402
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

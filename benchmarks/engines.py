@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from poured import Text, hugging_face
 
 if TYPE_CHECKING:
-    from headway.decode.engine import Compute, EngineName
+    from headway.decode.types import Compute, EngineName
 
 EXTRA = 50  # tokens that an output may have more than the longest source
 ALPHA = 1.0  # of the penalty n^alpha, which all three know
@@ -103,7 +103,7 @@ class Naive(Headway):
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         from headway.decode import decode
-        from headway.decode.rows import padded
+        from headway.decode.padding import padded
 
         model, text = self.model, self.model.tokenizers
         search = model.search(beam_size=beam, penalty="power", alpha=ALPHA)

@@ -15,7 +15,7 @@ from report import Table, append, fill, versions
 
 if TYPE_CHECKING:
     from headway import Translator
-    from headway.decode.engine import Compute, EngineName
+    from headway.decode.types import Compute, EngineName
 
 MOST = 0.2  # BLEU that int8 may cost
 FIRST = "torch float32"

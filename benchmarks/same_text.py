@@ -17,8 +17,8 @@ from report import Table, append, fill, versions
 from sacrebleu import corpus_bleu
 
 from headway.decode import Hypothesis, Search, decode
-from headway.decode.model import ModelStepper
-from headway.decode.rows import padded
+from headway.decode.padding import padded
+from headway.decode.reference.model import ModelStepper
 from headway.device import choose_device
 from headway.engines import marks_of
 from headway.files.text_files import read_lines

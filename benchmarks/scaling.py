@@ -33,7 +33,7 @@ from peers import SIZES
 from report import append, fill, versions
 
 from headway.decode import Marks, Search, decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.nn.transformer import Transformer
 
 MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from headway.decode.rows import batches, padded
+from headway.decode.padding import batches, padded
 from headway.errors import HeadwayError
 from headway.nn.context import Report
 from headway.text.align.words import word_numbers, word_roles

@@ -8,7 +8,7 @@ from headway.text.numbers import NUMBER, lost_numbers, rewritten
 from headway.text.spans.protect import Hidden, placeholder, spaced
 
 if TYPE_CHECKING:
-    from headway.decode.hypothesis import Hypothesis
+    from headway.decode.types import Hypothesis
     from headway.translator import Translator
 
 Find = Callable[[list[Sentence]], None]

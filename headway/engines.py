@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.config.search import Marks, Search
-from headway.decode.engine import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName, Precision
-from headway.decode.hypothesis import Recorder
+from headway.decode.ctranslate2.probe import Quick, quick_model
+from headway.decode.types import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName, Precision, Recorder
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.quick import Quick, quick_model
 from headway.storage.summary import Outline, outline_of
 from headway.storage.tensor_file import Stored
 from headway.text import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
-    from headway.decode.ct2 import Ct2Engine
-    from headway.decode.torch_engine import TorchEngine
+    from headway.decode.ctranslate2.backend import Ct2Engine
+    from headway.decode.torch_backend import TorchEngine
     from headway.storage.model_dir import Loaded
     from headway.text.shortlist import Shortlist
 
@@ -76,7 +75,7 @@ class Engines:
         """Take CTranslate2 if it can serve; else why it cannot. Nothing here imports torch."""
         if found.reason or found.model is None or found.outline is None:
             return found.reason
-        from headway.decode.ct2 import Ct2Engine
+        from headway.decode.ctranslate2.backend import Ct2Engine
 
         try:
             tokenizers = Tokenizers.load(Path(self.paths[0]) / "tokenizer.json")
@@ -113,7 +112,7 @@ class Engines:
         if self._torch is None:
             import torch
 
-            from headway.decode.torch_engine import TorchEngine
+            from headway.decode.torch_backend import TorchEngine
 
             if self.threads:
                 torch.set_num_threads(self.threads)

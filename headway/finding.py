@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.config.search import Search
-from headway.decode.engine import Engine
-from headway.decode.grouping import batches
-from headway.decode.hypothesis import Hypothesis, Recorder
+from headway.decode.batching import batches
+from headway.decode.types import Engine, Hypothesis, Recorder
 from headway.reading import Sentence
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
@@ -83,7 +82,7 @@ class Finder:
         plain, demanding = [s for s in sentences if not s.terms], [s for s in sentences if s.terms]
         self._search(plain, search, again=again)
         if demanding:
-            from headway.decode.demands import Demands
+            from headway.decode.constraints import Demands
             from headway.text.glossary import spelled
 
             target = self.translator.tokenizers.target

@@ -11,7 +11,7 @@ from headway.text.spans.restore import Links, bare, put_back
 from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
-    from headway.decode.hypothesis import Hypothesis
+    from headway.decode.types import Hypothesis
     from headway.translator import Translator
 
 Find = Callable[[list[Sentence]], None]

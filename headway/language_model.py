@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.config.search import Marks, Search
 from headway.decode import decode, stream
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.nn.positions.positions import Learned
 from headway.storage.model_dir import Loaded

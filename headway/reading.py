@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headway.decode.hypothesis import Hypothesis
+from headway.decode.types import Hypothesis
 from headway.text import Segment, Tokenizer, split_long, split_sentences
 from headway.text.segment.sentences import segments
 from headway.text.segment.wrapped_lines import Layout, layout_of
@@ -14,7 +14,7 @@ from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
     from headway.confidence import Calibration
-    from headway.decode.demands import Demands
+    from headway.decode.constraints import Demands
     from headway.text.glossary import Glossary, Term
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headway.decode.model import ModelStepper
-from headway.decode.rows import batches, padded
+from headway.decode.padding import batches, padded
+from headway.decode.reference.model import ModelStepper
 from headway.errors import HeadwayError
 from headway.translation import Scored as Scored
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.decode.hypothesis import Hypothesis
+from headway.decode.types import Hypothesis
 from headway.reading import Line
 from headway.text import Tokenizer
 from headway.text.align.words import words_before

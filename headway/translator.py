@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headway.confidence import Calibration, refuse_min_score
 from headway.config.search import Search
-from headway.decode.engine import Compute, EngineName
-from headway.decode.hypothesis import Recorder
+from headway.decode.ctranslate2.probe import Quick
+from headway.decode.types import Compute, EngineName, Recorder
 from headway.device import choose_device
 from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.finding import find
-from headway.quick import Quick
 from headway.reading import Reader
 from headway.storage.registry import choose
 from headway.text.spans.protect import protector
@@ -25,7 +24,7 @@ from headway.translation import Guess, Scored, Translation, joined
 if TYPE_CHECKING:
     from headway.alignment import Links
     from headway.config.config import Config
-    from headway.decode.model import ModelStepper
+    from headway.decode.reference.model import ModelStepper
     from headway.inspect.trace import Trace
     from headway.language_model import LanguageModel
     from headway.storage.model_dir import Loaded

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.carrying import carry, hide
-from headway.decode.hypothesis import Hypothesis
+from headway.decode.types import Hypothesis
 from headway.reading import Sentence
 from headway.text.glossary import Term
 from headway.text.spans.protect import Hidden

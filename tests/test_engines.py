@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway import quick
 from headway.config.search import Search
+from headway.decode.ctranslate2 import probe
 from headway.device import surely_cpu
 from headway.engines import Engines
 from headway.errors import ConfigError, HeadwayError
@@ -27,7 +27,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing:
         modules: dict[str, Any] = {}
 
-    monkeypatch.setattr(quick, "sys", Nothing)
+    monkeypatch.setattr(probe, "sys", Nothing)
 
 
 def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> None:

@@ -12,7 +12,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import log, table
 
 if TYPE_CHECKING:
-    from headway.decode.engine import Compute, EngineName
+    from headway.decode.types import Compute, EngineName
 
 
 @click.command(

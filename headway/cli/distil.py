@@ -13,7 +13,7 @@ from headway.cli.growing import TOKENS_A_LINE, Growing, given_options, grow, is_
 from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
-    from headway.decode.engine import Compute
+    from headway.decode.types import Compute
     from headway.translator import Translator
 
 MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")

@@ -10,7 +10,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened, table
 
 if TYPE_CHECKING:
-    from headway.decode.engine import Compute, EngineName
+    from headway.decode.types import Compute, EngineName
     from headway.evaluation import Evaluation
 
 

@@ -21,7 +21,7 @@ from headway.errors import HeadwayError
 from headway.storage.registry import Choice, choose
 
 if TYPE_CHECKING:
-    from headway.decode.engine import Compute, EngineName
+    from headway.decode.types import Compute, EngineName
     from headway.routing import Router
     from headway.text.glossary import Glossary
     from headway.translation import Routed
@@ -117,7 +117,7 @@ def translate(
     kept, terms = None if no_protect else protect, read_glossary(glossary)
 
     def load(choice: Choice) -> "Translator":
-        from headway.quick import quick_model
+        from headway.decode.ctranslate2.probe import quick_model
 
         begin = bool(text) and text != ("-",)
         quick = quick_model(choice.paths, device, engine, compute, threads, start=begin)

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.config.search import Marks, Search
-    from headway.decode.hypothesis import Choice, Hypothesis, Recorder
-    from headway.decode.search import decode, stream
-    from headway.decode.stepper import Remembered, Stepper
+    from headway.decode.dispatch import decode, stream
+    from headway.decode.reference.model import Remembered, Stepper
+    from headway.decode.types import Choice, Hypothesis, Recorder
 
 __all__ = ["Choice", "Hypothesis", "Marks", "Recorder", "Remembered", "Search", "Stepper", "decode", "stream"]
 
 _HOME = {
-    "Choice": "headway.decode.hypothesis",
-    "Hypothesis": "headway.decode.hypothesis",
+    "Choice": "headway.decode.types",
+    "Hypothesis": "headway.decode.types",
     "Marks": "headway.config.search",
-    "Recorder": "headway.decode.hypothesis",
-    "Remembered": "headway.decode.stepper",
+    "Recorder": "headway.decode.types",
+    "Remembered": "headway.decode.reference.model",
     "Search": "headway.config.search",
-    "Stepper": "headway.decode.stepper",
-    "decode": "headway.decode.search",
-    "stream": "headway.decode.search",
+    "Stepper": "headway.decode.reference.model",
+    "decode": "headway.decode.dispatch",
+    "stream": "headway.decode.dispatch",
 }
 
 

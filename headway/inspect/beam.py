@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.decode.hypothesis import Choice, Fate
+from headway.decode.types import Choice, Fate
 
 
 @dataclass(frozen=True)

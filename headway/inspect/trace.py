@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from torch import Tensor
 
 from headway.config.config import write_atomically
-from headway.decode.hypothesis import Choice, Fate, Hypothesis
+from headway.decode.types import Choice, Fate, Hypothesis
 from headway.errors import HeadwayError
 from headway.inspect.beam import Node, tree
 from headway.storage.model_dir import read_tensors, write_tensors

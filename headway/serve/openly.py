@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.decode.hypothesis import Choice
+from headway.decode.types import Choice
 from headway.inspect.recording import packed_floats, packed_weights
 from headway.nn.context import Report
 from headway.nn.transformer import Memory, Transformer

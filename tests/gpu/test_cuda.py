@@ -10,7 +10,7 @@ import torch
 
 from headway.config.search import Marks, Search
 from headway.decode import decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.nn.layers.bitlinear import bit_linear, packed_state, ternary
 from headway.nn.masks.masks import Pattern, make_mask
 from headway.nn.ops.attention import attend

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from decode.test_static import MARKS, assert_as_exact, assert_same, model, small, sources
+from decode.cuda.test_search import MARKS, assert_as_exact, assert_same, model, small, sources
 
 from headway.decode import Search, decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.translator import load_translator
 
 pytestmark = [

@@ -1,6 +1,6 @@
 """The tree of a search, from what it told step by step."""
 
-from headway.decode.hypothesis import Choice
+from headway.decode.types import Choice
 from headway.inspect.beam import Node, search_that_found, tree
 
 END = 2

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import headway
 from headway.decode import decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
 from headway.finding import Fault, Finder
 from headway.inspect.recording import packed_weights

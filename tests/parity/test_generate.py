@@ -10,7 +10,7 @@ import transformers
 from torch import Tensor
 
 from headway.decode import Hypothesis, Marks, Search, decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.nn.positions.positions import sinusoids
 from parity.copying import from_marian
 

@@ -21,7 +21,7 @@ from headway.config.schema import from_dict, make_part
 from headway.data.toy import toy_corpus
 from headway.decode import Hypothesis, Search, decode
 from headway.decode import Marks as Frame
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer

@@ -10,7 +10,7 @@ import pytest
 import headway
 from headway.data.corpora import in_memory
 from headway.data.toy import toy_corpus
-from headway.decode.hypothesis import Hypothesis
+from headway.decode.types import Hypothesis
 from headway.finding import Fault, Finder
 from headway.reading import Sentence
 from headway.text.spans.protect import PLACEHOLDER, protector

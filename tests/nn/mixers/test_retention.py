@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.schema import from_dict, make_part
 from headway.decode import Marks, Search, decode
-from headway.decode.model import ModelStepper
+from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError
 from headway.nn.build import Scope
 from headway.nn.cache.kv import Forgotten

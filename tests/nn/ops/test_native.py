@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.decode.past import words_of
-from headway.decode.whole_past import Kept, WholePast, converse
+from headway.decode.cpu.cache import Kept, WholePast, converse, words_of
 from headway.nn.layers.int8 import Int8, quantise
 from headway.nn.ops import native
 

@@ -1,5 +1,5 @@
-/* A search in one call: greedy, or a beam. What it finds is written down step by step, by the rules of headway/decode/turn.py
-   and loop.py; headway/decode/trellis.py reads it. */
+/* A search in one call: greedy, or a beam. What it finds is written down step by step, by the rules of headway/decode/reference/beam_search.py
+   and loop.py; headway/decode/lattice.py reads it. */
 
 #include "common.h"
 
