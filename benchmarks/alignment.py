@@ -46,7 +46,7 @@ def rates(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, 
 
 def on_toy(work: Path, steps: int) -> None:
     from headway.text.metrics import score
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     toy = work / "toy"
     write_toy(toy)
@@ -74,7 +74,7 @@ def on_multi30k(data: Path, model: Path | None) -> None:
     pairs = list(read_pairs(*(find(data, f"test_2016_flickr.{side}") for side in ("en", "de"))))
     shown = [pairs[number] for number in SHOWN]
     if model:
-        from headway.translator import load_translator
+        from headway.translate.translator import load_translator
 
         links = load_translator([model]).align(shown)
     else:

@@ -89,7 +89,7 @@ class Headway:
     sizes: tuple[int, ...] = (0,)  # it chooses by itself
 
     def __init__(self, folder: Path, threads: int, engine: "EngineName", compute: "Compute") -> None:
-        from headway.translator import load_translator
+        from headway.translate.translator import load_translator
 
         self.model = load_translator([folder], "cpu", engine, compute, threads)
 

@@ -14,7 +14,7 @@ from headway.text.align.aligner import learn_aligner
 from headway.text.align.words import words
 from headway.text.glossary import UNIT
 from headway.text.metrics import score
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 LEAST = 4  # letters of a term
 TERMS = 2  # a line

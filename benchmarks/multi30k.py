@@ -28,7 +28,7 @@ def start(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
 def scored(seed: int, test: str, data: Path, work: Path) -> tuple[float, float, float, list[float]]:
     """Moses-tokenised lower-cased BLEU, its brevity penalty, cased sacreBLEU and precisions, of saved hypotheses."""
     from headway.text.metrics import score
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     translator = load_translator([work / f"seed-{seed}"])
     source, target = ((data / f"{test}.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("en", "de"))

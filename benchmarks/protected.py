@@ -20,7 +20,7 @@ from headway.storage.registry import directory
 from headway.text.align.aligner import Aligner, learn_aligner
 from headway.text.align.words import WORD
 from headway.text.spans.protect import PLACEHOLDER, pairs_of, protector
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 SINGLE = (
     "{name}", "{0}", "%s", "%(count)d", "$(ARG1)", "${HOME}", "https://example.org/a?b=1", "mail@example.org", "`ls -l`",

@@ -20,9 +20,9 @@ from headway.decode import Hypothesis, Search, decode
 from headway.decode.padding import padded
 from headway.decode.reference.model import ModelStepper
 from headway.device import choose_device
-from headway.engines import marks_of
 from headway.files.text_files import read_lines
 from headway.storage.model_dir import Loaded, load_model
+from headway.translate.backends import marks_of
 
 BATCHES = (256, 64)  # lines, in order of length
 COLUMNS = ["same", "all beams", "scores", "BLEU plain", "BLEU", "words out"]

@@ -22,7 +22,7 @@ from headway.text import Tokenizers
 from headway.text.align.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist
 from headway.train.shortlist import Lexical, lexicons_of
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
 KEPT = [1000, 2000, 4000]  # of the vocabulary, for every sentence

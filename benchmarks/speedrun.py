@@ -82,7 +82,7 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     from headway.train.texts import Files, read_texts
     from headway.train.validation import Validation
     from headway.train.warm import warming
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     clock.lap("imports")
     device = choose_device(given.device)

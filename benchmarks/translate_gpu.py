@@ -30,8 +30,8 @@ from headway.decode import Search
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model, save_model
 from headway.text import Tokenizer, Tokenizers
-from headway.translation import Routed, Translation
-from headway.translator import Translator
+from headway.translate.results import Routed, Translation
+from headway.translate.translator import Translator
 
 SAMPLE = 100_000  # lines from which a vocabulary is learned
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.inspect.page import answers_of
 from headway.inspect.recording import events_of
-from headway.translator import Translator, load
+from headway.translate.translator import Translator, load
 
 EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from headway.config.config import Config as Config
     from headway.errors import HeadwayError as HeadwayError
     from headway.text import Tokenizer as Tokenizer
-    from headway.translator import Translator as Translator
-    from headway.translator import load as load
+    from headway.translate.translator import Translator as Translator
+    from headway.translate.translator import load as load
 
 __version__ = "0.1.0"
 
@@ -19,8 +19,8 @@ _HOMES = {
     "Config": "headway.config.config:Config",
     "HeadwayError": "headway.errors:HeadwayError",
     "Tokenizer": "headway.text:Tokenizer",
-    "Translator": "headway.translator:Translator",
-    "load": "headway.translator:load",
+    "Translator": "headway.translate.translator:Translator",
+    "load": "headway.translate.translator:load",
     "presets": "headway.config.presets",
 }
 

@@ -16,8 +16,8 @@ from headway.errors import HeadwayError
 from headway.files.resumable import Counts
 from headway.text import copied, repeated
 from headway.text.numbers import lost_numbers
-from headway.translation import Translation
-from headway.translator import Translator
+from headway.translate.results import Translation
+from headway.translate.translator import Translator
 
 Reason = Literal["blank", "long", "empty", "cut", "loop", "copy", "ratio", "number", "score", "unlike"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headway.confidence import Calibration, features, length_ratio
 from headway.errors import HeadwayError
-from headway.translation import Joined
+from headway.translate.confidence import Calibration, features, length_ratio
+from headway.translate.results import Joined
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 HELD_OUT = 3  # every so many lines one is kept for measuring
 LEAST = 100  # lines from which something can be learned

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.text.metrics import Comparison, Scores, paired_bootstrap, score
-from headway.translation import one_line
-from headway.translator import Translator
+from headway.translate.results import one_line
+from headway.translate.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 from headway.augment import REASONS, BackTranslation, Pair, Reason, Standards, augment, no_counts, written
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import HeadwayError
-from headway.translation import Guess, Translation
-from headway.translator import Translator, load_translator
+from headway.translate.results import Guess, Translation
+from headway.translate.translator import Translator, load_translator
 
 
 @pytest.fixture(scope="module")

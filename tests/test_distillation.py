@@ -6,8 +6,8 @@ import pytest
 
 from headway.augment import Pair, Reason, Standards
 from headway.distil import Distillation, by_likeness, chrf, written_out
-from headway.translation import Guess, Translation
-from headway.translator import Translator, load_translator
+from headway.translate.results import Guess, Translation
+from headway.translate.translator import Translator, load_translator
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sacrebleu
 import headway
 from headway.errors import HeadwayError
 from headway.evaluation import against, evaluate
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 @pytest.fixture(scope="module")

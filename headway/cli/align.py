@@ -13,7 +13,7 @@ from headway.cli.terminal import log, opened
 from headway.cli.translate import warn_if_rough
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 AT_ONCE = 1024  # pairs in memory
 FEW = 1000  # pairs from which little can be learned
@@ -58,7 +58,7 @@ def align(
         raise click.UsageError(told, click.get_current_context())
     if by_a_model:
         from headway.storage.registry import choose
-        from headway.translator import load_translator
+        from headway.translate.translator import load_translator
 
         choice = choose(models, source_language, to)
         translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
@@ -90,8 +90,8 @@ def by_counting(given: Callable[[], Pairs]) -> Iterator[str]:
 
 
 def by_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
-    from headway.alignment import align_pairs
     from headway.text.align.words import moses
+    from headway.translate.alignment import align_pairs
 
     warn_if_rough(translator)
     number = 0

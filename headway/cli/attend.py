@@ -95,7 +95,7 @@ def looked(
 
         return attended(load_trace(traced), kind, layer)
     from headway.storage.registry import choose
-    from headway.translator import load
+    from headway.translate.translator import load
 
     assert text is not None
     choice = choose([model] if model else [], *direction)

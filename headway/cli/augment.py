@@ -83,7 +83,7 @@ def augment(
         return
     from headway.augment import BackTranslation, written
     from headway.storage.registry import choose
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     choice = choose(models, source_language, to)
     translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target

@@ -55,7 +55,7 @@ def calibrate(
     from headway.calibration import calibrate as learn
     from headway.files.text_files import read_pairs
     from headway.storage.registry import own_directory
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     pairs = list(islice(read_pairs(source, target), min(at_most, sys.maxsize)))
     model = own_directory(model)

@@ -14,7 +14,7 @@ from headway.cli.root import Verb, option
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
 
@@ -111,7 +111,7 @@ def distil(
         return
     from headway.distil import Distillation, written_out
     from headway.storage.registry import choose
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     choice = choose(models, "", to)
     translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target

@@ -11,7 +11,7 @@ from headway.errors import HeadwayError
 from headway.storage.registry import Choice, choose
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 FOR_LINES = ("input_file", "prefix", "n_best", "align", "scores", "as_json")  # what makes sense line by line only
 
@@ -39,8 +39,8 @@ def choice_for(file: str, models: tuple[str, ...], source: str, to: str) -> Choi
     if source != AUTO:
         return choose(models, source, to)
     from headway.documents import beginning
-    from headway.routing import routes
     from headway.text.line_language import Detector
+    from headway.translate.routing import routes
 
     found, target = routes(models, to)
     language = Detector([*found, target]).name(beginning(file))

@@ -80,7 +80,7 @@ def evaluate(
     from headway.files.text_files import read_pairs
     from headway.storage.registry import choose
     from headway.text.metrics import best_and_worst
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     pairs = list(read_pairs(source, target))
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
@@ -131,8 +131,8 @@ def evaluate(
 def perplexity(models: tuple[str, ...], text: str, device: str) -> None:
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
-    from headway.language_model import LanguageModel
-    from headway.translator import load
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import load
 
     content = "\n".join(read_lines(text)) + "\n"
     for path in models:

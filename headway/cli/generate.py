@@ -30,8 +30,8 @@ from headway.cli.root import Verb, option
 def generate(prompt: str, model: str, device: str, **settings: Any) -> None:
     """Continue a text with a language model. The text appears as it is written."""
     from headway.errors import HeadwayError
-    from headway.language_model import LanguageModel
-    from headway.translator import load
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import load
 
     loaded = load(model, device)
     if not isinstance(loaded, LanguageModel):

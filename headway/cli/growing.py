@@ -17,7 +17,7 @@ from headway.text.numbers import keeps_digits
 if TYPE_CHECKING:
     from headway.augment import Pair, Reason, Standards, Way
     from headway.files.resumable import Begin, Counts
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
 TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths

@@ -36,7 +36,7 @@ def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, 
     (position-SIDE-1, -2 … where layers have different ones), way-SIDE, and, where something is written, probabilities
     and beam, each as .png and .svg; trace.json and trace.safetensors."""
     from headway.errors import ConfigError
-    from headway.translator import Translator, load
+    from headway.translate.translator import Translator, load
 
     loaded = load(model, device)
     if isinstance(loaded, Translator):

@@ -27,7 +27,6 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     Without --int8, MODEL is a model directory, or name, that was trained with model.linear = "bitnet": what is packed computes
     the same and cannot be trained on: keep MODEL for that. With --int8 each row of a matrix is rounded to whole numbers
     up to 127, a quarter of the size: translations may differ a little."""
-    from headway.confidence import keep_calibration
     from headway.errors import HeadwayError
     from headway.storage.model_dir import WEIGHTS, load_model, save_model
     from headway.storage.packing import in_eight_bits, packed
@@ -36,6 +35,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.train.card import measuring
     from headway.train.checkpoints import refuse_taken
     from headway.train.history import History
+    from headway.translate.confidence import keep_calibration
 
     model = directory(model)
     if out.resolve() == Path(model).resolve():

@@ -14,7 +14,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import log, opened
 
 if TYPE_CHECKING:
-    from headway.translator import Scored, Translator
+    from headway.translate.translator import Scored, Translator
 
 AT_ONCE = 1024  # pairs in memory
 
@@ -49,7 +49,7 @@ def score(
     One line a pair, in order: the natural logarithm of the probability of the target and its end, given the source.
     Each side is one sentence. Two blank sides give 0; what is too long to read gives nan, and a warning."""
     from headway.storage.registry import choose
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     refuse(text, source, target, pairs, output)
     if normalised and per_token:

@@ -46,7 +46,7 @@ def trace(
     docs/looking-inside.md."""
     from headway.errors import ConfigError
     from headway.storage.registry import choose
-    from headway.translator import Translator, load
+    from headway.translate.translator import Translator, load
 
     choice = choose([model] if model else [], source_language, to)
     loaded = load(choice.paths[0], device)

@@ -22,10 +22,10 @@ from headway.storage.registry import Choice, choose
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
-    from headway.routing import Router
     from headway.text.glossary import Glossary
-    from headway.translation import Routed
-    from headway.translator import Guess, Translation, Translator
+    from headway.translate.results import Routed
+    from headway.translate.routing import Router
+    from headway.translate.translator import Guess, Translation, Translator
 
 OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some have one length
 
@@ -121,7 +121,7 @@ def translate(
 
         begin = bool(text) and text != ("-",)
         quick = quick_model(choice.paths, device, engine, compute, threads, start=begin)
-        from headway.translator import load_translator  # now: it imports while weights are being loaded
+        from headway.translate.translator import load_translator  # now: it imports while weights are being loaded
 
         if choice.paths != models:
             log(f"model {', '.join(choice.paths)}", "detail")
@@ -176,7 +176,7 @@ def translate(
 
 
 def by_language(models: tuple[str, ...], to: str, load: "Callable[[Choice], Translator]", align: bool) -> "Router":
-    from headway.routing import Router, routes
+    from headway.translate.routing import Router, routes
 
     router = Router(*routes(models, to), load, align, strict=bool(models))
     for warning in router.warnings:
@@ -185,13 +185,13 @@ def by_language(models: tuple[str, ...], to: str, load: "Callable[[Choice], Tran
 
 
 class Direct:
-    """Every line to one translator: what headway.routing.Router is for lines in several languages."""
+    """Every line to one translator: what headway.translate.routing.Router is for lines in several languages."""
 
     def __init__(self, translator: "Translator") -> None:
         self.loaded = [translator]
 
     def translate(self, lines: Sequence[str], act: "Callable[..., list[Translation]]") -> "list[Routed]":
-        from headway.translation import Routed
+        from headway.translate.results import Routed
 
         return [Routed(result, self.loaded[0]) for result in act(self.loaded[0], lines)]
 
@@ -217,7 +217,7 @@ def stopping(router: "Router | Direct") -> Iterator[None]:
 
 def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_json: bool, alone: bool) -> str:
     """One result as asked for: a line, unless it is the only one and text alone, which keeps its lines."""
-    from headway.translation import one_line
+    from headway.translate.results import one_line
 
     result = routed.result
     if as_json:
@@ -239,7 +239,7 @@ def links_of(guess: "Guess") -> str:
 
 
 def warn_if_rough(translator: "Translator") -> None:
-    from headway.alignment import is_guided
+    from headway.translate.alignment import is_guided
 
     if not all(is_guided(config) for config in translator.configs):
         log("this model has no head for alignments: they are rough. Train it with train.alignment=guided", "warning")

@@ -9,7 +9,7 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     from headway.config.search import Search
     from headway.text.glossary import Glossary
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 AT_ONCE = 4096  # segments asked for together
 SHOWN = 40  # characters of a segment in a warning
@@ -105,8 +105,8 @@ def through(
 
 def can_align(translator: "Translator") -> bool:
     """Whether links can be read from a model's attention, with words that can be found again."""
-    from headway.alignment import place_of
     from headway.text.align.words import word_roles
+    from headway.translate.alignment import place_of
 
     try:
         for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):

@@ -10,8 +10,8 @@ from headway.errors import HeadwayError
 from headway.inspect.trace import Trace
 
 if TYPE_CHECKING:
-    from headway.language_model import LanguageModel
-    from headway.translator import Translator
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 
@@ -84,7 +84,7 @@ def attention(
     model: "Translator | LanguageModel", text: str, kind: Kind | None = None, layer: int = 0, to: str = ""
 ) -> Attended:
     """Where a model looks while it translates a sentence, or reads a text."""
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
     if isinstance(model, Translator):
         return attended(model.trace(text, to=to), kind, layer)

@@ -21,8 +21,8 @@ from headway.text.segment.wrapped_lines import layout_of
 from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
-    from headway.language_model import LanguageModel
-    from headway.translator import Translator
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 MOST = 1024  # tokens of a language model's text, unless it was trained on longer ones
 

@@ -18,7 +18,7 @@ from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused
 from headway.serve.work import How, translated, using
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 AT_ONCE = 128  # segments of a document, so that others get their turn
 AGAIN = 0.2  # seconds until a document that found the queue full asks again

@@ -15,7 +15,7 @@ from headway.serve.model import Model
 from headway.serve.refused import Refused
 from headway.serve.service import Service
 from headway.serve.work import using
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 T = TypeVar("T")
 

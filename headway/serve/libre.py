@@ -17,7 +17,7 @@ from headway.serve.languages import Detected, detected, heard, name_of, untransl
 from headway.serve.refused import Refused, file_too_large, missing
 from headway.serve.service import Service
 from headway.serve.work import How, translated
-from headway.translation import Guess, Translation
+from headway.translate.results import Guess, Translation
 
 
 def routes(service: Service) -> APIRouter:

@@ -9,11 +9,11 @@ from headway.errors import HeadwayError
 from headway.serve.batching import Lane
 from headway.storage.summary import Outline, outline_of, read_outline
 from headway.storage.tensor_file import Stored
-from headway.translation import Translation
+from headway.translate.results import Translation
 
 if TYPE_CHECKING:
-    from headway.language_model import LanguageModel
-    from headway.translator import Translator
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Model:
 
     @property
     def writer(self) -> "LanguageModel":
-        from headway.language_model import LanguageModel
+        from headway.translate.language_model import LanguageModel
 
         assert isinstance(self.loaded, LanguageModel)
         return self.loaded

@@ -15,11 +15,11 @@ from headway.serve.languages import name_of, resolve
 from headway.serve.model import Model, found
 from headway.serve.refused import Refused
 from headway.serve.settings import Settings, Tell
-from headway.translation import Translation
+from headway.translate.results import Translation
 
 if TYPE_CHECKING:
-    from headway.language_model import LanguageModel
-    from headway.translator import Translator
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 TIDY = 20.0  # seconds
 Watch = Callable[[int, int, float], None]
@@ -155,7 +155,7 @@ class Shelf:
             _return_memory()
 
     def _load(self, model: Model) -> "Translator | LanguageModel":
-        from headway.translator import Translator, load
+        from headway.translate.translator import Translator, load
 
         s = self.settings
         try:

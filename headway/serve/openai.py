@@ -23,7 +23,7 @@ from headway.serve.service import Service
 from headway.serve.work import using
 
 if TYPE_CHECKING:
-    from headway.language_model import LanguageModel
+    from headway.translate.language_model import LanguageModel
 
 MOST_STOPS, LONGEST_STOP = 4, 200
 NOT_DONE = ("best_of", "logprobs", "suffix", "logit_bias")

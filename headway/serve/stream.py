@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from headway.config.search import Search
 from headway.errors import HeadwayError
-from headway.reading import Reader as Sentences
 from headway.serve import shapes
 from headway.serve.bodies import StreamBody
 from headway.serve.languages import heard, unknown
@@ -19,7 +18,8 @@ from headway.serve.pipe import Emit, Event, Streamed
 from headway.serve.refused import Refused
 from headway.serve.service import Service
 from headway.text.spans.protect import protector
-from headway.translator import Translator
+from headway.translate.source import Reader as Sentences
+from headway.translate.translator import Translator
 
 
 def routes(service: Service) -> APIRouter:

@@ -12,8 +12,8 @@ from headway.serve.model import Model
 from headway.serve.models import Shelf
 from headway.serve.refused import Gone, Refused, too_long
 from headway.text.segment.wrapped_lines import layout_of
-from headway.translation import Guess, Translation
-from headway.translator import Translator
+from headway.translate.results import Guess, Translation
+from headway.translate.translator import Translator
 
 T = TypeVar("T")
 PIECE = 1000  # characters: a longer text of many lines is taken in pieces, so that others need not wait for all of it

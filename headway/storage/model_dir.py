@@ -9,7 +9,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.confidence import forget_calibration
 from headway.config.config import Config, write_atomically
 from headway.errors import HeadwayError
 from headway.files.atomic import whole
@@ -17,6 +16,7 @@ from headway.nn.layers.bitlinear import PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.storage.tensor_file import SCALE
 from headway.text import Tokenizers
+from headway.translate.confidence import forget_calibration
 
 WEIGHTS = "model.safetensors"
 HARMLESS = 10**9  # so many parameters fit any memory: a config can be followed that far before its weights are checked

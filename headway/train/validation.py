@@ -19,7 +19,7 @@ from headway.train.carry import Carry
 from headway.train.corpus import Corpus
 from headway.train.loss import cross_entropy
 from headway.train.objectives import Marks
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 class Validation(NamedTuple):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from recipe import TARGETS, rows
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "multi30k")
 YEARS = ("newstest2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
@@ -81,7 +81,7 @@ class Kept:
 def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
     """Everything that is not known of one model; its name."""
     from headway.evaluation import evaluate
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     name, _, place = spec.partition("=")
     folder, _, device = place.partition("@")

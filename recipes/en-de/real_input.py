@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     translator = load_translator([given.model], given.device)
     known = translator.outline.target_languages

@@ -94,7 +94,7 @@ def card(given: argparse.Namespace) -> str:
 
 def with_examples(text: str, model: Path) -> str:
     """What the model itself says, so that no card tells of another one."""
-    from headway.translator import load_translator
+    from headway.translate.translator import load_translator
 
     translator = load_translator([model], "cpu")
     return EXAMPLE.sub(lambda found: f"`{found[2]}` → *{translator(found[2], to=found[1])}*", text)

@@ -9,7 +9,7 @@ import pytest
 from serve.conftest import Running, running
 
 from headway.inspect.trace import Trace
-from headway.translator import Translator, load
+from headway.translate.translator import Translator, load
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright, which is missing")
 

@@ -10,7 +10,7 @@ from serve.conftest import Running, running
 from browser.conftest import Look
 from headway.cli.root import main
 from headway.inspect.trace import Trace
-from headway.translator import Translator, load
+from headway.translate.translator import Translator, load
 
 TEXT = "The dog sees a red house."
 

@@ -8,7 +8,7 @@ import pytest
 
 from browser.conftest import Look
 from headway.inspect.trace import Trace
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

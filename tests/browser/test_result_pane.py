@@ -7,7 +7,7 @@ from serve.conftest import Running, running
 
 from browser.conftest import Look
 from headway.storage.registry import BUNDLED
-from headway.translator import Translator, load
+from headway.translate.translator import Translator, load
 
 PANE = "document.querySelector('#result .output').textContent"
 

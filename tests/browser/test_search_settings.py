@@ -8,8 +8,8 @@ import pytest
 from serve.conftest import running
 
 from browser.conftest import Look
-from headway.language_model import LanguageModel
-from headway.translator import Translator, load, load_translator
+from headway.translate.language_model import LanguageModel
+from headway.translate.translator import Translator, load, load_translator
 
 
 def test_length_counts_as_much_as_is_said(

@@ -12,7 +12,7 @@ from serve.conftest import Running, running, until
 from browser.conftest import Look
 from headway.cli.root import main
 from headway.storage.registry import BUNDLED
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 WATCH = """
 window.seen = {tokens: [], said: []};

@@ -76,7 +76,7 @@ def test_one_pair(capsys: Capture, translator_dir: Path) -> None:
 def test_a_pair_that_is_too_long_is_told(
     capsys: Capture, translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.alignment.MOST", 64)
+    monkeypatch.setattr("headway.translate.alignment.MOST", 64)
     out, err = run(capsys, "align", "--model", str(translator_dir), "dog " * 200, "kavu")
     assert out == "\n"
     assert "line 1: not aligned: it has " in err and "reads at most 64" in err

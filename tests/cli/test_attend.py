@@ -9,7 +9,7 @@ import pytest
 from headway.cli.root import main
 from headway.inspect.attention import attention, label
 from headway.inspect.characters import SHADES
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 Capture = pytest.CaptureFixture[str]
 TEXT = "The dog sees a red house."

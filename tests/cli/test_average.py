@@ -12,7 +12,7 @@ from headway.cli.root import main
 from headway.storage.model_dir import read_tensors
 from headway.text import Tokenizer, Tokenizers
 from headway.train.checkpoints import checkpoints
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,10 +12,10 @@ import pytest
 import headway
 from headway.calibration import fitted, reliability
 from headway.cli.root import main
-from headway.confidence import CALIBRATION, Calibration, features
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.translator import Translator
+from headway.translate.confidence import CALIBRATION, Calibration, features
+from headway.translate.translator import Translator
 
 Capture = pytest.CaptureFixture[str]
 

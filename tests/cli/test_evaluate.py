@@ -8,8 +8,8 @@ import sacrebleu
 
 import headway
 from headway.cli.root import main
-from headway.language_model import LanguageModel
 from headway.text.metrics import paired_bootstrap, score
+from headway.translate.language_model import LanguageModel
 
 Capture = pytest.CaptureFixture[str]
 

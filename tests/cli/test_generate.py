@@ -6,7 +6,7 @@ import pytest
 
 import headway
 from headway.cli.root import main
-from headway.language_model import LanguageModel
+from headway.translate.language_model import LanguageModel
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli.root import main
 from headway.inspect.trace import load_trace
-from headway.translator import load
+from headway.translate.translator import load
 
 TEXT = "The dog sees a red house."
 

@@ -13,7 +13,7 @@ from headway.config.config import Config
 from headway.storage.model_dir import WEIGHTS, load_model, read_tensors
 from headway.storage.tensor_file import read_weights
 from headway.train.checkpoints import checkpoints
-from headway.translator import Translator, load_translator
+from headway.translate.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
 

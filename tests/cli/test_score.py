@@ -10,7 +10,7 @@ import headway.cli.score
 from headway.cli.root import main
 from headway.cli.terminal import opened
 from headway.files.text_files import read_lines
-from headway.translator import Scored, Translator, load_translator
+from headway.translate.translator import Scored, Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
 

@@ -21,12 +21,12 @@ from headway.cli import progress, terminal
 from headway.cli.progress import clock, short, size
 from headway.cli.root import main
 from headway.config.config import Config
-from headway.language_model import LanguageModel
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
 from headway.train.report import Moment
-from headway.translator import Translator
+from headway.translate.language_model import LanguageModel
+from headway.translate.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]

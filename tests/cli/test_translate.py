@@ -17,7 +17,7 @@ import pytest
 
 import headway
 from headway.cli.root import main
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]

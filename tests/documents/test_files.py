@@ -12,7 +12,7 @@ import headway
 from documents.speakers import louder
 from headway.documents import Asked, Counts, files, seam, through, translate_file, translate_html, type_of
 from headway.errors import HeadwayError
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 def test_types_are_known_by_their_ending() -> None:
@@ -116,5 +116,5 @@ def test_models_without_words_to_link(translator: Translator, monkeypatch: pytes
     def refuse(config: Any) -> str:
         raise HeadwayError("no weights")
 
-    monkeypatch.setattr("headway.alignment.place_of", refuse)
+    monkeypatch.setattr("headway.translate.alignment.place_of", refuse)
     assert not seam.can_align(translator)

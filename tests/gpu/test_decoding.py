@@ -11,7 +11,7 @@ from decode.cuda.test_search import MARKS, assert_as_exact, assert_same, model, 
 
 from headway.decode import Search, decode
 from headway.decode.reference.model import ModelStepper
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 pytestmark = [
     pytest.mark.gpu,

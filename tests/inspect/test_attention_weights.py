@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, attended, attention, label
 from headway.inspect.pictures import draw_attention, draw_mask
 from headway.nn.masks.masks import make_mask
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 TEXT = "The dog sees a red house."
 

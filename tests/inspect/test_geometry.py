@@ -17,7 +17,7 @@ from headway.inspect.positions import Table
 from headway.nn.context import Report
 from headway.nn.masks.masks import dense_mask, make_mask
 from headway.nn.transformer import Transformer
-from headway.translator import load
+from headway.translate.translator import load
 
 BENDING = ["alibi", "t5(8, 16)", "shaw(3)", "shaw(3, 'nothing')", "xl", "xl(tied=false)"]
 

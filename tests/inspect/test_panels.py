@@ -12,7 +12,7 @@ from headway.inspect.geometry import ways
 from headway.inspect.panels import draw_beam, draw_likely, draw_ways
 from headway.inspect.pictures import draw_attention
 from headway.inspect.trace import Trace
-from headway.translator import load
+from headway.translate.translator import load
 
 TEXT = "The dog sees a red house."
 

@@ -15,16 +15,16 @@ import headway
 from headway.decode import decode
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
-from headway.finding import Fault, Finder
 from headway.inspect.recording import packed_weights
 from headway.inspect.trace import Trace
 from headway.inspect.tracing import read_openly
-from headway.language_model import LanguageModel
 from headway.nn.cache.kv import ModelState
 from headway.nn.context import Report
 from headway.nn.masks.masks import CAUSAL, FULL, dense_mask
 from headway.nn.ops.attention import attend
-from headway.translator import Translator, load_translator
+from headway.translate.language_model import LanguageModel
+from headway.translate.search import Fault, Finder
+from headway.translate.translator import Translator, load_translator
 
 TEXT = "The dog sees a red house."
 

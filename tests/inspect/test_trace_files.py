@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from headway.errors import HeadwayError
 from headway.inspect.trace import Trace, load_trace
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 
 
 @pytest.fixture(scope="module")

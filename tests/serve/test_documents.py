@@ -12,7 +12,7 @@ from documents.office_files import docx, odt, run
 
 from headway.errors import HeadwayError
 from headway.serve import documents
-from headway.translator import load_translator
+from headway.translate.translator import load_translator
 from serve.conftest import Running, running, until
 
 BODY = {"source": "en", "target": "qtx"}

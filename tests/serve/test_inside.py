@@ -10,7 +10,7 @@ import pytest
 
 from headway.inspect.blocks import blocks
 from headway.inspect.trace import Trace
-from headway.translator import Translator, load
+from headway.translate.translator import Translator, load
 from serve.conftest import Running, running
 
 

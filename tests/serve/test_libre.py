@@ -10,8 +10,8 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from headway.serve.libre import others
-from headway.translation import Guess, Translation
-from headway.translator import load_translator
+from headway.translate.results import Guess, Translation
+from headway.translate.translator import load_translator
 from serve.conftest import Running, running, until
 
 

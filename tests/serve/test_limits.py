@@ -21,7 +21,7 @@ from headway.serve.keys import Keys
 from headway.serve.refused import Refused
 from headway.serve.settings import Limits, Settings
 from headway.serve.work import in_time
-from headway.translator import Translator
+from headway.translate.translator import Translator
 from serve.conftest import Running, running, until
 
 BODY = {"q": "The dog sees a red house.", "source": "en", "target": "qtx"}

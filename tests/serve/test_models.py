@@ -136,7 +136,7 @@ def test_a_language_that_cannot_be_told_must_be_named(named: Callable[..., Path]
 
 
 def test_an_error_of_a_translator_names_no_paths(named: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
     folder = named("a", ["en"], ["de"])
 

@@ -111,7 +111,7 @@ def test_mistakes(client: openai.OpenAI, change: dict[str, Any], told: str) -> N
 
 def test_a_prompt_that_is_too_long_for_the_model(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     from headway.errors import HeadwayError
-    from headway.language_model import LanguageModel
+    from headway.translate.language_model import LanguageModel
 
     def too_long(self: Any, prefix: Any, **changes: Any) -> None:
         raise HeadwayError(f"the prompt is too long for {served.service.shelf.models[1].path}")

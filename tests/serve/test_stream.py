@@ -12,9 +12,9 @@ import httpx
 import numpy as np
 import pytest
 
-from headway.finding import Fault, Finder
 from headway.serve.pipe import Pipe, Stopped
-from headway.translator import Translator, load, load_translator
+from headway.translate.search import Fault, Finder
+from headway.translate.translator import Translator, load, load_translator
 from serve.conftest import Running, running, until
 
 Event = dict[str, Any]

@@ -12,7 +12,7 @@ import headway
 from headway.errors import ConfigError, HeadwayError
 from headway.storage.registry import Choice, choose, directory, installed, own_folder
 from headway.text.language_codes import alike, shown
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 TRAIN = "Name a model directory with --model, or train one: headway train --source train.{0} --target train.{1} --out {0}-{1}; then: headway models add {0}-{1}"
 

@@ -11,11 +11,11 @@ import headway
 from headway.data.corpora import in_memory
 from headway.data.toy import toy_corpus
 from headway.decode.types import Hypothesis
-from headway.finding import Fault, Finder
-from headway.reading import Sentence
 from headway.text.spans.protect import PLACEHOLDER, protector
 from headway.train.placeholders import phrases, placed, with_placeholders
-from headway.translator import Translator
+from headway.translate.search import Fault, Finder
+from headway.translate.source import Sentence
+from headway.translate.translator import Translator
 
 PAIR = ("A small dog runs, and barks.", "Ein kleiner Hund rennt und bellt.")
 LINKS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]

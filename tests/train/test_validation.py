@@ -17,7 +17,7 @@ from headway.train import validation
 from headway.train.corpus import ParallelText, Portion, marks_of
 from headway.train.objectives import Example
 from headway.train.validation import Measured, Validation, mean_loss, sample, validate
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 def test_better_is_higher_whatever_it_means() -> None:

@@ -5,7 +5,7 @@ import pytest
 import headway
 from headway.text import Tokenizer
 from headway.text.spans.uppercase import calmed, shouted
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 
 @pytest.mark.parametrize("text", ["PLEASE CLOSE THE DOOR.", "ACHTUNG: DIE TÜR!", "ÇA SUFFIT 2 FOIS", "ΜΗΝ ΚΑΠΝΙΖΕΤΕ"])

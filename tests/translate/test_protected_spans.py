@@ -9,10 +9,10 @@ import pytest
 import headway
 from headway.cli.root import main
 from headway.errors import ConfigError, HeadwayError
-from headway.reading import Reader
 from headway.text import Tokenizer
 from headway.text.spans.protect import protector
-from headway.translator import Translator, load_translator
+from headway.translate.source import Reader
+from headway.translate.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
 
@@ -100,7 +100,7 @@ def test_without_attention_to_read_the_place_is_a_guess(
     def refuse(*_: Any) -> None:
         raise HeadwayError("no weights")
 
-    monkeypatch.setattr("headway.alignment.align_ids", refuse)
+    monkeypatch.setattr("headway.translate.alignment.align_ids", refuse)
     [one] = translator.translate([with_span(lines[2], 1)])
     assert "%(n)d" in one.text
     assert "check the place of: %(n)d" in one.warnings[-1]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.types import Hypothesis
-from headway.reading import Line
 from headway.text import Tokenizer
 from headway.text.align.words import words_before
+from headway.translate.source import Line
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 
 @dataclass(frozen=True)

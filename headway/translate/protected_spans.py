@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
-from headway.reading import Sentence
 from headway.text.spans.protect import Hidden, Protector
 from headway.text.spans.restore import Links, bare, put_back
 from headway.text.spans.uppercase import calmed
+from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 Find = Callable[[list[Sentence]], None]
 
@@ -75,7 +75,7 @@ class Keeper:
 
     def _links(self, sentences: list[Sentence]) -> list[Links]:
         """Of all hypotheses; none where the model has no attention to read them from."""
-        from headway.alignment import align_ids, likeliest
+        from headway.translate.alignment import align_ids, likeliest
 
         found = [(s.ids, h.ids) for s in sentences for h in s.found]
         try:

@@ -7,29 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headway.confidence import Calibration, refuse_min_score
 from headway.config.search import Search
 from headway.decode.ctranslate2.probe import Quick
 from headway.decode.types import Compute, EngineName, Recorder
 from headway.device import choose_device
-from headway.engines import Engines, Tell, marks_of, refuse_strangers
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.finding import find
-from headway.reading import Reader
 from headway.storage.registry import choose
 from headway.text.spans.protect import protector
 from headway.text.spans.unknown_script import strange_words
-from headway.translation import Guess, Scored, Translation, joined
+from headway.translate.backends import Engines, Tell, marks_of, refuse_strangers
+from headway.translate.confidence import Calibration, refuse_min_score
+from headway.translate.results import Guess, Scored, Translation, joined
+from headway.translate.search import find
+from headway.translate.source import Reader
 
 if TYPE_CHECKING:
-    from headway.alignment import Links
     from headway.config.config import Config
     from headway.decode.reference.model import ModelStepper
     from headway.inspect.trace import Trace
-    from headway.language_model import LanguageModel
     from headway.storage.model_dir import Loaded
     from headway.text.glossary import Glossary
     from headway.text.shortlist import Shortlist
+    from headway.translate.alignment import Links
+    from headway.translate.language_model import LanguageModel
 
 __all__ = ["Guess", "Scored", "Translation", "Translator", "choose_device", "load", "load_translator"]
 
@@ -49,7 +49,7 @@ def load(
     engines = Engines(choice.paths, device, engine, compute, threads)
     if engines.outline.objective == "translation":
         return Translator(engines, direction=(choice.source, choice.target))
-    from headway.language_model import LanguageModel
+    from headway.translate.language_model import LanguageModel
 
     return LanguageModel(engines.loaded[0])
 
@@ -186,7 +186,7 @@ class Translator:
         first: the number of the first line, which with the seed decides what is drawn
         mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number
         record: is told every step of every search; each begins anew with step 0
-        align: with which source word says which word of each guess; see headway.alignment
+        align: with which source word says which word of each guess; see headway.translate.alignment
         protect: regular expressions for what must stay as it is, besides the usual (see headway.text.spans.protect); None:
             nothing must
         glossary: translations that are given, by their sources
@@ -218,7 +218,7 @@ class Translator:
         sentences = [sentence for line in read for sentence in line.sentences]
         find(self, sentences, search, record, mend, keeper)
         if align:
-            from headway.alignment import align_sentences
+            from headway.translate.alignment import align_sentences
 
             align_sentences(self, sentences)
         for one in read:
@@ -243,13 +243,13 @@ class Translator:
 
     def align(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> "list[Links]":
         """Which source word says which target word: for each pair, (i, j) of words between spaces, counted from 0."""
-        from headway.alignment import align_pairs
+        from headway.translate.alignment import align_pairs
 
         return [aligned.links for aligned in align_pairs(self, pairs, to)]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, to: str = "") -> list[Scored]:
         """How likely each target is, given its source: log-probabilities, token by token and summed."""
-        from headway.scoring import score_pairs
+        from headway.translate.scoring import score_pairs
 
         return score_pairs(self, pairs, to)
 

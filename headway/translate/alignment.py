@@ -17,8 +17,8 @@ from headway.text.align.words import word_numbers, word_roles
 
 if TYPE_CHECKING:
     from headway.config.config import Config
-    from headway.reading import Sentence
-    from headway.translator import Translator
+    from headway.translate.source import Sentence
+    from headway.translate.translator import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0, as str.split counts
 

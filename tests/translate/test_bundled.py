@@ -16,7 +16,7 @@ from headway.storage.card import read_card
 from headway.storage.registry import BUNDLED
 from headway.text.numbers import lost_numbers
 from headway.text.shortlist import Shortlist
-from headway.translator import Translator
+from headway.translate.translator import Translator
 
 MODEL = BUNDLED / "en-de"
 MOST = 30_000_000  # bytes, for both directions
@@ -142,7 +142,7 @@ def test_it_says_how_sure_it_is(translator: Translator, tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     shown = block.strip().split("\n")
     for command, output in zip(shown[::2], shown[1::2], strict=True):

@@ -10,10 +10,10 @@ import headway
 from headway.config.catalogue import kinds
 from headway.config.config import from_table
 from headway.errors import ConfigError, HeadwayError
-from headway.language_model import LanguageModel, Perplexity
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import Loaded, load_model
 from headway.text import Tokenizer, Tokenizers
+from headway.translate.language_model import LanguageModel, Perplexity
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from headway.alignment import align_ids, align_pairs, attention_to_source, is_guided, linked, place_of
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.text.align.aligner import learn_aligner
 from headway.text.align.words import words
-from headway.translator import Translator, load_translator
+from headway.translate.alignment import align_ids, align_pairs, attention_to_source, is_guided, linked, place_of
+from headway.translate.translator import Translator, load_translator
 
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)[20:]]  # what the models of the tests were trained on
 

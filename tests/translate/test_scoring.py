@@ -13,8 +13,8 @@ import headway
 from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
-from headway.scoring import score_ids
-from headway.translator import Translator, load_translator
+from headway.translate.scoring import score_ids
+from headway.translate.translator import Translator, load_translator
 
 Pairs = list[tuple[str, str]]
 
@@ -143,7 +143,7 @@ def test_a_large_vocabulary_is_taken_in_parts(translator: Translator, pairs: Pai
     whole = [found.logp for found in translator.score(pairs)]
     seen: list[int] = []
     logits = Transformer.logits
-    monkeypatch.setattr("headway.scoring.AT_ONCE", 7)
+    monkeypatch.setattr("headway.translate.scoring.AT_ONCE", 7)
     monkeypatch.setattr(Transformer, "logits", lambda self, x: (seen.append(len(x)), logits(self, x))[1])
     assert [found.logp for found in translator.score(pairs)] == pytest.approx(whole, rel=1e-5)
     assert max(seen) == 7

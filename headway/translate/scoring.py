@@ -10,10 +10,10 @@ from torch import Tensor
 from headway.decode.padding import batches, padded
 from headway.decode.reference.model import ModelStepper
 from headway.errors import HeadwayError
-from headway.translation import Scored as Scored
+from headway.translate.results import Scored as Scored
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 AT_ONCE = 512  # places of which the whole vocabulary's probabilities are in memory
 MOST = 4096  # tokens a side: the memory of attention grows with their square

@@ -18,12 +18,12 @@ from headway.config.config import from_table
 from headway.config.search import Search
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError
-from headway.finding import Finder
-from headway.language_model import LanguageModel
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import Loaded, load_model
 from headway.text import Tokenizer, Tokenizers
-from headway.translator import Translator, load_translator
+from headway.translate.language_model import LanguageModel
+from headway.translate.search import Finder
+from headway.translate.translator import Translator, load_translator
 
 
 @pytest.fixture(scope="module")

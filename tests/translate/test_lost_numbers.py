@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headway.carrying import carry, hide
 from headway.decode.types import Hypothesis
-from headway.reading import Sentence
 from headway.text.glossary import Term
 from headway.text.spans.protect import Hidden
-from headway.translator import Translator, load_translator
+from headway.translate.lost_numbers import carry, hide
+from headway.translate.source import Sentence
+from headway.translate.translator import Translator, load_translator
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_where_the_languages_are_not_known_a_number_stays_as_it_is(german: Trans
 
 def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model has not learned placeholders; what it would find with them is given."""
-    from headway.finding import Finder
+    from headway.translate.search import Finder
 
     german.outline = replace(german.outline, placeholders=True)
     search = Finder._search
@@ -127,7 +127,7 @@ def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytes
 
 def test_a_number_stays_where_spans_are_put_back(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search without the spans must not carry: what it says would not be in its ids."""
-    from headway.finding import Finder
+    from headway.translate.search import Finder
 
     german.outline = replace(german.outline, placeholders=True)
     asked: list[bool] = []

@@ -13,9 +13,9 @@ from headway.text.spans.unknown_script import untypeset
 from headway.text.spans.uppercase import calmed
 
 if TYPE_CHECKING:
-    from headway.confidence import Calibration
     from headway.decode.constraints import Demands
     from headway.text.glossary import Glossary, Term
+    from headway.translate.confidence import Calibration
 
 
 @dataclass

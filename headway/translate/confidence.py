@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import ConfigError, HeadwayError
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 CALIBRATION = "calibration.json"
 CALIBRATIONS = "calibration*.json"  # one for each target language, where a model has several: calibration.de.json

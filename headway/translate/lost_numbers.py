@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.reading import Sentence
 from headway.text.numbers import NUMBER, lost_numbers, rewritten
 from headway.text.spans.protect import Hidden, placeholder, spaced
+from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 Find = Callable[[list[Sentence]], None]
 IsSound = Callable[[Sentence, "Hypothesis"], bool]

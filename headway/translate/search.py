@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from headway.config.search import Search
 from headway.decode.batching import batches
 from headway.decode.types import Engine, Hypothesis, Recorder
-from headway.reading import Sentence
 from headway.text import copied, repeated
 from headway.text.numbers import keeps_digits, lost_numbers
 from headway.text.spans.protect import Protector
+from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 LEAST_TOKENS = 64  # a smaller batch is not worth a thread
 WIDEST = 32  # beam for terms: each of their tokens wants room of its own
@@ -37,7 +37,7 @@ def find(
     finder, told = Finder(translator, wide, record, mend, carries), {s.number: list(s.warnings) for s in kept}
     finder([s for s in sentences if not s.found])
     if kept and keeper:
-        from headway.keeping import Keeper
+        from headway.translate.protected_spans import Keeper
 
         plain = Finder(
             translator, wide, record, mend
@@ -176,7 +176,7 @@ class Finder:
         """Those that have their numbers after all."""
         if not lost or not self.carries:
             return []
-        from headway.carrying import carry
+        from headway.translate.lost_numbers import carry
 
         def find(sentences: list[Sentence]) -> None:
             self._search(sentences, wide, again=True)

@@ -9,10 +9,10 @@ from headway.errors import ConfigError, HeadwayError
 from headway.storage.registry import DEFAULT, Choice, choose, installed, none_for, serving
 from headway.storage.summary import read_outline
 from headway.text.line_language import Detector
-from headway.translation import Guess, Routed, Translation
+from headway.translate.results import Guess, Routed, Translation
 
 if TYPE_CHECKING:
-    from headway.translator import Translator
+    from headway.translate.translator import Translator
 
 
 def routes(given: Sequence[str], target: str = "") -> tuple[dict[str, Choice], str]:

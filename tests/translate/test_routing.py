@@ -7,9 +7,9 @@ import pytest
 from installing_models import Shelf
 
 from headway.errors import ConfigError, HeadwayError
-from headway.routing import Router, routes
 from headway.storage.registry import Choice
-from headway.translation import Guess, Translation
+from headway.translate.results import Guess, Translation
+from headway.translate.routing import Router, routes
 
 EN = "The weather is nice today, so we went for a walk."
 DE = "Das Wetter ist heute schön, also gingen wir spazieren."

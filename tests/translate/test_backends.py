@@ -10,9 +10,9 @@ import pytest
 from headway.config.search import Search
 from headway.decode.ctranslate2 import probe
 from headway.device import surely_cpu
-from headway.engines import Engines
 from headway.errors import ConfigError, HeadwayError
-from headway.translator import Translator, load, load_translator
+from headway.translate.backends import Engines
+from headway.translate.translator import Translator, load, load_translator
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_a_sentence_is_translated_without_torch(translator_dir: Path, toy: Path,
     import os
     import sys
 
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     source, target = ((toy / f"train.{side}").read_text().splitlines()[0] for side in ("en", "qtx"))
     command = [
         sys.executable,
