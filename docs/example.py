@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from headway.inspect.page import answers_of
-from headway.inspect.recording import events_of
+from headway.inspect.events import events_of
+from headway.inspect.html_page import answers_of
 from headway.translate.translator import Translator, load
 
 EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"

@@ -64,21 +64,21 @@ def attend(
         raise HeadwayError(f"there is no head {head}: this layer has 1 to {len(found.weights)}.")
     log(found.text)
     if files:
-        from headway.inspect.pictures import draw_attention
+        from headway.inspect.plots import draw_attention
 
         for file in files:
             draw_attention(found, file, head or 0)
             log(f"drawn to {file}")
         return
-    from headway.inspect import characters
+    from headway.inspect import terminal_plots
 
     weights = found.weights[head - 1] if head else found.weights.mean(0)
     width = shutil.get_terminal_size((80, 24)).columns
     if not numbers:
-        show(characters.heatmap(found, weights, width, coloured=bool(colour_depth(sys.stdout))))
+        show(terminal_plots.heatmap(found, weights, width, coloured=bool(colour_depth(sys.stdout))))
         return
     with opened(None) as sink:
-        print(characters.numbers(found, weights, width) if is_watched(sink) else tsv(found, weights), file=sink)
+        print(terminal_plots.numbers(found, weights, width) if is_watched(sink) else tsv(found, weights), file=sink)
 
 
 def looked(

@@ -78,7 +78,7 @@ def calibrate(
         f"of a good and a bad line, the good one has the higher score in {found.ranked:.0%}"
     )
     if png:
-        from headway.inspect.pictures import draw_reliability
+        from headway.inspect.plots import draw_reliability
 
         draw_reliability(found, png)
         log(f"the curve is in {png}")

@@ -39,8 +39,8 @@ def draw(
     is drawn by position and channel; one that acts on scores by query and key, as the score of two equal vectors; one
     that learns a table of distances by which of its columns a pair meets."""
     files = pictures(png, svg)
-    from headway.inspect import characters
-    from headway.inspect.pictures import draw_mask, draw_table
+    from headway.inspect import terminal_plots
+    from headway.inspect.plots import draw_mask, draw_table
     from headway.inspect.positions import position_table
     from headway.nn.masks.masks import dense_mask, make_mask
 
@@ -49,12 +49,12 @@ def draw(
         mask = make_mask(value)
         for file in files:
             draw_mask(mask, length, file)
-        picture = characters.mask_picture(dense_mask(mask, length).numpy(), width, coloured)
+        picture = terminal_plots.mask_picture(dense_mask(mask, length).numpy(), width, coloured)
     else:
         table = position_table(value, length, d_model, heads, head)
         for file in files:
             draw_table(table, file)
-        picture = characters.table_picture(table.values, width, table.rows, table.columns, coloured)
+        picture = terminal_plots.table_picture(table.values, width, table.rows, table.columns, coloured)
         log(table.title)
     for file in files:
         log(f"drawn to {file}")

@@ -63,7 +63,7 @@ def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, 
 
 def _write_page(made: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:
     from headway.config.config import write_atomically
-    from headway.inspect.page import page_of
+    from headway.inspect.html_page import page_of
 
     write_atomically(path, page_of(made, name, network, lambda side, ids: readers[side].pieces(ids)))
 
@@ -71,9 +71,9 @@ def _write_page(made: "Trace", name: str, network: Any, readers: dict[str, Any],
 def _draw(made: "Trace", network: Any, out: Path) -> int:
     """Every layer that has weights; the positions of each side, and the ways of its tokens; what was likely, and tried."""
     from headway.inspect.attention import KINDS, PLACES, attended
-    from headway.inspect.geometry import positions_of
-    from headway.inspect.panels import draw_beam, draw_likely, draw_ways
-    from headway.inspect.pictures import draw_attention, draw_table
+    from headway.inspect.embeddings import positions_of
+    from headway.inspect.plots import draw_attention, draw_table
+    from headway.inspect.trace_plots import draw_beam, draw_likely, draw_ways
 
     count = 0
     pictures: dict[str, Callable[[Path], None]] = {

@@ -50,7 +50,7 @@ def position_table(written: str, length: int = 50, d_model: int = 64, heads: int
     if any(True for _ in position.parameters()):
         raise HeadwayError(
             f'"{written}" is learned: before a training there is nothing to draw. Draw what has been learned with '
-            "headway.inspect.pictures.draw_table."
+            "headway.inspect.plots.draw_table."
         )
     if acts == "adds":
         added = position.add(torch.zeros(1, length, d_model), places)[0].numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 from headway.config.config import write_atomically
 from headway.decode.types import Choice, Fate, Hypothesis
 from headway.errors import HeadwayError
-from headway.inspect.beam import Node, tree
+from headway.inspect.beam_tree import Node, tree
 from headway.storage.model_dir import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
@@ -66,7 +66,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """A notebook shows the page, in a frame of its own."""
-        from headway.inspect.page import framed
+        from headway.inspect.html_page import framed
 
         return framed(self)
 

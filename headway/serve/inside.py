@@ -94,7 +94,7 @@ def _length(text: str) -> int:
 
 
 def made_of(model: Model, source: int, target: int) -> dict[str, Any]:
-    from headway.inspect.page import described
+    from headway.inspect.html_page import described
 
     config = _config(model)
     made = described(config.model, config.search.to_dict(), source, target)
@@ -102,7 +102,7 @@ def made_of(model: Model, source: int, target: int) -> dict[str, Any]:
 
 
 def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
-    from headway.inspect.recording import events_of
+    from headway.inspect.events import events_of
 
     if model.translates:
         raise Refused(400, f"Invalid request: {model.name} is a translator: ask /api/translate")
@@ -118,7 +118,7 @@ def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
 
 
 def places_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.recording import places_of
+    from headway.inspect.events import places_of
 
     tensors, written = _opened(model, body), [*body.written, *[_writer(model).end] * body.finished]
     if model.outline.objective != "masked":
@@ -127,7 +127,7 @@ def places_in(model: Model, body: Any) -> dict[str, Any]:
 
 
 def place_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.recording import place_of
+    from headway.inspect.events import place_of
 
     tensors = _opened(model, body)
     if not any(name.startswith(f"{body.place}.") for name in tensors):
@@ -136,7 +136,7 @@ def place_in(model: Model, body: Any) -> dict[str, Any]:
 
 
 def vectors_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.geometry import vectors_of
+    from headway.inspect.embeddings import vectors_of
 
     read = {"encoder": body.read, "decoder": _target(model, body)}
     tensors, tokenizers = _opened(model, body), {"encoder": _reader(model), "decoder": _writer(model)}
@@ -146,7 +146,7 @@ def vectors_in(model: Model, body: Any) -> dict[str, Any]:
 
 def _opened(model: Model, body: Any) -> dict[str, Any]:
     """Everything that is computed for these tokens. A side that the model has not is not read."""
-    from headway.inspect.tracing import MOST, read_openly
+    from headway.inspect.tracer import MOST, read_openly
 
     network = _network(model)
     config = network.config

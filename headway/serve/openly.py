@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headway.decode.types import Choice
-from headway.inspect.recording import packed_floats, packed_weights
+from headway.inspect.events import packed_floats, packed_weights
 from headway.nn.context import Report
 from headway.nn.transformer import Memory, Transformer
 from headway.text import Tokenizer

@@ -94,7 +94,7 @@ class LanguageModel:
         """Everything that is computed while the text is read and gone on from: see headway.inspect.trace.
 
         The settings are those of a call; length=0 only reads, as a model that guesses hidden words always does."""
-        from headway.inspect.tracing import trace_text
+        from headway.inspect.tracer import trace_text
 
         return trace_text(self, text, settings)
 

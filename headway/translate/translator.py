@@ -258,7 +258,7 @@ class Translator:
 
         The settings are those of a call, and so is the translation, as the model says it: spans and numbers that a call
         puts in afterwards are not."""
-        from headway.inspect.tracing import trace_translation
+        from headway.inspect.tracer import trace_translation
 
         return trace_translation(self, text, self.search(**settings), to=to, prefix=prefix)
 

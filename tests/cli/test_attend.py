@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli.root import main
 from headway.inspect.attention import attention, label
-from headway.inspect.characters import SHADES
+from headway.inspect.terminal_plots import SHADES
 from headway.translate.translator import load_translator
 
 Capture = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ import headway
 from headway.errors import HeadwayError
 from headway.inspect.attention import label
 from headway.inspect.experts import Visits, visits
-from headway.inspect.pictures import draw_visits
+from headway.inspect.plots import draw_visits
 from headway.inspect.trace import Trace, load_trace
 
 

@@ -15,9 +15,9 @@ import headway
 from headway.decode import decode
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
-from headway.inspect.recording import packed_weights
+from headway.inspect.events import packed_weights
 from headway.inspect.trace import Trace
-from headway.inspect.tracing import read_openly
+from headway.inspect.tracer import read_openly
 from headway.nn.cache.kv import ModelState
 from headway.nn.context import Report
 from headway.nn.masks.masks import CAUSAL, FULL, dense_mask

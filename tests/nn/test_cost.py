@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.config import catalogue
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
-from headway.inspect.blocks import blocks
+from headway.inspect.model_summary import blocks
 from headway.nn.cache.kv import KV
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, named, small, with_kind

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.inspect.blocks import blocks
+from headway.inspect.model_summary import blocks
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 from serve.conftest import Running, running

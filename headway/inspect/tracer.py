@@ -11,8 +11,8 @@ from torch import Tensor
 
 from headway.decode import Choice, Hypothesis, Search, decode
 from headway.errors import ConfigError, HeadwayError
-from headway.inspect.beam import search_that_found
-from headway.inspect.recording import TOP
+from headway.inspect.beam_tree import search_that_found
+from headway.inspect.events import TOP
 from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import Report
 from headway.nn.transformer import Transformer

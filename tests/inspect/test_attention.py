@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, attended, attention, label
-from headway.inspect.pictures import draw_attention, draw_mask
+from headway.inspect.plots import draw_attention, draw_mask
 from headway.nn.masks.masks import make_mask
 from headway.translate.translator import Translator
 

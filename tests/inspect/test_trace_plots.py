@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from headway.inspect.attention import attended
-from headway.inspect.geometry import ways
-from headway.inspect.panels import draw_beam, draw_likely, draw_ways
-from headway.inspect.pictures import draw_attention
+from headway.inspect.embeddings import ways
+from headway.inspect.plots import draw_attention
 from headway.inspect.trace import Trace
+from headway.inspect.trace_plots import draw_beam, draw_likely, draw_ways
 from headway.translate.translator import load
 
 TEXT = "The dog sees a red house."

@@ -11,8 +11,8 @@ import torch
 from nn.building import small
 
 from headway.cli.inspect import _draw
-from headway.inspect.geometry import positions_of, vectors_of
-from headway.inspect.pictures import draw_table
+from headway.inspect.embeddings import positions_of, vectors_of
+from headway.inspect.plots import draw_table
 from headway.inspect.positions import Table
 from headway.nn.context import Report
 from headway.nn.masks.masks import dense_mask, make_mask

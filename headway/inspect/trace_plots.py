@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.inspect.attention import label
-from headway.inspect.geometry import ways
-from headway.inspect.pictures import plot, readable, save
-from headway.inspect.recording import places_in
+from headway.inspect.embeddings import ways
+from headway.inspect.events import places_in
+from headway.inspect.plots import plot, readable, save
 from headway.inspect.trace import Trace
 
 ROWS = 6  # of the likeliest at each place

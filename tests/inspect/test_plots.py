@@ -10,7 +10,7 @@ import torch
 
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.attention import Attended
-from headway.inspect.pictures import (
+from headway.inspect.plots import (
     draw_attention,
     draw_curves,
     draw_mask,

@@ -8,7 +8,17 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from headway.inspect.attention import Attended
-from headway.inspect.characters import RAMP, SHADES, cells, colour, heatmap, mask_picture, numbers, shade, table_picture
+from headway.inspect.terminal_plots import (
+    RAMP,
+    SHADES,
+    cells,
+    colour,
+    heatmap,
+    mask_picture,
+    numbers,
+    shade,
+    table_picture,
+)
 
 KEYS = [f" key{n}" for n in range(50)]
 QUERIES = ["⟨s⟩", " 日本語の単語" * 3, " x"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import headway
-from headway.inspect.collapse import collapse, collapse_in, from_rank_one
+from headway.inspect.rank_collapse import collapse, collapse_in, from_rank_one
 
 SEEDS = (0, 1, 2)
 BOTH = ("attention", "feedforward")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.config.schema import from_dict
-from headway.inspect.blocks import blocks
-from headway.inspect.geometry import vectors_of
-from headway.inspect.recording import events_of, penalty_of, place_of, places_in
+from headway.inspect.embeddings import vectors_of
+from headway.inspect.events import events_of, penalty_of, place_of, places_in
+from headway.inspect.model_summary import blocks
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 

@@ -1,7 +1,7 @@
 """The tree of a search, from what it told step by step."""
 
 from headway.decode.types import Choice
-from headway.inspect.beam import Node, search_that_found, tree
+from headway.inspect.beam_tree import Node, search_that_found, tree
 
 END = 2
 BEAM = [
