@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from headway.train.corpus import ParallelText
+    from headway.train.dataset import ParallelText
 
 VOCABULARY = 16_000
 SAMPLE = 200_000  # pairs, for the comparison
@@ -138,7 +138,7 @@ def opened(files: list[str], work: Path) -> "tuple[ParallelText, int]":
     from headway.data.corpora import parallel
     from headway.data.parallel_files import ParallelFiles
     from headway.text import Tokenizers
-    from headway.train.corpus import ParallelText
+    from headway.train.dataset import ParallelText
 
     texts = [parallel(ParallelFiles(file)) for file in files]
     corpus = ParallelText(texts, Tokenizers.load(work / "tokenizer.json"), (), 256)
@@ -149,7 +149,7 @@ def batches(files: list[str], work: Path) -> dict[str, Any]:
     """One epoch, collated as for training, without training."""
     from headway.data.batches import padding_share, token_batches
     from headway.text import Tokenizers
-    from headway.train.corpus import marks_of
+    from headway.train.dataset import marks_of
     from headway.train.objectives import Translation
 
     corpus, _ = opened(files, work)

@@ -22,12 +22,12 @@ from headway.files.text_files import read_lines
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import ParallelText, marks_of
-from headway.train.feed import Lines
-from headway.train.feed import Step as Pieces
-from headway.train.loop import Position, Trainer
+from headway.train.dataset import ParallelText, marks_of
+from headway.train.lm_dataset import RunningText
+from headway.train.loader import Lines
+from headway.train.loader import Step as Pieces
 from headway.train.objectives import Batch, Example, Marks
-from headway.train.running import RunningText
+from headway.train.trainer import Position, Trainer
 
 EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
 SAMPLE = 50_000  # pairs that a vocabulary is learned from

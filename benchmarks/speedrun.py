@@ -74,14 +74,14 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     from headway.device import choose_device
     from headway.files.text_files import read_lines
     from headway.text.metrics import score
-    from headway.train.corpus import Corpus
+    from headway.train.dataset import Corpus
     from headway.train.history import History
-    from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
-    from headway.train.report import Moment
+    from headway.train.prewarm import warming
+    from headway.train.progress import Moment
     from headway.train.run import Outcome, Training
-    from headway.train.texts import Files, read_texts
+    from headway.train.setup import layers_for, make_tokenizers, with_vocabulary
+    from headway.train.sources import Files, read_texts
     from headway.train.validation import Validation
-    from headway.train.warm import warming
     from headway.translate.translator import load_translator
 
     clock.lap("imports")

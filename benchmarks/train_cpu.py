@@ -38,9 +38,9 @@ from headway.data.toy import write_toy
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import ParallelText, marks_of
-from headway.train.loop import Trainer
+from headway.train.dataset import ParallelText, marks_of
 from headway.train.objectives import Batch
+from headway.train.trainer import Trainer
 
 CLIP = 1.0
 COLUMNS = ["tokens/s", "ms/step", "ratio"]

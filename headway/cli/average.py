@@ -40,9 +40,9 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
     from headway.storage.packing import is_packed
     from headway.storage.registry import directory
     from headway.text.shortlist import keep_shortlist
-    from headway.train.card import measuring
     from headway.train.checkpoints import checkpoints, refuse_taken
     from headway.train.history import History
+    from headway.train.model_card import measuring
 
     models = tuple(map(directory, models))
     if out.resolve() in [Path(model).resolve() for model in models]:

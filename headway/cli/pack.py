@@ -32,9 +32,9 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.storage.packing import in_eight_bits, packed
     from headway.storage.registry import directory
     from headway.text.shortlist import keep_shortlist
-    from headway.train.card import measuring
     from headway.train.checkpoints import refuse_taken
     from headway.train.history import History
+    from headway.train.model_card import measuring
     from headway.translate.confidence import keep_calibration
 
     model = directory(model)

@@ -9,7 +9,7 @@ from headway.cli.terminal import log, shows_progress, sparkline
 
 if TYPE_CHECKING:
     from headway.config.config import Config
-    from headway.train.report import Moment
+    from headway.train.progress import Moment
     from headway.train.run import Outcome
     from headway.train.validation import Validation
 
@@ -109,8 +109,8 @@ def _told(moment: "Moment") -> str:
 
 def summary(outcome: "Outcome", config: "Config") -> None:
     """At the end: a table, the curve, and what to type next."""
-    from headway.train.card import command_for
     from headway.train.history import read_history
+    from headway.train.model_card import command_for
 
     curve = [entry["loss"] for entry in read_history(outcome.folder) if entry["kind"] == "validation"]
     result = outcome.result

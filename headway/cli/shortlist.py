@@ -61,7 +61,7 @@ def shortlist(
     from headway.text import Tokenizers
     from headway.text.shortlist import SHORTLIST
     from headway.train.shortlist import Frequent, Lexical, made
-    from headway.train.texts import Files, read_corpora
+    from headway.train.sources import Files, read_corpora
 
     given = click.get_current_context().get_parameter_source
     by_hand = [name for name in ("best", "frequent") if given(name) is click.core.ParameterSource.COMMANDLINE]

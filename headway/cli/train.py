@@ -198,8 +198,8 @@ def train(
         )
     from headway.config.sources import compose, described
     from headway.storage.registry import directory
-    from headway.train.prepare import Start, layers_for
-    from headway.train.texts import Files, read_texts
+    from headway.train.setup import Start, layers_for
+    from headway.train.sources import Files, read_texts
 
     start = Start.read(directory(from_model)) if from_model else None
     files = Files(**given)
@@ -210,7 +210,7 @@ def train(
         return
     assert out is not None
     from headway.train.checkpoints import refuse_strange
-    from headway.train.team import join_team, leave_team
+    from headway.train.distributed import join_team, leave_team
 
     refuse_strange(out)
     team, where = join_team(device)

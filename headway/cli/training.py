@@ -13,8 +13,8 @@ def prepare(out: Path, layers: list[Any], texts: Any, start: Any, device: Any, t
     """Config, texts, tokenizers and the model to start from."""
     from headway.config.sources import compose
     from headway.errors import HeadwayError
-    from headway.train.prepare import given_tokenizers, make_tokenizers, with_vocabulary
-    from headway.train.warm import warming
+    from headway.train.prewarm import warming
+    from headway.train.setup import given_tokenizers, make_tokenizers, with_vocabulary
 
     config, _ = compose(layers)
     if config.train.placeholders and texts.pairs:

@@ -13,7 +13,7 @@ from headway.errors import ConfigError, HeadwayError
 if TYPE_CHECKING:
     from headway.config.search import Search
     from headway.nn.transformer import Transformer
-    from headway.train.settings import Training
+    from headway.train.config import Training
 
 FORMAT_VERSION = 1
 
@@ -26,7 +26,7 @@ class Config(Node):
     tokenizer: Part = slot("tokenizer", "bpe")
     vocabularies: Literal["shared", "separate"] = "shared"
     model: "Transformer.Config" = subtree("headway.nn.transformer:Transformer")
-    train: "Training" = subtree("headway.train.settings:Training")
+    train: "Training" = subtree("headway.train.config:Training")
     search: "Search" = subtree("headway.config.search:Search")
 
     def resolved(self) -> "Config":

@@ -1,9 +1,13 @@
-"""Checkpoints: what a training run needs to go on, one folder each, complete or absent."""
+"""Checkpoints: what a training run needs to go on, one folder each, complete or absent.
 
+One training at a time writes to a directory."""
+
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -238,3 +242,17 @@ def restore_optimisers(optimisers: list[torch.optim.Optimizer], tensors: dict[st
         if any(index >= known for index in state):
             raise HeadwayError("this checkpoint belongs to another optimiser. Choose another --out.")
         optimiser.load_state_dict({"state": state, "param_groups": saved["param_groups"]})
+
+
+@contextmanager
+def only_one(out: Path) -> Iterator[None]:
+    """Refuses where another is at work. The lock is the process's: however that ends, it is gone."""
+    (out / "checkpoints").mkdir(parents=True, exist_ok=True)
+    with (out / "checkpoints" / "training.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HeadwayError(
+                f"another training is writing to {out}. Wait for its end, stop it, or choose another --out."
+            ) from None
+        yield

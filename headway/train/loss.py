@@ -10,7 +10,7 @@ from headway.nn.context import Report
 from headway.nn.ops.cross_entropy import IGNORED, linear_cross_entropy
 from headway.nn.statistics import Statistics, kept
 from headway.nn.transformer import Transformer
-from headway.train.alignment import alignment_loss
+from headway.train.guided_alignment import alignment_loss
 from headway.train.objectives import Batch
 
 

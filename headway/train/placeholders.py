@@ -16,7 +16,7 @@ from headway.files.cache import cached, fingerprint
 from headway.text.align.aligner import Aligner, learn_aligner
 from headway.text.align.words import WORD
 from headway.text.spans.protect import PLACEHOLDER, placeholder, spaced
-from headway.train.links import GROUP, languages_of, sampled
+from headway.train.alignment_links import GROUP, languages_of, sampled
 
 VERSION = "placeholders 3"  # other rules make other text: what is kept must not outlive them
 MOST = 3  # places in a pair

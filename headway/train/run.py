@@ -18,19 +18,19 @@ from headway.storage.model_dir import WEIGHTS, average, fill, save_model
 from headway.text import Tokenizers
 from headway.text.shortlist import SHORTLIST
 from headway.train import checkpoints
-from headway.train.card import model_card
-from headway.train.changes import MOVING, measured_otherwise, refuse_changes
-from headway.train.corpus import Corpus, marks_for
+from headway.train.checkpoints import only_one
+from headway.train.dataset import Corpus, marks_for
+from headway.train.distributed import Beat, Team
 from headway.train.history import History, Silence, finite
-from headway.train.lock import only_one
-from headway.train.loop import Trainer
-from headway.train.prepare import Start, make_corpora
-from headway.train.report import Moment, Tally, Watcher, memory_of
+from headway.train.model_card import model_card
+from headway.train.progress import Moment, Tally, Watcher, memory_of
+from headway.train.resume import MOVING, measured_otherwise, refuse_changes
 from headway.train.schedules import after_warm_up
+from headway.train.setup import Start, make_corpora
 from headway.train.shortlist import shortlist_for
 from headway.train.signals import Signals
-from headway.train.team import Beat, Team
-from headway.train.texts import Texts
+from headway.train.sources import Texts
+from headway.train.trainer import Trainer
 from headway.train.validation import Validation, sample, validate
 
 

@@ -15,8 +15,8 @@ from headway.nn.transformer import Transformer
 from headway.storage.model_dir import Loaded
 from headway.text import Tokenizers
 from headway.text.metrics import score
-from headway.train.carry import Carry
-from headway.train.corpus import Corpus
+from headway.train.carried_state import Carry
+from headway.train.dataset import Corpus
 from headway.train.loss import cross_entropy
 from headway.train.objectives import Marks
 from headway.translate.translator import Translator

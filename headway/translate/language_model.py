@@ -12,8 +12,8 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.nn.positions.positions import Learned
 from headway.storage.model_dir import Loaded
 from headway.text.tokenizer.tokenizer import Stream as TextStream
-from headway.train.corpus import marks_of
-from headway.train.running import behind_line_end, held_out, line_end, text_ids
+from headway.train.dataset import marks_of
+from headway.train.lm_dataset import behind_line_end, held_out, line_end, text_ids
 from headway.train.validation import mean_loss
 
 if TYPE_CHECKING:

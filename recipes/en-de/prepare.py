@@ -113,7 +113,7 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
     from headway.data.corpora import parallel
     from headway.data.parallel_files import ParallelFiles
     from headway.text.align.aligner import learn_aligner
-    from headway.train.links import sampled
+    from headway.train.alignment_links import sampled
     from headway.train.placeholders import changed
 
     out = work / "clean" / f"{PLACED}.1.{TARGETS[to]}.tsv.xz"

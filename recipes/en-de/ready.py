@@ -39,8 +39,8 @@ def encode_one(tokenizer: Path, vary: float, tags: list[str], text: Text) -> Non
     """One file in one direction and, with --vary, as people type it."""
     from headway.data.noise import varied
     from headway.text import Tokenizers
-    from headway.train.corpus import encoded, sides_of
-    from headway.train.texts import Files, read_corpora
+    from headway.train.dataset import encoded, sides_of
+    from headway.train.sources import Files, read_corpora
 
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(

@@ -226,7 +226,7 @@ def test_ternary_weights_are_not_stored_in_eight_bits(capsys: Capture, bit_dir: 
 
 def test_what_to_do_next_names_one_of_several_languages() -> None:
     from headway.config.config import from_table
-    from headway.train.card import measuring
+    from headway.train.model_card import measuring
 
     table = {"model": {"vocabulary": 64}, "target_languages": ["de", "en"]}
     assert measuring(from_table(table), "m") == "headway evaluate --model m --to de --source FILE --target FILE"

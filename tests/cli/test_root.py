@@ -244,8 +244,8 @@ def test_c09_wrong_usage_exits_2_and_says_what_was_meant(
 
 def test_what_other_toolkits_say_leads_to_what_is_there() -> None:
     """Each name in the table to options and settings that exist."""
+    from headway.train.config import Training
     from headway.train.schedules import Cosine
-    from headway.train.settings import Training
 
     settings = {f"train.{one}" for one in Training.__dataclass_fields__}
     settings |= {f"train.schedule.{one}" for one in Cosine.Config.__dataclass_fields__}

@@ -24,7 +24,7 @@ from headway.config.config import Config
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
-from headway.train.report import Moment
+from headway.train.progress import Moment
 from headway.translate.language_model import LanguageModel
 from headway.translate.translator import Translator
 

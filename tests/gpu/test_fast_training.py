@@ -17,10 +17,10 @@ from headway.nn.ops.fused import AddDropped, DroppedRelu, Norm, Product
 from headway.nn.ops.varlen_attention import Spans, attend_spans, naive_spans
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
-from headway.train.corpus import Portion
-from headway.train.feed import Lines
-from headway.train.loop import Trainer
+from headway.train.dataset import Portion
+from headway.train.loader import Lines
 from headway.train.objectives import Example, Marks
+from headway.train.trainer import Trainer
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,10 +12,10 @@ import torch
 from headway.config.config import from_table
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
-from headway.train.corpus import Portion
-from headway.train.feed import Step
-from headway.train.loop import Trainer
+from headway.train.dataset import Portion
+from headway.train.loader import Step
 from headway.train.objectives import Example, Marks
+from headway.train.trainer import Trainer
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,9 +13,9 @@ from headway.config.config import Config
 from headway.data.corpora import in_memory
 from headway.storage.model_dir import load_model, read_tensors
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import ParallelText
+from headway.train.dataset import ParallelText
 from headway.train.history import read_history
-from headway.train.texts import Files, read_texts
+from headway.train.sources import Files, read_texts
 
 BYTES = Tokenizer.train([], "bytes")
 Capture = pytest.CaptureFixture[str]
@@ -136,7 +136,7 @@ def test_weights_are_for_what_is_learned_not_for_what_is_measured(tmp_path: Path
 
 
 def test_large_corpora_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.train.corpus.PORTION", 8)
+    monkeypatch.setattr("headway.train.dataset.PORTION", 8)
     corpora = [in_memory([f"{name}{n}" for n in range(20)], [f"{name}{n}" for n in range(20)]) for name in "ab"]
     corpus = ParallelText(corpora, Tokenizers(BYTES, BYTES), (), 64)
     portions = [[BYTES.decode(p.examples[i].target.tolist()) for i in range(len(p.examples))] for p in corpus.epoch(0)]

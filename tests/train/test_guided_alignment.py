@@ -14,7 +14,7 @@ from headway.nn.context import Report
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text.align.words import BEGINS, GOES_ON, NO_TEXT
-from headway.train.alignment import Guided, alignment_loss
+from headway.train.guided_alignment import Guided, alignment_loss
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks
 

@@ -25,10 +25,10 @@ from headway.decode.reference.model import ModelStepper
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.transformer import Transformer
 from headway.text import Tokenizer
-from headway.train.corpus import marks_of
+from headway.train.dataset import marks_of
+from headway.train.lm_dataset import text_ids
 from headway.train.objectives import Batch, Example
 from headway.train.optimisers import set_rate
-from headway.train.running import text_ids
 
 DATA = Path(os.environ.get("HEADWAY_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SHAKESPEARE = DATA / "lm" / "tinyshakespeare.txt"

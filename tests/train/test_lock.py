@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HeadwayError
-from headway.train.lock import only_one
+from headway.train.checkpoints import only_one
 
 
 def test_a_second_training_is_refused_until_the_first_ends(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import torch
 from test_loop import make_trainer, stepped, weights_of
 
 from headway.errors import HeadwayError
-from headway.train.loop import Trainer
+from headway.train.distributed import Team
 from headway.train.objectives import Batch
-from headway.train.team import Team
+from headway.train.trainer import Trainer
 
 
 def short_of_memory(trainer: Trainer, rows: int) -> list[int]:

@@ -21,10 +21,10 @@ from headway.errors import HeadwayError
 from headway.storage.model_dir import average, load_model, read_tensors
 from headway.train.checkpoints import checkpoints
 from headway.train.history import read_history
-from headway.train.prepare import layers_for, make_tokenizers, with_vocabulary
-from headway.train.report import Moment
+from headway.train.progress import Moment
 from headway.train.run import Outcome, Training
-from headway.train.texts import Files, Texts
+from headway.train.setup import layers_for, make_tokenizers, with_vocabulary
+from headway.train.sources import Files, Texts
 from headway.train.validation import Validation
 
 TOY = toy_corpus(60)
@@ -156,7 +156,7 @@ def test_the_rate_falls_within_an_epoch_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, epochs: int, texts: Texts, portion: int
 ) -> None:
     """To its floor at the last step, without a stair; and where the run stands is known all the time."""
-    monkeypatch.setattr("headway.train.corpus.PORTION", portion)
+    monkeypatch.setattr("headway.train.dataset.PORTION", portion)
     settings = (f"train.epochs={epochs}", "train.steps=0", f"train.schedule={schedule}", "train.log_every=1")
     small = ("train.batch_tokens=256", "train.micro_batch_tokens=128", "train.validate_every=1000")
     done: list[float] = []

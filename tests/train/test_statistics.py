@@ -13,12 +13,12 @@ from test_team import command, run
 from headway.config.config import Config, from_table
 from headway.nn.statistics import Mean, Statistics, added, kept
 from headway.nn.transformer import Transformer
-from headway.train.feed import unlabelled
+from headway.train.distributed import Team
 from headway.train.history import History, read_history
-from headway.train.loop import Trainer
+from headway.train.loader import unlabelled
 from headway.train.loss import Told, batch_loss, cross_entropy
-from headway.train.report import Moment, Tally, _summed
-from headway.train.team import Team
+from headway.train.progress import Moment, Tally, _summed
+from headway.train.trainer import Trainer
 from headway.train.validation import mean_loss
 
 CPU = torch.device("cpu")

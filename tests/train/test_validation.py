@@ -14,7 +14,7 @@ from headway.data.corpora import in_memory
 from headway.storage.model_dir import Loaded, load_model
 from headway.text.metrics import score
 from headway.train import validation
-from headway.train.corpus import ParallelText, Portion, marks_of
+from headway.train.dataset import ParallelText, Portion, marks_of
 from headway.train.objectives import Example
 from headway.train.validation import Measured, Validation, mean_loss, sample, validate
 from headway.translate.translator import Translator

@@ -7,7 +7,7 @@ import pytest
 
 from headway.data.parallel_files import language_of
 from headway.errors import ConfigError, HeadwayError
-from headway.train.texts import Files, read_texts
+from headway.train.sources import Files, read_texts
 
 
 def write(folder: Path, name: str, lines: list[str]) -> str:

@@ -23,11 +23,11 @@ from headway.storage.model_dir import WEIGHTS, fill, load_model
 from headway.storage.packing import is_packed
 from headway.storage.registry import directory
 from headway.text import Tokenizer, Tokenizers
-from headway.train.changes import changes
-from headway.train.corpus import Corpus, ParallelText, dropout_of, sides_of
-from headway.train.links import links_of
-from headway.train.running import Lanes, RunningText, held_out, text_stream
-from headway.train.texts import Files, Texts, distinct
+from headway.train.alignment_links import links_of
+from headway.train.dataset import Corpus, ParallelText, dropout_of, sides_of
+from headway.train.lm_dataset import Lanes, RunningText, held_out, text_stream
+from headway.train.resume import changes
+from headway.train.sources import Files, Texts, distinct
 
 FEW = 8192  # tokens a step: enough to move a model, and a step that a CPU takes in seconds
 GENTLE = "inverse_sqrt(0.0003, warmup=200)"  # a rate of Adam's that improves a model without making it forget

@@ -14,9 +14,9 @@ import headway.train.run
 from headway.config.config import from_table
 from headway.data.corpora import in_memory
 from headway.errors import HeadwayError
-from headway.train.changes import changes
 from headway.train.checkpoints import checkpoints
-from headway.train.texts import Texts
+from headway.train.resume import changes
+from headway.train.sources import Texts
 
 OTHER = Texts([in_memory(SOURCE[5:], TARGET[5:], "en", "qtx")], TEXTS.valid_pairs)
 WEIGHTED = Texts([in_memory(SOURCE, TARGET, "en", "qtx", weight=2.0)], TEXTS.valid_pairs)

@@ -12,13 +12,13 @@ from headway.data.batches import line_sizes, packed_batches
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
-from headway.train.corpus import Portion
-from headway.train.feed import Lines, Rows, read
-from headway.train.graphs import can_capture
-from headway.train.loop import Trainer
+from headway.train.cuda_graphs import can_capture
+from headway.train.dataset import Portion
+from headway.train.distributed import ALONE, Team
+from headway.train.loader import Lines, Rows, read
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks, unpacked
-from headway.train.team import ALONE, Team
+from headway.train.trainer import Trainer
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
 SIDE = {"layers": 2, "mixer": "attention(4, 2)", "feedforward": "relu(16)", "residual": "pre"}

@@ -13,7 +13,7 @@ from headway.data.ragged import open_rows
 from headway.files.cache import cached, fingerprint
 from headway.text import Tokenizer
 from headway.text.tokenizer.vocabulary import utf8
-from headway.train.corpus import PORTION, Corpus, Portion
+from headway.train.dataset import PORTION, Corpus, Portion
 from headway.train.objectives import Example
 
 PIECE = 100_000  # characters that are encoded together

@@ -25,10 +25,10 @@ from headway.data.batches import (
 from headway.nn.masks.masks import make_mask
 from headway.nn.ops.cross_entropy import IGNORED
 from headway.nn.ops.varlen_attention import WIDEST
-from headway.train.corpus import Corpus, Portion
+from headway.train.config import Training
+from headway.train.dataset import Corpus, Portion
+from headway.train.distributed import Team
 from headway.train.objectives import Batch, Marks, unpacked
-from headway.train.settings import Training
-from headway.train.team import Team
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer

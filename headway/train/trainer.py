@@ -20,16 +20,16 @@ from headway.nn.transformer import Transformer
 from headway.storage.model_dir import WEIGHTS, fill
 from headway.storage.packing import is_packed
 from headway.train import checkpoints
-from headway.train.carry import Carry
-from headway.train.corpus import Corpus
-from headway.train.feed import Feed, Lines, Rows, Step, read, unlined
-from headway.train.graphs import Graphs, can_capture
-from headway.train.health import Health
+from headway.train.carried_state import Carry
+from headway.train.cuda_graphs import Graphs, can_capture
+from headway.train.dataset import Corpus
+from headway.train.distributed import ALONE, Team
+from headway.train.finite_guard import Health
+from headway.train.loader import Feed, Lines, Rows, Step, read, unlined
 from headway.train.loss import Loss, Told
 from headway.train.objectives import Batch, Marks
 from headway.train.optimisers import set_rate
 from headway.train.schedules import Run
-from headway.train.team import ALONE, Team
 
 
 @dataclass

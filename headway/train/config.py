@@ -58,7 +58,7 @@ class Training(Node):
             )
         self.alignment.refuse(model)
         self.shortlist.refuse(model)
-        from headway.train.feed import unlined  # which needs torch, and settings do not
+        from headway.train.loader import unlined  # which needs torch, and settings do not
 
         if self.batches == "lines" and (reason := unlined(self, model)):
             raise ConfigError(f'{reason}. Set "auto" or "rows".', "train.batches")

@@ -6,7 +6,7 @@ from pathlib import Path
 from headway import __version__
 from headway.config.config import Config
 from headway.storage.card import read_card, written_head
-from headway.train.texts import Texts
+from headway.train.sources import Texts
 from headway.train.validation import Validation
 
 

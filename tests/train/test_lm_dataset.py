@@ -11,9 +11,9 @@ from headway.data.corpora import in_memory, running_in_memory
 from headway.data.epoch_encoder import EpochEncoder
 from headway.errors import HeadwayError
 from headway.text import Tokenizer, Tokenizers
-from headway.train.corpus import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of
+from headway.train.dataset import Corpus, ParallelText, Portion, dropout_of, marks_of, sides_of
+from headway.train.lm_dataset import RunningText, WholeText, text_ids, text_stream
 from headway.train.objectives import Example
-from headway.train.running import RunningText, WholeText, text_ids, text_stream
 
 BYTES = Tokenizer.train([], "bytes")
 BOTH = Tokenizers(BYTES, BYTES)

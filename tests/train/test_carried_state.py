@@ -11,9 +11,9 @@ from headway.config.config import Config, from_table
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.train import checkpoints
-from headway.train.loop import Trainer
+from headway.train.lm_dataset import Lanes, held_out
 from headway.train.objectives import Marks
-from headway.train.running import Lanes, held_out
+from headway.train.trainer import Trainer
 from headway.train.validation import mean_loss
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)

@@ -8,8 +8,8 @@ import pytest
 from headway.data.corpora import Parallel, in_memory
 from headway.data.toy import toy_corpus
 from headway.text.align.aligner import learn_aligner
-from headway.train import links
-from headway.train.links import links_of, sampled
+from headway.train import alignment_links
+from headway.train.alignment_links import links_of, sampled
 
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)]
 
@@ -24,7 +24,7 @@ def corpus(pairs: list[tuple[str, str]], to: str = "qtx") -> Parallel:
 
 
 def test_each_pair_has_the_links_of_the_aligner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "GROUP", 50)
+    monkeypatch.setattr(alignment_links, "GROUP", 50)
     pairs = [*PAIRS, ("", "nothing"), PAIRS[0]]
     (rows,) = links_of([corpus(pairs)])
     expected = learn_aligner(pairs).align(pairs)
@@ -36,7 +36,7 @@ def test_each_pair_has_the_links_of_the_aligner(monkeypatch: pytest.MonkeyPatch)
 
 def test_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     first = links_of([corpus(PAIRS)])
-    monkeypatch.setattr(links, "learn_aligner", lambda pairs: pytest.fail("learned again"))
+    monkeypatch.setattr(alignment_links, "learn_aligner", lambda pairs: pytest.fail("learned again"))
     again = links_of([corpus(PAIRS)])
     assert np.array_equal(first[0].flat, again[0].flat)
 
@@ -49,13 +49,13 @@ def test_corpora_of_the_same_languages_are_learned_from_together(monkeypatch: py
         learned.append(len(known))
         return learn_aligner(known)
 
-    monkeypatch.setattr(links, "learn_aligner", learn)
+    monkeypatch.setattr(alignment_links, "learn_aligner", learn)
     corpora = [corpus(PAIRS[:40]), corpus(PAIRS[40:]), corpus(PAIRS[:30], to="other")]
     assert [len(rows) for rows in links_of(corpora)] == [40, 80, 30]
     assert learned == [120, 30]
 
 
 def test_a_large_text_is_sampled_from_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "PAIRS_AT_MOST", 50)
+    monkeypatch.setattr(alignment_links, "PAIRS_AT_MOST", 50)
     taken = list(sampled([corpus(PAIRS)]))
     assert taken == PAIRS[::3]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from headway.nn.statistics import Mean, Statistics, added, kept
+from headway.train.distributed import Team
 from headway.train.loss import Told
-from headway.train.team import Team
 from headway.train.validation import Validation
 
 

@@ -12,11 +12,11 @@ from headway.config.config import Config, from_table
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import checkpoints
-from headway.train.corpus import Portion
-from headway.train.feed import Step
-from headway.train.loop import Trainer
+from headway.train.dataset import Portion
+from headway.train.loader import Step
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch, Example, Marks
+from headway.train.trainer import Trainer
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
 

@@ -7,11 +7,11 @@ import threading
 import pytest
 import torch
 
-from headway.train.warm import warming
+from headway.train.prewarm import warming
 
 LOADED = """
 import sys, torch
-from headway.train.warm import warming
+from headway.train.prewarm import warming
 assert "torch._dynamo" not in sys.modules
 with warming(torch.device("cpu")):
     pass

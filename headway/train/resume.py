@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headway.config.config import Config, leaves
 from headway.errors import HeadwayError
-from headway.train.texts import Texts
+from headway.train.sources import Texts
 
 # What the tensors of a checkpoint depend on: nothing else fits them.
 FIXED = ("tokenizer", "vocabularies", "source_languages", "target_languages", "model", "train.objective", "train.optimiser")  # fmt: skip

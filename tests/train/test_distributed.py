@@ -14,9 +14,9 @@ from headway.cli.root import main
 from headway.errors import HeadwayError
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints
+from headway.train.distributed import ALONE, Beat, Team, join_team
 from headway.train.history import read_history
-from headway.train.report import Tally
-from headway.train.team import ALONE, Beat, Team, join_team
+from headway.train.progress import Tally
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +98,7 @@ def test_rows_that_go_on_are_shared_out_and_remembered(toy: Path, tmp_path: Path
 TRAINS_AND_LEAVES = """
 import sys, time, torch
 from pathlib import Path
-from headway.train.team import join_team, leave_team
+from headway.train.distributed import join_team, leave_team
 
 def threads():
     return [name for task in Path("/proc/self/task").glob("*/comm") if "gloo" in (name := task.read_text().strip())]

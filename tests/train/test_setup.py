@@ -8,10 +8,10 @@ import pytest
 from headway.config.sources import Layer, assignment, compose
 from headway.data.corpora import in_memory, running_in_memory
 from headway.errors import ConfigError, HeadwayError
-from headway.train.corpus import ParallelText
-from headway.train.prepare import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary
-from headway.train.running import WholeText
-from headway.train.texts import Files, Texts
+from headway.train.dataset import ParallelText
+from headway.train.lm_dataset import WholeText
+from headway.train.setup import given_tokenizers, layers_for, make_corpora, make_tokenizers, with_vocabulary
+from headway.train.sources import Files, Texts
 
 LINES = [f"Sentence number {n}." for n in range(40)]
 PAIRS = Texts([in_memory(LINES, LINES, "en", "de")], [in_memory(LINES[:4], LINES[:4], "en", "de")])
