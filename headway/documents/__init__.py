@@ -5,7 +5,7 @@ segments: `through(translator)` makes one of a model."""
 
 from headway.documents.files import KNOWN, beginning, translate_file, type_of
 from headway.documents.html import translate_html
-from headway.documents.seam import Asked, Counts, Said, Translate, through
+from headway.documents.segments import Asked, Counts, Said, Translate, through
 
 __all__ = [
     "KNOWN",

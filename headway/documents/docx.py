@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from headway.documents.notes import Look, as_points
+from headway.documents.footnotes import Look, as_points
+from headway.documents.markup import Dialect, Items, Piece
 from headway.documents.office import translate_archive
-from headway.documents.pieces import Dialect, Items, Piece
-from headway.documents.ranges import END, START, as_pairs
-from headway.documents.seam import Counts, Translate
+from headway.documents.range_markers import END, START, as_pairs
+from headway.documents.segments import Counts, Translate
 from headway.documents.xml import Node, escaped, prefix_in, tree
 
 MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from headway.documents.seam import Asked, Counts, Said, Translate
+from headway.documents.segments import Asked, Counts, Said, Translate
 from headway.errors import HeadwayError
 
 # The module that knows each type: its translate_bytes(data, name, translate) gives the new bytes and the counts.
 KNOWN = {
-    ".txt": "headway.documents.plain",
+    ".txt": "headway.documents.txt",
     ".html": "headway.documents.html",
     ".htm": "headway.documents.html",
     ".srt": "headway.documents.srt",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.documents.encodings import Encoded, decoded
-from headway.documents.notes import Look, as_points
-from headway.documents.pieces import Dialect, Items, Piece, gather, written
-from headway.documents.seam import Counts, Translate, Work
+from headway.documents.footnotes import Look, as_points
+from headway.documents.markup import Dialect, Items, Piece, gather, written
+from headway.documents.segments import Counts, Translate, Work
 
 # What can stand within a sentence. Everything else ends one.
 INLINE = frozenset((

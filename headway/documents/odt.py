@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from headway.documents.notes import Look, as_points
+from headway.documents.footnotes import Look, as_points
+from headway.documents.markup import Dialect, Items, Piece, Segment
 from headway.documents.office import translate_archive
-from headway.documents.pieces import Dialect, Items, Piece, Segment
-from headway.documents.ranges import START, as_pairs
-from headway.documents.seam import Counts, Translate
+from headway.documents.range_markers import START, as_pairs
+from headway.documents.segments import Counts, Translate
 from headway.documents.xml import Node, escaped, tree
 
 ADDRESS = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"

@@ -4,11 +4,11 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 
-from headway.documents.archive import Archive
 from headway.documents.encodings import Encoded
-from headway.documents.pieces import Dialect, Piece, gather, written
-from headway.documents.seam import Counts, Translate, Work
+from headway.documents.markup import Dialect, Piece, gather, written
+from headway.documents.segments import Counts, Translate, Work
 from headway.documents.xml import text_of
+from headway.documents.zip_archive import Archive
 from headway.errors import HeadwayError
 
 Read = Callable[[str, str], tuple[Sequence[Piece], Dialect]]  # the text of a part and its name

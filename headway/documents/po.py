@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from headway.documents.encodings import Encoded, decoded
 from headway.documents.html import INLINE, POINTS, piece_of, tokens
-from headway.documents.pieces import Piece, Segment, gather, written
-from headway.documents.plain import PLAIN
-from headway.documents.seam import Counts, Translate, Work
+from headway.documents.markup import Piece, Segment, gather, written
+from headway.documents.segments import Counts, Translate, Work
+from headway.documents.txt import PLAIN
 from headway.errors import HeadwayError
 
 LINE = re.compile(

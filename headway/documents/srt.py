@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.documents.encodings import Encoded, decoded
-from headway.documents.pieces import SPACE, Kind, Piece, Segment, gather, written
-from headway.documents.placing import diagonal
-from headway.documents.plain import PLAIN
-from headway.documents.seam import Counts, Said, Translate, Work
+from headway.documents.markup import SPACE, Kind, Piece, Segment, gather, written
+from headway.documents.segments import Counts, Said, Translate, Work
+from headway.documents.tag_placement import diagonal
+from headway.documents.txt import PLAIN
 from headway.text.align.words import WORD
 from headway.text.scripts import UNSPACED, count_scripts
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import documents
-from headway.documents import seam
+from headway.documents import segments as seam
 from headway.documents.html import pieces
 from headway.errors import HeadwayError
 from headway.serve.languages import Detected, heard, unknown

@@ -10,7 +10,7 @@ import pytest
 
 import headway
 from documents.speakers import louder
-from headway.documents import Asked, Counts, files, seam, through, translate_file, translate_html, type_of
+from headway.documents import Asked, Counts, files, segments, through, translate_file, translate_html, type_of
 from headway.errors import HeadwayError
 from headway.translate.translator import Translator
 
@@ -104,17 +104,17 @@ def test_links_are_read_only_where_they_are_wanted(translator: Translator, monke
     said = through(translator)([Asked("A dog."), Asked("A dog.", align=True)])
     assert said[0].text == said[1].text
     assert said[0].links is None and said[1].links
-    monkeypatch.setattr(seam, "can_align", lambda translator: False)
+    monkeypatch.setattr(segments, "can_align", lambda translator: False)
     (blind,) = through(translator)([Asked("A dog.", align=True)])
     assert blind.text == said[0].text and blind.links is None
-    assert blind.warnings[-1] == seam.NO_LINKS
+    assert blind.warnings[-1] == segments.NO_LINKS
 
 
 def test_models_without_words_to_link(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert seam.can_align(translator)
+    assert segments.can_align(translator)
 
     def refuse(config: Any) -> str:
         raise HeadwayError("no weights")
 
     monkeypatch.setattr("headway.translate.alignment.place_of", refuse)
-    assert not seam.can_align(translator)
+    assert not segments.can_align(translator)

@@ -12,7 +12,7 @@ import pytest
 from documents.libreoffice import needs_libreoffice, opened
 from documents.office_files import HEAD, ODT, STRICT, docx, odt, packed, run, unpacked
 from documents.speakers import backwards, ending, fixed, louder, same
-from headway.documents import Asked, Counts, Said, Translate, archive, translate_file, xml
+from headway.documents import Asked, Counts, Said, Translate, translate_file, xml, zip_archive
 from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
@@ -208,7 +208,7 @@ def test_the_archive_keeps_its_order_and_packing(tmp_path: Path) -> None:
     assert translate_file(tmp_path / "in.odt", tmp_path / "out.odt", louder) == Counts(1, 1, [])
     with zipfile.ZipFile(tmp_path / "in.odt") as old, zipfile.ZipFile(tmp_path / "out.odt") as new:
         both = [
-            [(one.filename, one.compress_type, one.date_time, one.external_attr) for one in archive.infolist()]
+            [(one.filename, one.compress_type, one.date_time, one.external_attr) for one in zip_archive.infolist()]
             for archive in (old, new)
         ]
     assert both[0] == both[1]
@@ -267,7 +267,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         ("MOST", 5, "content.xml has more than 5 elements: refused"),
     ):
         with monkeypatch.context() as patch, pytest.raises(HeadwayError, match=told):
-            patch.setattr(xml if name == "MOST" else archive, name, limit)
+            patch.setattr(xml if name == "MOST" else zip_archive, name, limit)
             translate_odt(data, "a.odt", same)
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.documents.plain import translate_bytes
-from headway.documents.seam import Said
+from headway.documents.segments import Said
+from headway.documents.txt import translate_bytes
 from headway.serve.work import pieces_of
 from headway.text.segment.wrapped_lines import layout_of
 

@@ -3,8 +3,8 @@
 import re
 
 from headway.documents.encodings import Encoded, decoded
-from headway.documents.pieces import Dialect, Items, Piece, gather, written
-from headway.documents.seam import Counts, Translate, Work
+from headway.documents.markup import Dialect, Items, Piece, gather, written
+from headway.documents.segments import Counts, Translate, Work
 from headway.text.segment.wrapped_lines import layout_of
 
 LINE = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")

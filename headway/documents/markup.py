@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from headway.documents.marks import Mark
-from headway.documents.placing import placed
-from headway.documents.seam import Work
+from headway.documents.inline_tags import Mark
+from headway.documents.segments import Work
+from headway.documents.tag_placement import placed
 
 Kind = Literal["text", "open", "close", "point", "kept", "break"]
 SPACE = " \t\r\n\f"

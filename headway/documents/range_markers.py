@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.documents.pieces import Piece
+from headway.documents.markup import Piece
 
 DEEPEST = 50  # of what has begun and not ended, the last so many are looked at
 START, END = "start", "end"  # the texts of points that are ends; their name is the range's

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from headway.documents.pieces import Piece
+from headway.documents.markup import Piece
 
 Look = Literal["", "raised", "link"]
 MOST = 16  # pieces that one may have, and that are looked at behind it

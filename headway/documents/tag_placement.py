@@ -6,7 +6,7 @@ goes to the word that it touched. Every tag is written exactly once, and pairs t
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.documents.marks import Copies, Mark, Range, Spot, Words, kept, meets, outside
+from headway.documents.inline_tags import Copies, Mark, Range, Spot, Words, kept, meets, outside
 
 SIGNS = ".,;:!?…\"'“”„‚‘’«»‹›()[]{}¿¡。、，！？；：（）「」"  # not part of the word that they touch
 FOREIGN = 0.4  # what a word that says something else costs a stretch; one between two that belong to it is taken in
