@@ -16,13 +16,13 @@ import numpy as np
 
 from headway.data.corpora import parallel
 from headway.data.parallel_files import ParallelFiles
-from headway.evaluation import against, evaluate
 from headway.files.text_files import read_pairs
 from headway.text import Tokenizers
 from headway.text.align.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist
 from headway.train.shortlist import Lexical, lexicons_of
 from headway.translate.translator import load_translator
+from headway.workflows.evaluation import against, evaluate
 
 SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
 KEPT = [1000, 2000, 4000]  # of the vocabulary, for every sentence

@@ -81,9 +81,9 @@ def augment(
     streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
     if resume and is_complete(out):
         return
-    from headway.augment import BackTranslation, written
     from headway.storage.registry import choose
     from headway.translate.translator import load_translator
+    from headway.workflows.back_translation import BackTranslation, written
 
     choice = choose(models, source_language, to)
     translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target

@@ -52,10 +52,10 @@ def calibrate(
     translate --json, and what --min-score asks for."""
     from itertools import islice
 
-    from headway.calibration import calibrate as learn
     from headway.files.text_files import read_pairs
     from headway.storage.registry import own_directory
     from headway.translate.translator import load_translator
+    from headway.workflows.calibration import calibrate as learn
 
     pairs = list(islice(read_pairs(source, target), min(at_most, sys.maxsize)))
     model = own_directory(model)

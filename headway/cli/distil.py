@@ -109,9 +109,9 @@ def distil(
         check_readable(path)  # a missing file is told before a model is loaded
     if resume and is_complete(out):
         return
-    from headway.distil import Distillation, written_out
     from headway.storage.registry import choose
     from headway.translate.translator import load_translator
+    from headway.workflows.distillation import Distillation, written_out
 
     choice = choose(models, "", to)
     translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target
@@ -172,7 +172,7 @@ def refuse(
 def refuse_reversed_name(out: str | None, target: str) -> None:
     """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
     from headway.data.parallel_files import languages_of
-    from headway.distil import has_both_sides
+    from headway.workflows.distillation import has_both_sides
 
     first, second = languages_of(out) if out and has_both_sides(out) else ("", "")
     if target and first == target:

@@ -12,7 +12,7 @@ from headway.cli.root import Verb, option
 from headway.cli.terminal import opened, wants_colour
 
 if TYPE_CHECKING:
-    from headway.doctor import Finding
+    from headway.workflows.doctor import Finding
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -30,7 +30,7 @@ def doctor(as_json: bool) -> None:
     """Say whether everything is here that is needed, and what to type if not.
 
     Exits 1 if something is broken without which nothing works."""
-    from headway.doctor import examine, usable
+    from headway.workflows.doctor import examine, usable
 
     findings = examine()
     with opened(None) as sink:

@@ -11,7 +11,7 @@ from headway.cli.terminal import log, opened, table
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
-    from headway.evaluation import Evaluation
+    from headway.workflows.evaluation import Evaluation
 
 
 @click.command(
@@ -75,12 +75,12 @@ def evaluate(
         raise click.UsageError("--output is a file that is read: name another.", click.get_current_context())
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--output: there is no folder {output.parent}.", click.get_current_context())
-    from headway.evaluation import against
-    from headway.evaluation import evaluate as measure
     from headway.files.text_files import read_pairs
     from headway.storage.registry import choose
     from headway.text.metrics import best_and_worst
     from headway.translate.translator import load_translator
+    from headway.workflows.evaluation import against
+    from headway.workflows.evaluation import evaluate as measure
 
     pairs = list(read_pairs(source, target))
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]

@@ -15,9 +15,9 @@ from headway.cli.terminal import log, opened, shows_progress
 from headway.text.numbers import keeps_digits
 
 if TYPE_CHECKING:
-    from headway.augment import Pair, Reason, Standards, Way
     from headway.files.resumable import Begin, Counts
     from headway.translate.translator import Translator
+    from headway.workflows.back_translation import Pair, Reason, Standards, Way
 
 LIVE_EVERY, LOG_EVERY = 0.5, 30.0  # seconds
 TOKENS_A_LINE = 8  # low, so that a group fills several batches of like lengths
@@ -65,7 +65,7 @@ def standards_for(
     translator: "Translator", to: str, min_score: float | None, length_ratio: float, longest: int | None
 ) -> "Standards":
     """What is dropped, as the options say."""
-    from headway.augment import Standards
+    from headway.workflows.back_translation import Standards
 
     room = translator.outline.longest - len(translator.tag(to)) - 1
     return Standards(
@@ -81,8 +81,8 @@ def grow(
     written: "Callable[[Sequence[Pair | Reason], str], str]",
 ) -> None:  # fmt: skip
     """Group after group to `out`, or to standard output."""
-    from headway.augment import augment, no_counts
     from headway.files.resumable import GrowingFile
+    from headway.workflows.back_translation import augment, no_counts
 
     begin: Begin = "overwrite" if how.overwrite else "resume" if how.resume else "new"
     file = GrowingFile(Path(out), begin, how.options, no_counts()) if out else None
@@ -146,7 +146,7 @@ class Meter:
 
 def tell(counts: "Counts", out: str | None) -> None:
     """What became of the lines."""
-    from headway.augment import REASONS
+    from headway.workflows.back_translation import REASONS
 
     log(f"{counts['lines']:,} lines, {counts['pairs']:,} pairs{f' in {out}' if out else ''}")
     left_out = [f"{counts[reason]:,} {told}" for reason, told in REASONS.items() if counts[reason]]

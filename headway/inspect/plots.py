@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from headway.calibration import Reliability
 from headway.errors import HeadwayError
 from headway.inspect.attention import Attended, label
 from headway.inspect.experts import Visits
 from headway.inspect.positions import Table
 from headway.nn.layers.bitlinear import ternary
 from headway.nn.masks.masks import Mask, dense_mask
+from headway.workflows.calibration import Reliability
 
 
 def draw_attention(found: Attended, path: str | Path, head: int = 0) -> None:

@@ -80,8 +80,8 @@ class Kept:
 
 def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
     """Everything that is not known of one model; its name."""
-    from headway.evaluation import evaluate
     from headway.translate.translator import load_translator
+    from headway.workflows.evaluation import evaluate
 
     name, _, place = spec.partition("=")
     folder, _, device = place.partition("@")

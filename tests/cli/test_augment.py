@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.augment import Pair
 from headway.cli import growing as verb
 from headway.cli.root import main
 from headway.data.parallel_files import ParallelFiles, read_parallel
+from headway.workflows.back_translation import Pair
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import headway
-from headway.calibration import fitted, reliability
 from headway.cli.root import main
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.translate.confidence import CALIBRATION, Calibration, features
 from headway.translate.translator import Translator
+from headway.workflows.calibration import fitted, reliability
 
 Capture = pytest.CaptureFixture[str]
 
@@ -80,7 +80,7 @@ def test_unsure_lines_stay_as_they_are(model: Path, text: Path, engine: str, cap
 def test_text_that_teaches_nothing(model: Path, text: Path) -> None:
     translator = headway.load(model)
     assert isinstance(translator, Translator)
-    from headway.calibration import calibrate
+    from headway.workflows.calibration import calibrate
 
     with pytest.raises(HeadwayError, match=r"2 lines, .* are no text to learn from: give 100 lines or more"):
         calibrate(translator, ["a", "b"], ["c", "d"])

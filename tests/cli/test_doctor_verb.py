@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from headway import doctor
 from headway.cli.doctor import shown
 from headway.cli.root import main
 from headway.cli.terminal import reset
-from headway.doctor import Finding
+from headway.workflows import doctor
+from headway.workflows.doctor import Finding
 
 Capture = pytest.CaptureFixture[str]
 FINE, SCARCE = Finding("torch", "2.13"), Finding("plot", "matplotlib missing", "note", "pip install 'headway[plot]'")

@@ -7,8 +7,8 @@ import sacrebleu
 
 import headway
 from headway.errors import HeadwayError
-from headway.evaluation import against, evaluate
 from headway.translate.translator import Translator
+from headway.workflows.evaluation import against, evaluate
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from headway.augment import Pair, Reason, Standards, attempts, written
 from headway.config.search import Search
 from headway.data.parallel_files import OBJECTS, TABLES, unpacked
 from headway.translate.results import Guess, Translation, one_line
 from headway.translate.translator import Translator
+from headway.workflows.back_translation import Pair, Reason, Standards, attempts, written
 
 
 @dataclass(frozen=True, kw_only=True)

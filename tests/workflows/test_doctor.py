@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from headway import doctor
-from headway.doctor import Finding, examine, usable
-from headway.requirements import Requirement, older, requirements
+from headway.workflows import doctor
+from headway.workflows.doctor import Finding, Requirement, examine, older, requirements, usable
 
 
 def about(findings: list[Finding], name: str) -> Finding:
@@ -55,7 +54,7 @@ def test_a_sound_installation_is_usable() -> None:
 
 
 def test_what_is_asked_for_is_what_the_project_says() -> None:
-    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     found = requirements()
     needed = [re.match(r"[\w.-]+", line)[0] for line in project["dependencies"]]
     assert [requirement.name for requirement in found if not requirement.extra] == needed

@@ -7,11 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from headway.augment import REASONS, BackTranslation, Pair, Reason, Standards, augment, no_counts, written
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import HeadwayError
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import Translator, load_translator
+from headway.workflows.back_translation import (
+    REASONS,
+    BackTranslation,
+    Pair,
+    Reason,
+    Standards,
+    augment,
+    no_counts,
+    written,
+)
 
 
 @pytest.fixture(scope="module")

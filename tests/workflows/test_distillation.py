@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.augment import Pair, Reason, Standards
-from headway.distil import Distillation, by_likeness, chrf, written_out
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import Translator, load_translator
+from headway.workflows.back_translation import Pair, Reason, Standards
+from headway.workflows.distillation import Distillation, by_likeness, chrf, written_out
 
 
 @pytest.fixture(scope="module")
