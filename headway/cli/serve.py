@@ -83,7 +83,7 @@ def serve(
     Texts of different connections are translated together. /docs tells what can be asked, /metrics how it goes. One
     line a request goes to stderr, without the text. SIGTERM or Ctrl-C lets what is running end first."""
     try:
-        from headway.serve.run import serve as run
+        from headway.serve.server import serve as run
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("headway"):
             raise
@@ -125,7 +125,7 @@ def directories(given: tuple[str, ...]) -> tuple[str, ...]:
 def worker() -> "FastAPI":
     """The application of one of several processes."""
     from headway.serve.app import create_app
-    from headway.serve.run import SETTINGS
+    from headway.serve.server import SETTINGS
     from headway.serve.settings import Settings
 
     verbosity, settings.log_format, settings.color = os.environ[VERBOSITY].split()

@@ -15,16 +15,17 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.staticfiles import StaticFiles
 
 from headway import __version__
-from headway.serve import inside, libre, openai, shapes, stream
-from headway.serve.files import Files
-from headway.serve.guard import Guard, answer
-from headway.serve.keys import Keys
+from headway.serve import openapi
+from headway.serve.api_keys import Keys
+from headway.serve.downloads import Files
+from headway.serve.errors import Refused
 from headway.serve.metrics import Metrics
-from headway.serve.models import Shelf
-from headway.serve.page import docs_page
-from headway.serve.refused import Refused
-from headway.serve.service import Service
+from headway.serve.middleware import Guard, answer
+from headway.serve.model_pool import Shelf
+from headway.serve.routes import inspect, libretranslate, openai, translate_stream
+from headway.serve.routes.docs_page import docs_page
 from headway.serve.settings import Settings, Tell
+from headway.serve.state import Service
 
 STATIC = Path(__file__).parent / "static"
 LAST_BATCH = 30.0  # seconds
@@ -61,7 +62,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
         lifespan=life,
     )
     app.state.service = service
-    for part in (libre, stream, inside, openai):
+    for part in (libretranslate, translate_stream, inspect, openai):
         app.include_router(part.routes(service))
     _add_pages(app, metrics)
     app.add_exception_handler(HTTPException, _told)
@@ -78,7 +79,7 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
 
 
 def _add_pages(app: FastAPI, metrics: Metrics) -> None:
-    @app.get("/metrics", **shapes.METRICS)
+    @app.get("/metrics", **openapi.METRICS)
     async def show_metrics() -> Response:
         """Numbers for Prometheus."""
         return PlainTextResponse(metrics.shown())

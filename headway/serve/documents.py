@@ -13,11 +13,10 @@ from headway import documents
 from headway.documents import segments as seam
 from headway.documents.html import pieces
 from headway.errors import HeadwayError
+from headway.serve.errors import Gone, Refused
 from headway.serve.languages import Detected, heard, unknown
-from headway.serve.model import Model
-from headway.serve.models import Shelf
-from headway.serve.refused import Gone, Refused
-from headway.serve.work import How, translated, using
+from headway.serve.model_pool import Model, Shelf
+from headway.serve.translate import How, translated, using
 from headway.translate.translator import Translator
 
 AT_ONCE = 128  # segments of a document, so that others get their turn

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from headway.serve.refused import Refused
+from headway.serve.errors import Refused
 from headway.text.language_codes import primary
 from headway.text.language_id import detect
 from headway.text.line_language import Detector

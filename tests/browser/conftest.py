@@ -66,7 +66,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of a search takes a fifth of a second."""
     import time
 
-    from headway.serve.openly import Follower
+    from headway.serve.step_events import Follower
 
     plain = Follower.look
     monkeypatch.setattr(Follower, "look", lambda self, ids: (time.sleep(0.2), plain(self, ids))[1])

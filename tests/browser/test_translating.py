@@ -65,7 +65,7 @@ def test_w05_stop_stops(
     look: Callable[..., Look], server: Running, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page and server both: of a search that would have many steps, one more at most."""
-    from headway.serve.openly import Follower
+    from headway.serve.step_events import Follower
 
     steps: list[int] = []
     plain = Follower.look
@@ -97,7 +97,7 @@ def test_w05_stop_stops(
 def test_w06_an_error_is_said_and_can_be_tried_again(
     look: Callable[..., Look], sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.serve.openly import Follower
+    from headway.serve.step_events import Follower
 
     def broken(self: Any, ids: Any) -> Any:
         raise RuntimeError("a fault of this test")

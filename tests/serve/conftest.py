@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from headway.serve.app import create_app
-from headway.serve.run import OPTIONS, bound
+from headway.serve.server import OPTIONS, bound
 from headway.serve.settings import Limits, Settings
 
 

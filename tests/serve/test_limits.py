@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from headway.errors import HeadwayError
-from headway.serve.files import Files
-from headway.serve.keys import Keys
-from headway.serve.refused import Refused
+from headway.serve.api_keys import Keys
+from headway.serve.downloads import Files
+from headway.serve.errors import Refused
 from headway.serve.settings import Limits, Settings
-from headway.serve.work import in_time
+from headway.serve.translate import in_time
 from headway.translate.translator import Translator
 from serve.conftest import Running, running, until
 
@@ -305,7 +305,7 @@ def test_in_time_tells_what_went_wrong_with_the_connection() -> None:
 
 
 def test_an_answer_that_breaks_off_is_cut_and_logged(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.serve.pipe import Streamed
+    from headway.serve.event_stream import Streamed
 
     def broken(self: Any, pipe: Any) -> None:
         raise RuntimeError("a secret text")

@@ -147,7 +147,7 @@ def test_a_broken_installation_is_not_called_a_missing_package(
     translator_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     forget(monkeypatch)
-    monkeypatch.setitem(sys.modules, "headway.serve.keys", None)
+    monkeypatch.setitem(sys.modules, "headway.serve.api_keys", None)
     assert main(["serve", "--model", str(translator_dir)]) == 1
     assert "internal error: ModuleNotFoundError" in capsys.readouterr().err
 
@@ -158,7 +158,7 @@ def test_a_server_that_cannot_start_fails(
     def fail(*arguments: Any) -> None:
         raise SystemExit(3)
 
-    monkeypatch.setattr(import_module("headway.serve.run"), "serve", fail)
+    monkeypatch.setattr(import_module("headway.serve.server"), "serve", fail)
     assert main(["serve", "--model", str(translator_dir)]) == 1
     assert "the server could not be started" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.documents.segments import Said
 from headway.documents.txt import translate_bytes
-from headway.serve.work import pieces_of
+from headway.serve.translate import pieces_of
 from headway.text.segment.wrapped_lines import layout_of
 
 PROSE = (

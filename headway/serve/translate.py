@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from headway.config.search import Search
 from headway.errors import HeadwayError
-from headway.serve.model import Model
-from headway.serve.models import Shelf
-from headway.serve.refused import Gone, Refused, too_long
+from headway.serve.errors import Gone, Refused, too_long
+from headway.serve.model_pool import Model, Shelf
 from headway.text.segment.wrapped_lines import layout_of
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import Translator

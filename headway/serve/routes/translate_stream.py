@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from headway.config.search import Search
 from headway.errors import HeadwayError
-from headway.serve import shapes
-from headway.serve.bodies import StreamBody
+from headway.serve import openapi
+from headway.serve.errors import Refused
+from headway.serve.event_stream import Emit, Event, Streamed
 from headway.serve.languages import heard, unknown
-from headway.serve.model import Model
-from headway.serve.pipe import Emit, Event, Streamed
-from headway.serve.refused import Refused
-from headway.serve.service import Service
+from headway.serve.model_pool import Model
+from headway.serve.schemas import StreamBody
+from headway.serve.state import Service
 from headway.text.spans.protect import protector
 from headway.translate.source import Reader as Sentences
 from headway.translate.translator import Translator
@@ -25,7 +25,7 @@ from headway.translate.translator import Translator
 def routes(service: Service) -> APIRouter:
     router, shelf = APIRouter(), service.shelf
 
-    @router.post("/api/translate", **shapes.STREAM)
+    @router.post("/api/translate", **openapi.STREAM)
     async def stream_translation(request: Request) -> Response:
         """Translate in the open: one event a decoding step."""
         body = await service.body(request, StreamBody)
@@ -68,7 +68,7 @@ def line_of(event: Event) -> bytes:
 
 def narrate(model: Model, body: Any, search: Search, source: str, target: str, emit: Emit) -> None:
     """The sentences of a text one after another, each step of their searches, and the text at the end."""
-    from headway.serve.openly import Follower, Reader
+    from headway.serve.step_events import Follower, Reader
 
     translator = model.loaded
     assert isinstance(translator, Translator)

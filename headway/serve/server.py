@@ -14,9 +14,9 @@ import uvicorn
 
 from headway.device import cores
 from headway.errors import HeadwayError
+from headway.serve.api_keys import Keys
 from headway.serve.app import create_app
-from headway.serve.keys import Keys
-from headway.serve.models import Shelf
+from headway.serve.model_pool import Shelf
 from headway.serve.settings import Settings, Tell
 
 SETTINGS = "HEADWAY_SERVE"  # where worker processes find what they are to do

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from serve.conftest import Running, running
 
 from headway.inspect.model_summary import blocks
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
-from serve.conftest import Running, running
 
 
 @pytest.fixture(scope="session")

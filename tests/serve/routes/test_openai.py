@@ -7,9 +7,9 @@ from typing import Any
 
 import openai
 import pytest
-
-from headway.serve.openai import Stops
 from serve.conftest import Running
+
+from headway.serve.routes.openai import Stops
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_several_prompts_and_several_of_each(client: openai.OpenAI) -> None:
 
 
 def test_what_the_docs_say(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs/serving.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/serving.md").read_text(encoding="utf-8")
     snippet = page.split("<!-- not run: needs a server -->\n```python\n")[1].split("```")[0]
     exec(snippet.replace("http://127.0.0.1:5000", served.url), {})
     assert capsys.readouterr().out.strip()

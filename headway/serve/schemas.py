@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from headway.serve.refused import Refused, missing
+from headway.serve.errors import Refused, missing
 
 MOST_ALTERNATIVES, WIDEST_BEAM, MOST_TERMS, MOST_SPANS = 10, 16, 1000, 100
 FIELDS = 2000  # of a form

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.serve.batching import Lane, Room, tokens_of
-from headway.serve.refused import Refused
+from headway.serve.batch_queue import Lane, Room, tokens_of
+from headway.serve.errors import Refused
 
 Translate = Callable[[list[str], Any], Sequence[str]]
 
@@ -145,7 +145,7 @@ def test_patience_lets_others_catch_up() -> None:
 
 
 def test_who_comes_back_after_a_batch_goes_with_those_who_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.serve.batching.PAUSE", 10.0)  # in earnest a tenth: here the machine may be busy
+    monkeypatch.setattr("headway.serve.batch_queue.PAUSE", 10.0)  # in earnest a tenth: here the machine may be busy
     slow, made, first = occupied()
     waiting = made.submit(["waited"], "")
     time.sleep(0.5)

@@ -9,7 +9,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import one_of
 
-from headway.serve import shapes
+from headway.serve import openapi
 from serve.conftest import Running
 
 CHECKS = [
@@ -34,7 +34,7 @@ def test_every_route_is_in_the_spec(served: Running) -> None:
     body = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-www-form-urlencoded"}
     assert body["application/json"]["schema"]["required"] == ["q", "source", "target"]
-    assert shapes.WHY[429] == spec["paths"]["/translate"]["post"]["responses"]["429"]["description"]
+    assert openapi.WHY[429] == spec["paths"]["/translate"]["post"]["responses"]["429"]["description"]
 
 
 def test_the_page_needs_nothing_from_elsewhere(served: Running) -> None:

@@ -11,19 +11,19 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse
 
-from headway.serve import documents, shapes
-from headway.serve.bodies import DetectBody, TranslateBody, Upload, Wishes, checked, read
+from headway.serve import documents, openapi
+from headway.serve.errors import Refused, file_too_large, missing
 from headway.serve.languages import Detected, detected, heard, name_of, untranslated
-from headway.serve.refused import Refused, file_too_large, missing
-from headway.serve.service import Service
-from headway.serve.work import How, translated
+from headway.serve.schemas import DetectBody, TranslateBody, Upload, Wishes, checked, read
+from headway.serve.state import Service
+from headway.serve.translate import How, translated
 from headway.translate.results import Guess, Translation
 
 
 def routes(service: Service) -> APIRouter:
     router, shelf = APIRouter(), service.shelf
 
-    @router.post("/translate", **shapes.TRANSLATE)
+    @router.post("/translate", **openapi.TRANSLATE)
     async def translate(request: Request) -> JSONResponse:
         """Translate text from a language to another."""
         body = await service.body(request, TranslateBody)
@@ -31,7 +31,7 @@ def routes(service: Service) -> APIRouter:
         service.check_size(request, texts)
         return JSONResponse(await service.answered(request, answer_of(service, body, texts)))
 
-    @router.post("/detect", **shapes.DETECT)
+    @router.post("/detect", **openapi.DETECT)
     async def detect(request: Request) -> JSONResponse:
         """Detect the language of a text."""
         body = await service.body(request, DetectBody)
@@ -39,14 +39,14 @@ def routes(service: Service) -> APIRouter:
         found = await asyncio.to_thread(detected, body.q, shelf.languages)
         return JSONResponse([one._asdict() for one in found])
 
-    @router.get("/languages", **shapes.LANGUAGES)
+    @router.get("/languages", **openapi.LANGUAGES)
     async def languages() -> JSONResponse:
         """The languages, and what each can be translated to."""
         return JSONResponse(
             [{"code": code, "name": name_of(code), "targets": shelf.targets(code)} for code in shelf.languages]
         )
 
-    @router.get("/frontend/settings", **shapes.FRONTEND)
+    @router.get("/frontend/settings", **openapi.FRONTEND)
     async def frontend_settings() -> JSONResponse:
         """What a page needs to know."""
         first = next(iter(shelf.pairs), ("", ""))
@@ -64,12 +64,12 @@ def routes(service: Service) -> APIRouter:
             }
         )
 
-    @router.get("/health", **shapes.HEALTH)
+    @router.get("/health", **openapi.HEALTH)
     async def health() -> JSONResponse:
         """Whether the server lives."""
         return JSONResponse({"status": "ok"})
 
-    @router.post("/translate_file", **shapes.TRANSLATE_FILE)
+    @router.post("/translate_file", **openapi.TRANSLATE_FILE)
     async def translate_file(request: Request) -> JSONResponse:
         """Translate a file; the answer says where to fetch the result."""
         table = await read(request)
@@ -77,7 +77,7 @@ def routes(service: Service) -> APIRouter:
         url = str(request.url_for("download_file", filename="x"))[:-1]
         return JSONResponse(await service.answered(request, file_of(service, table, url)))
 
-    @router.get("/download_file/{filename}", name="download_file", **shapes.DOWNLOAD)
+    @router.get("/download_file/{filename}", name="download_file", **openapi.DOWNLOAD)
     async def download_file(filename: str) -> FileResponse:
         """Fetch a translated file."""
         path = service.files.find(filename)

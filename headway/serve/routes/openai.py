@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from headway.errors import HeadwayError
-from headway.serve import shapes
-from headway.serve.bodies import CompletionBody
-from headway.serve.model import Model
-from headway.serve.pipe import Emit, Event, Stopped, Streamed
-from headway.serve.refused import Refused
-from headway.serve.service import Service
-from headway.serve.work import using
+from headway.serve import openapi
+from headway.serve.errors import Refused
+from headway.serve.event_stream import Emit, Event, Stopped, Streamed
+from headway.serve.model_pool import Model
+from headway.serve.schemas import CompletionBody
+from headway.serve.state import Service
+from headway.serve.translate import using
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
@@ -60,19 +60,19 @@ def routes(service: Service) -> APIRouter:
             raise Refused(404, f"The model `{name[:100]}` does not exist", param="model", code="model_not_found")
         return model
 
-    @router.get("/v1/models", **shapes.MODELS)
+    @router.get("/v1/models", **openapi.MODELS)
     async def models(request: Request) -> JSONResponse:
         """The language models."""
         service.admit(request, {})
         return JSONResponse({"object": "list", "data": [described(m) for m in service.shelf.models if m.writes]})
 
-    @router.get("/v1/models/{name}", **shapes.MODEL)
+    @router.get("/v1/models/{name}", **openapi.MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
         """One of them."""
         service.admit(request, {})
         return JSONResponse(described(named(name)))
 
-    @router.post("/v1/completions", **shapes.COMPLETIONS)
+    @router.post("/v1/completions", **openapi.COMPLETIONS)
     async def completions(request: Request) -> Response:
         """Continue a prompt, or several."""
         body = await service.body(request, CompletionBody)

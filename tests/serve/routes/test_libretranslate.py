@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from serve.conftest import Running, running, until
 
-from headway.serve.libre import others
+from headway.serve.routes.libretranslate import others
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import load_translator
-from serve.conftest import Running, running, until
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headway.serve.refused import Refused, slow_down
+from headway.serve.errors import Refused, slow_down
 from headway.serve.settings import Limits
 
 NAME = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")

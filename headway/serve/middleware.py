@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.serve.errors import Gone, Refused, file_too_large, too_large
 from headway.serve.metrics import Metrics
-from headway.serve.refused import Gone, Refused, file_too_large, too_large
 from headway.serve.settings import Limits, Tell
 
 CLIENT_GONE = 499  # as nginx has it: nobody was there to get an answer

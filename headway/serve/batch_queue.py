@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from headway.serve.refused import slow_down
+from headway.serve.errors import slow_down
 
 R = TypeVar("R")
 PAUSE = 0.1  # share of a batch's time

@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from headway.serve.batching import tokens_of
-from headway.serve.bodies import checked, read
-from headway.serve.files import Files
-from headway.serve.keys import Keys
+from headway.serve.api_keys import Keys
+from headway.serve.batch_queue import tokens_of
+from headway.serve.downloads import Files
+from headway.serve.errors import slow_down, too_much
 from headway.serve.metrics import Metrics
-from headway.serve.models import Shelf
-from headway.serve.refused import slow_down, too_much
+from headway.serve.model_pool import Shelf
+from headway.serve.schemas import checked, read
 from headway.serve.settings import Settings
-from headway.serve.work import in_time
+from headway.serve.translate import in_time
 
 T = TypeVar("T")
 BEARER = re.compile(r"^bearer\s+", re.IGNORECASE)  # as any scheme, in any case

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headway.serve.model import Model
-from headway.serve.refused import Gone
-from headway.serve.service import Service, left
-from headway.serve.work import using
+from headway.serve.errors import Gone
+from headway.serve.model_pool import Model
+from headway.serve.state import Service, left
+from headway.serve.translate import using
 
 Event = dict[str, Any]
 Emit = Callable[[Event], None]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.serve.bodies import (
+from headway.serve.schemas import (
     Body,
     CompletionBody,
     DetectBody,

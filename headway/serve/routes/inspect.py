@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from headway.errors import HeadwayError
-from headway.serve import shapes
-from headway.serve.bodies import PlaceBody, PlacesBody, ReadBody, TokensBody
-from headway.serve.model import Model
-from headway.serve.refused import Refused
-from headway.serve.service import Service
-from headway.serve.work import using
+from headway.serve import openapi
+from headway.serve.errors import Refused
+from headway.serve.model_pool import Model
+from headway.serve.schemas import PlaceBody, PlacesBody, ReadBody, TokensBody
+from headway.serve.state import Service
+from headway.serve.translate import using
 from headway.translate.translator import Translator
 
 T = TypeVar("T")
@@ -38,13 +38,13 @@ def routes(service: Service) -> APIRouter:
         finally:
             service.end_stream()
 
-    @router.get("/api/models", **shapes.INSIDE_MODELS)
+    @router.get("/api/models", **openapi.INSIDE_MODELS)
     async def models(request: Request) -> JSONResponse:
         """The models of this server, of every kind."""
         service.admit(request, {})
         return JSONResponse([_named(model) for model in shelf.models])
 
-    @router.get("/api/models/{name}", **shapes.INSIDE_MODEL)
+    @router.get("/api/models/{name}", **openapi.INSIDE_MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
         """How a model is made: its config, and the parameters and operations of its blocks. Loads it."""
         service.admit(request, {})
@@ -52,7 +52,7 @@ def routes(service: Service) -> APIRouter:
         lengths = [_length(request.query_params.get(side, "")) for side in ("source", "target")]
         return JSONResponse(await working(request, found, lambda: made_of(found, *lengths)))
 
-    @router.post("/api/read", **shapes.INSIDE_READ)
+    @router.post("/api/read", **openapi.INSIDE_READ)
     async def read(request: Request) -> JSONResponse:
         """What a language model does with a text, as the events of /api/translate, in a list."""
         body = await service.body(request, ReadBody)
@@ -60,21 +60,21 @@ def routes(service: Service) -> APIRouter:
         found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: read_by(found, body)))
 
-    @router.post("/api/places", **shapes.INSIDE_PLACES)
+    @router.post("/api/places", **openapi.INSIDE_PLACES)
     async def places(request: Request) -> JSONResponse:
         """For each place of the target what was likely there."""
         body = await service.body(request, PlacesBody)
         found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: places_in(found, body)))
 
-    @router.post("/api/inside", **shapes.INSIDE_PLACE)
+    @router.post("/api/inside", **openapi.INSIDE_PLACE)
     async def inside(request: Request) -> JSONResponse:
         """Queries, keys, values, scores and weights of one sub-layer, with what came in and what went out."""
         body = await service.body(request, PlaceBody)
         found = shelf.named(body.model)
         return JSONResponse(await working(request, found, lambda: place_in(found, body)))
 
-    @router.post("/api/vectors", **shapes.INSIDE_VECTORS)
+    @router.post("/api/vectors", **openapi.INSIDE_VECTORS)
     async def vectors(request: Request) -> JSONResponse:
         """Where the tokens lie: neighbours, their way through the layers, what positions do."""
         body = await service.body(request, TokensBody)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headway.errors import HeadwayError
+from headway.serve.errors import Refused
 from headway.serve.languages import name_of, resolve
-from headway.serve.models import Shelf
-from headway.serve.refused import Refused
+from headway.serve.model_pool import Shelf
 from headway.serve.settings import Settings
 from serve.conftest import Running, running, until
 
@@ -36,7 +36,7 @@ def shelf(*models: Path, told: list[str] | None = None, **settings: Any) -> Shel
         if told is not None:
             told.append(message)
 
-    return Shelf(Settings(models=tuple(map(str, models)), device="cpu", threads=1, **settings), tell)
+    return Shelf(Settings(models=tuple(map(str, model_pool)), device="cpu", threads=1, **settings), tell)
 
 
 def test_languages_as_clients_name_them() -> None:
@@ -150,14 +150,14 @@ def test_an_error_of_a_translator_names_no_paths(named: Callable[..., Path], mon
 
 
 def test_memory_is_given_back_now_and_then(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.serve import models
+    from headway.serve import model_pool
 
     given = list[int]()
-    monkeypatch.setattr(models, "_return_memory", lambda: given.append(1))
+    monkeypatch.setattr(model_pool, "_return_memory", lambda: given.append(1))
     body = {"q": "The dog sleeps.", "source": "en", "target": "qtx"}
-    monkeypatch.setattr(models, "TIDY", 1000.0)
+    monkeypatch.setattr(model_pool, "TIDY", 1000.0)
     served.post("/translate", body)
     assert not given
-    monkeypatch.setattr(models, "TIDY", 0.0)
+    monkeypatch.setattr(model_pool, "TIDY", 0.0)
     served.post("/translate", body)
     until(lambda: given)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headway.errors import HeadwayError
-from headway.serve.refused import Refused
+from headway.serve.errors import Refused
 
 
 class Keys:

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from serve.conftest import Running, running, until
 
-from headway.serve.pipe import Pipe, Stopped
+from headway.serve.event_stream import Pipe, Stopped
 from headway.translate.search import Fault, Finder
 from headway.translate.translator import Translator, load, load_translator
-from serve.conftest import Running, running, until
 
 Event = dict[str, Any]
 
@@ -146,7 +146,7 @@ def test_what_goes_wrong_on_the_way_is_an_event(served: Running, monkeypatch: py
 
 def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     """Every step of a stream takes so long; when they happened."""
-    from headway.serve.openly import Follower
+    from headway.serve.step_events import Follower
 
     times: list[float] = []
     whole = Follower.__call__
@@ -191,7 +191,7 @@ def test_who_does_not_read_is_not_waited_for(translator_dir: Path) -> None:
 def test_who_reads_on_too_late_sees_that_it_is_not_the_whole(
     translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.serve.pipe.AHEAD", 1)
+    monkeypatch.setattr("headway.serve.event_stream.AHEAD", 1)
     with running(translator_dir, limits={"sending": 20.0}) as server:
         plain = Pipe.emit
 
