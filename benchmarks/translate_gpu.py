@@ -22,9 +22,9 @@ from typing import NamedTuple
 import torch
 from report import Table, append, fill, versions
 
-from headway.cli.ahead import ahead
-from headway.cli.lines import counted, filled
-from headway.cli.translate import shown
+from headway.cli.input_lines import counted, filled
+from headway.cli.pipelined import ahead
+from headway.cli.verbs.translate import shown
 from headway.config.config import Config, from_table
 from headway.decode import Search
 from headway.nn.transformer import Transformer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from headway.cli.root import VERBS, app
-from headway.cli.variants import PAGES, page_of
+from headway.cli.app import VERBS, app
+from headway.cli.verbs.variants import PAGES, page_of
 from headway.config.catalogue import CATALOGUE, Entry, slots
 
 HERE = Path(__file__).parent

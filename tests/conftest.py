@@ -96,7 +96,7 @@ def check_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None
     """Parse the words of a `headway ...` command with the real app, without running it. Click raises."""
     import click
 
-    from headway.cli.root import Verb, app
+    from headway.cli.app import Verb, app
 
     def check(words: list[str]) -> None:
         assert words[0] == "headway", words
@@ -153,7 +153,7 @@ def tiny() -> list[str]:
 @pytest.fixture(scope="session")
 def train_toy(toy: Path, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Train in this process on the toy pairs, with more flags; returns the model directory."""
-    from headway.cli.root import main
+    from headway.cli.app import main
 
     def train(*flags: str) -> Path:
         out = tmp_path_factory.mktemp("models") / "model"
@@ -180,7 +180,7 @@ def other_translator_dir(train_toy: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def train_text(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Train a tiny language model on the English of the toy corpus, with more flags."""
-    from headway.cli.root import main
+    from headway.cli.app import main
 
     settings = [
         "tokenizer.size=384",

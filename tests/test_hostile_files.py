@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.inspect.trace import load_trace

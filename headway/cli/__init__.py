@@ -1,5 +1,5 @@
 """The command line: one file a verb, thin. `root` is the command itself."""
 
-from headway.cli.root import main
+from headway.cli.app import main
 
 __all__ = ["main"]

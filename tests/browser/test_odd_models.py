@@ -8,7 +8,7 @@ import pytest
 from serve.conftest import Running, running
 
 from browser.conftest import Look
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from serve.test_serve_verb import program
+from cli.verbs.test_serve import program
 
 from browser.conftest import Look
 

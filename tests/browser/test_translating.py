@@ -10,7 +10,7 @@ import pytest
 from serve.conftest import Running, running, until
 
 from browser.conftest import Look
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.storage.registry import BUNDLED
 from headway.translate.translator import Translator
 

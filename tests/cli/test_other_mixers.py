@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.errors import HeadwayError
 from headway.inspect.attention import attended
 

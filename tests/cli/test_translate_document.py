@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.root import main
+from headway.cli.app import main
 
 Capture = pytest.CaptureFixture[str]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from nn.building import small
 
-from headway.cli.inspect import _draw
+from headway.cli.verbs.inspect import _draw
 from headway.inspect.embeddings import positions_of, vectors_of
 from headway.inspect.plots import draw_table
 from headway.inspect.positions import Table

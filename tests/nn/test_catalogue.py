@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from headway.cli.variants import DOCS, PAGES, page_of
+from headway.cli.verbs.variants import DOCS, PAGES, page_of
 from headway.config import catalogue
 from headway.config.schema import Part, config_class, make_part, target_of
 from headway.nn.layers.int8 import with_int8_layers

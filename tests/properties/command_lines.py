@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headway.cli.root import Verb, app
+from headway.cli.app import Verb, app
 from properties.hostile_text import ODD
 
 WRITES = ("--out", "--output", "--png", "--svg", "--html", "--save", "--trace", "--cache", "--clean")

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli.root import VERBS, app, main
+from headway.cli.app import VERBS, app, main
 from properties.command_lines import Places, command_line
 from properties.hostile_text import count_lines, hostile_files, unpacked
 
@@ -253,7 +253,7 @@ def test_a_broken_verb_is_found_and_told_how_to_repeat(
     models: list[Path], known: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = dict(VERBS)
-    monkeypatch.setattr("headway.cli.completion.get_completion_class", lambda shell: 1 / 0)
+    monkeypatch.setattr("headway.cli.verbs.completion.get_completion_class", lambda shell: 1 / 0)
     try:
         for verb in before.keys() - {"completion"}:
             del VERBS[verb]
@@ -269,5 +269,5 @@ def test_a_broken_verb_is_found_and_told_how_to_repeat(
 
 def test_a_command_that_takes_too_long_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("properties.test_cli.PATIENCE", 1)
-    monkeypatch.setattr("headway.cli.completion.get_completion_class", lambda shell: time.sleep(30))
+    monkeypatch.setattr("headway.cli.verbs.completion.get_completion_class", lambda shell: time.sleep(30))
     assert run_here(["completion", "bash"], b"") == Ended(130, "", "error: interrupted\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.errors import HeadwayError
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import checkpoints

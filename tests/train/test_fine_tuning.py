@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.config.config import Config
 from headway.data.corpora import in_memory
 from headway.storage.model_dir import load_model, read_tensors

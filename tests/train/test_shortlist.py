@@ -47,7 +47,7 @@ def test_a_training_makes_it_and_goes_on_with_it(
     assert Config.load(out / "config.json").train.shortlist == Lexical.Config(best=3)
     assert headway.load(out, device="cpu")("A dog runs.", shortlist=True) is not None
 
-    from headway.cli.root import main
+    from headway.cli.app import main
 
     files = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
     named = [word for name, file in files.items() for word in (f"--{name}", str(toy / file))]

@@ -177,7 +177,7 @@ def test_links_are_source_words_with_more_than_their_share() -> None:
 @pytest.mark.slow
 def test_the_error_on_the_toy_corpus_is_at_most_5_percent(tmp_path: Path) -> None:
     """As `make demo`, for 1,500 steps."""
-    from headway.cli.root import main
+    from headway.cli.app import main
     from headway.data.toy import write_toy
 
     write_toy(tmp_path)

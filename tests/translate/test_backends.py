@@ -185,7 +185,7 @@ def test_a_search_of_nothing_needs_no_engine(translator_dir: Path, no_torch: Non
 
 QUIET = """
 import sys
-from headway.cli.root import main
+from headway.cli.app import main
 code = main(sys.argv[1:])
 heavy = {"torch", "numpy", "safetensors", "headway.nn", "headway.config.config", "ctranslate2.specs", "rich"} & set(sys.modules)
 sys.exit(f"imported: {heavy}" if heavy else code)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headway
-from headway.cli.root import main
+from headway.cli.app import main
 from headway.errors import ConfigError, HeadwayError
 from headway.text import Tokenizer
 from headway.text.spans.protect import protector

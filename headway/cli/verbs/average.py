@@ -1,0 +1,85 @@
+"""`headway average`: several checkpoints, one model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli.app import Verb, option
+from headway.cli.terminal import log
+
+if TYPE_CHECKING:
+    from headway.config.config import Config
+
+
+@click.command(
+    "average",
+    cls=Verb,
+    examples=[
+        ("headway average --model my-model --last 5 --out averaged", "the last five checkpoints of a run"),
+        ("headway average --model seed-1 --model seed-2 --out soup", "several models of one shape"),
+    ],
+)
+@option(
+    "--model",
+    "-m",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="Model directory or name; several are averaged themselves.",
+)
+@option("--last", type=click.IntRange(min=1), default=5, help="Checkpoints of a single model to average.")
+@option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
+@option("--overwrite", is_flag=True, help="Write over the model that --out holds.")
+def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> None:
+    """Average the last checkpoints of a run, or several models."""
+    from headway.errors import HeadwayError
+    from headway.storage.model_dir import WEIGHTS, load_model, read_tensors, save_model
+    from headway.storage.model_dir import average as mean
+    from headway.storage.packing import is_packed
+    from headway.storage.registry import directory
+    from headway.text.shortlist import keep_shortlist
+    from headway.train.checkpoints import checkpoints, refuse_taken
+    from headway.train.history import History
+    from headway.train.model_card import measuring
+
+    models = tuple(map(directory, models))
+    if out.resolve() in [Path(model).resolve() for model in models]:
+        raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
+    refuse_taken(out, overwrite, "other weights")
+    loaded = [load_model(model) for model in models]
+    first = loaded[0]
+    for model, one in zip(models, loaded):
+        if is_packed(one.config):
+            raise HeadwayError(
+                f"{model} is packed, and packed models cannot be averaged: the weights between two of theirs do not "
+                "exist. Average those that they were packed from, and pack the result: headway pack"
+            )
+    if len(models) > 1:
+        files = [Path(model) / WEIGHTS for model in models]
+        if any(one.config.model != first.config.model for one in loaded):
+            raise HeadwayError("these models are built differently, so they cannot be averaged.")
+        if any(_languages(one.config) != _languages(first.config) for one in loaded):
+            raise HeadwayError("these models translate between different languages, so they cannot be averaged.")
+        if len({one.tokenizers.spelling for one in loaded}) > 1:
+            raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
+    else:
+        kept = checkpoints(Path(models[0]))
+        if not kept:
+            raise HeadwayError(f"{models[0]} holds no checkpoints to average. Give several --model instead.")
+        files = [checkpoint.folder / WEIGHTS for checkpoint in kept[-last:]]
+    weights = mean([read_tensors(file) for file in files])
+    names = ", ".join(str(file.parent) for file in files)
+    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `{measuring(first.config, '.')}`\n"
+    save_model(out, first.config, weights, first.tokenizers, card)
+    keep_shortlist(models[0], out)
+    history = History(out)
+    history.add("average", 0, models=[str(file.parent) for file in files])
+    history.close()
+    log(f"averaged {len(files)}: {names}")
+    log(f"next: {measuring(first.config, out)}")
+
+
+def _languages(config: "Config") -> tuple[set[str], set[str]]:
+    return set(config.source_languages), set(config.target_languages)

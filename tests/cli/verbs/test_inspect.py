@@ -1,0 +1,55 @@
+"""headway inspect: a page, pictures and a trace of one sentence; and the same page in a notebook."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from headway.cli.app import main
+from headway.inspect.trace import load_trace
+from headway.translate.translator import load
+
+TEXT = "The dog sees a red house."
+
+
+def recorded(page: str) -> dict[str, dict[str, object]]:
+    found = re.search(r'id="recording">(.*?)</script>', page, re.S)
+    assert found
+    table: dict[str, dict[str, object]] = json.loads(found[1])
+    return table
+
+
+def test_a_translation(capsys: pytest.CaptureFixture[str], translator_dir: Path, tmp_path: Path) -> None:
+    assert main(["inspect", str(translator_dir), TEXT, "--out", str(tmp_path), "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    trace = load_trace(tmp_path)
+    assert trace.output == out.strip()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {
+        "page.html",
+        "trace.json",
+        "attention-cross-1.png",
+        "attention-encoder-1.svg",
+        "position-decoder.png",
+        "probabilities.png",
+        "beam.svg",
+        "way-encoder.png",
+    } <= names
+    assert "18 pictures" in err
+    answers = recorded((tmp_path / "page.html").read_text())["answers"]
+    assert {"model", "0 costs", "0 vectors", "0 places 1", "0 inside decoder.0.cross"} <= answers.keys()
+
+
+def test_language_models(capsys: pytest.CaptureFixture[str], lm_dir: Path, masked_dir: Path, tmp_path: Path) -> None:
+    for model in (lm_dir, masked_dir):
+        assert main(["inspect", str(model), TEXT, "--out", str(tmp_path / model.name), "--device", "cpu"]) == 0
+    assert main(["inspect", str(lm_dir), TEXT, "--to", "de", "--out", str(tmp_path)]) == 2
+    assert "is a language model: --to means nothing there" in capsys.readouterr().err
+
+
+def test_a_notebook_shows_the_page(translator_dir: Path, lm_dir: Path) -> None:
+    for trace in (load(translator_dir, "cpu").trace(TEXT + " <b>&"), load(lm_dir, "cpu").trace(TEXT, length=0)):
+        shown = trace._repr_html_()
+        assert shown.startswith("<iframe srcdoc=")
+        assert "<b>" not in shown

@@ -1,0 +1,120 @@
+"""`headway variants` tells everything in the catalogue, and one thing with its settings and its page."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.cli.app import main
+from headway.cli.markdown import narrowed
+from headway.cli.verbs.variants import DOCS
+from headway.config.catalogue import CATALOGUE, slots
+
+Capture = pytest.CaptureFixture[str]
+
+
+def said(capsys: Capture, *words: str, code: int = 0) -> str:
+    assert main(["variants", *words]) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+def test_everything_is_listed_once(capsys: Capture) -> None:
+    lines = [line.split("\t") for line in said(capsys).splitlines()]
+    assert lines[0] == ["slot", "kind", "what", "cost", "reference"]
+    assert [(line[0], line[1]) for line in lines[1:]] == [(entry.slot, entry.kind) for entry in CATALOGUE]
+    assert ["mask", "causal", "only the past and the present", "O(n²)", "Vaswani 2017"] in lines
+
+
+def test_one_slot(capsys: Capture) -> None:
+    lines = said(capsys, "--slot", "residual").splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["kind", "post", "pre", "deepnorm", "resi_dual"]
+
+
+def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
+    assert said(capsys, "mixer") == said(capsys, "--slot", "mixer")
+
+
+def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
+    text = said(capsys, "rope")
+    assert text.startswith("position rope: queries and keys turned by their position (cost O(n); Su 2021)\n")
+    assert "  base = 10000.0\n  layout = 'interleaved'\n" in text
+    assert "\n# Positions\n" in text and "## `rope(" in text
+
+
+def test_a_name_in_two_slots_is_told_for_both(capsys: Capture) -> None:
+    text = said(capsys, "none")
+    assert {line.split(" ")[0] for line in text.splitlines() if " none: " in line} >= {"position", "norm"}
+    assert said(capsys, "none", "--slot", "norm").count(" none: ") == 1
+
+
+def test_where_somebody_watches_it_is_grouped(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cli.terminal.is_watched", lambda stream: True)
+    text = said(capsys)
+    assert [line for line in text.splitlines() if line in slots()] == slots()
+    assert "causal only the past and the present [O(n²), Vaswani 2017]" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Positions" in said(capsys, "rope")
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("columns", [48, 80])
+def test_every_line_fits(capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int, watched: bool) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("headway.cli.terminal.is_watched", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.markdown.is_watched", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.verbs.variants.DOCS", DOCS / "missing")
+    kinds = dict.fromkeys(entry.kind for entry in CATALOGUE)
+    texts = [said(capsys, kind) for kind in kinds] + ([said(capsys)] if watched else [])
+    assert max(len(line) for text in texts for line in text.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_is_as_wide_as_asked(page: Path) -> None:
+    """Only code stays as it is."""
+    code = False
+    for line in narrowed(page.read_text(encoding="utf-8"), 80).splitlines():
+        code ^= line.lstrip().startswith("```")
+        assert len(line) <= 80 or code or line.startswith("    "), line
+
+
+def test_what_a_page_becomes() -> None:
+    assert narrowed("A sum: 1 - 2 - 3 + 4 = 0, not more.\n\n- one two three\n- four\n", 12).splitlines() == [
+        "A sum: 1 -",  # a line that began with "- 2" would be a list
+        "2 - 3 + 4 =",
+        "0, not more.",
+        "",
+        "- one two",
+        "  three",
+        "- four",
+    ]
+    kept = "# A heading that is long\n\n    code = that_is_long\n```\n| in | code |\n```\n|a|\n|-|\n|b|"
+    assert narrowed(kept, 12) == kept
+    table = "| kind | what |\n|---|---|\n| `a \\| b` | either of [two](them) |\n| c | |"
+    assert narrowed(table, 22).splitlines() == [
+        "| kind     | what    |",
+        "|----------|---------|",
+        "| `a \\| b` | either  |",
+        "|          | of      |",
+        "|          | [two](t |",
+        "|          | hem)    |",
+        "| c        |         |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["Pre-LN"], 'nothing is called "Pre-LN". Did you mean "pre"? See: headway variants'),
+        (["ALiBi"], 'nothing is called "ALiBi". Did you mean "alibi"? See: headway variants'),
+        (["resi-dual"], 'nothing is called "resi-dual". Did you mean "resi_dual"? See: headway variants'),
+        (["feed-forward"], 'nothing is called "feed-forward". Did you mean "feedforward"? See: headway variants'),
+        (["rop"], 'nothing is called "rop". Did you mean "rope"? See: headway variants'),
+        (
+            ["retention", "--slot", "mask"],
+            'nothing is called "retention" in the slot mask. It is a kind of mixer. See:',
+        ),
+        (["--slot", "masks"], 'there is no slot "masks". Did you mean "mask"? Known: position, mask, mixer'),
+    ],
+)
+def test_what_is_not_there_is_named(capsys: Capture, words: list[str], message: str) -> None:
+    assert message in said(capsys, *words, code=2)
