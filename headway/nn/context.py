@@ -9,7 +9,7 @@ from torch import Tensor
 from headway.nn.masks.masks import FULL, Mask, Pattern
 from headway.nn.positions.positions import Position
 from headway.nn.positions.score_mod import Bend, Looking
-from headway.nn.sequence import Chosen, Heard, Memory, Places
+from headway.nn.sequence import Chosen, KeyValues, Memory, Places
 from headway.nn.statistics import Statistics
 
 Trace = dict[str, Tensor]
@@ -34,7 +34,7 @@ class Context:
     position: Position | None = None  # likewise
     layer: int = 0  # which of those that share the position
     memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
-    published: dict[str, Heard] = field(default_factory=dict)  # likewise, of keys and values
+    published: dict[str, KeyValues] = field(default_factory=dict)  # likewise, of keys and values
     where: str = ""  # "decoder.3.self": names what is written into the trace
     once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 

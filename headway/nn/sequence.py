@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     places: Places
 
 
-class Heard(NamedTuple):
+class KeyValues(NamedTuple):
     """Keys and values of attention."""
 
     k: Tensor  # (B, G, S, D)

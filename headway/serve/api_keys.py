@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headway.errors import HeadwayError
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 
 
 class Keys:
@@ -26,11 +26,11 @@ class Keys:
         if self.path is None:
             return
         if not key:
-            raise Refused(400, "Please contact the server operator to get an API key")
+            raise ApiError(400, "Please contact the server operator to get an API key")
         with suppress(HeadwayError):  # while somebody writes it, what was last read holds
             self._read(self.path)
         if _hidden(key) not in self._known:
-            raise Refused(403, "Invalid API key")
+            raise ApiError(403, "Invalid API key")
 
     def _read(self, path: Path) -> None:
         try:

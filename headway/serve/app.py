@@ -18,7 +18,7 @@ from headway import __version__
 from headway.serve import openapi
 from headway.serve.api_keys import Keys
 from headway.serve.downloads import Files
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.metrics import Metrics
 from headway.serve.middleware import Guard, answer
 from headway.serve.model_pool import Shelf
@@ -101,4 +101,4 @@ async def _told(request: Request, error: Any) -> JSONResponse:
     """What no route is for."""
     known = {404: "there is nothing here: see /docs", 405: "this method is not for this address: see /docs"}
     text = known.get(error.status_code, str(error.detail))
-    return answer(Refused(error.status_code, text, error.headers), request.scope["path"])
+    return answer(ApiError(error.status_code, text, error.headers), request.scope["path"])

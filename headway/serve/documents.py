@@ -13,7 +13,7 @@ from headway import documents
 from headway.documents import segments as seam
 from headway.documents.html import pieces
 from headway.errors import HeadwayError
-from headway.serve.errors import Gone, Refused
+from headway.serve.errors import Gone, ApiError
 from headway.serve.languages import Detected, heard, unknown
 from headway.serve.model_pool import Model, Shelf
 from headway.serve.translate import How, translated, using
@@ -67,7 +67,7 @@ async def language_of(source: Path, among: Sequence[str], target: str) -> Detect
     try:
         found = await asyncio.to_thread(look)
     except HeadwayError as error:
-        raise Refused(400, f"Invalid request: {error}") from None
+        raise ApiError(400, f"Invalid request: {error}") from None
     if found.language not in among:
         raise unknown(found.language, "the file")
     return found
@@ -82,7 +82,7 @@ async def _run(shelf: Shelf, model: Model | None, how: How, act: "Callable[[Segm
         try:
             return await asyncio.to_thread(act, Segments(shelf, model, how, gone))
         except HeadwayError as error:
-            raise Refused(400, f"Invalid request: {error}") from None
+            raise ApiError(400, f"Invalid request: {error}") from None
         finally:
             gone.set()
 
@@ -120,7 +120,7 @@ class Segments:
                 return asyncio.run_coroutine_threadsafe(
                     translated(self.shelf, self.model, texts, how), self.loop
                 ).result()
-            except Refused as refused:
+            except ApiError as refused:
                 if refused.status != 429:
                     raise
             time.sleep(AGAIN)

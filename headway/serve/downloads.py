@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headway.serve.errors import Refused, slow_down
+from headway.serve.errors import ApiError, slow_down
 from headway.serve.settings import Limits
 
 NAME = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
@@ -32,10 +32,10 @@ class Files:
 
     def find(self, name: str) -> Path:
         if not NAME.fullmatch(name):
-            raise Refused(400, "Invalid filename")
+            raise ApiError(400, "Invalid filename")
         path = self.folder / name
         if not path.is_file() or time.time() - path.stat().st_mtime > self.limits.kept:
-            raise Refused(404, "there is no such file: it may have been kept for long enough")
+            raise ApiError(404, "there is no such file: it may have been kept for long enough")
         return path
 
     def _clear(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.text.language_codes import primary
 from headway.text.language_id import detect
 from headway.text.line_language import Detector
@@ -68,7 +68,7 @@ def detected(text: str, known: Collection[str]) -> list[Detected]:
     """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is of all
     languages that there are: a text in another one gets a small one. Not cheap, the first time above all."""
     if not known:
-        raise Refused(
+        raise ApiError(
             400, "Invalid request: this server has no model that translates, and so no languages to tell apart"
         )
     return _among(text, known, Detector(known).name(text))
@@ -81,7 +81,7 @@ def heard(text: str, known: Collection[str], target: str) -> Detected:
     sources = [code for code in known if code != target]
     if sources and detector.languages.isdisjoint(sources):
         told = f'the language "{sources[0]}" cannot be told from others by its text. Send it as source'
-        raise Refused(400, f"Invalid request: {told}")
+        raise ApiError(400, f"Invalid request: {told}")
     name = detector.name(text)
     if name and resolve(name, known) is None:
         return Detected(name, round(100 * dict(detect(text)).get(name, 0.0)))
@@ -93,10 +93,10 @@ def untranslated(language: str) -> str:
     return f"it seems to be in {name_of(language)} ({language}), which is not translated here, and stays as it is"
 
 
-def unknown(language: str, what: str) -> Refused:
+def unknown(language: str, what: str) -> ApiError:
     """Of what cannot stay as it is."""
     seems = f"{what} seems to be in {name_of(language)} ({language}), which is not translated here"
-    return Refused(400, f"Invalid request: {seems}. If that is wrong, send its language as source")
+    return ApiError(400, f"Invalid request: {seems}. If that is wrong, send its language as source")
 
 
 def _among(text: str, known: Collection[str], name: str) -> list[Detected]:

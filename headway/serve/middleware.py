@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.serve.errors import Gone, Refused, file_too_large, too_large
+from headway.serve.errors import Gone, ApiError, file_too_large, too_large
 from headway.serve.metrics import Metrics
 from headway.serve.settings import Limits, Tell
 
@@ -58,16 +58,16 @@ class Guard:
         except (TimeoutError, OSError):
             passing.status = CLIENT_GONE
 
-    def _as_refused(self, error: Exception) -> Refused:
-        if isinstance(error, Refused):
+    def _as_refused(self, error: Exception) -> ApiError:
+        if isinstance(error, ApiError):
             return error
         if isinstance(error, HTTPException):
-            return Refused(error.status_code, str(error.detail), error.headers)
+            return ApiError(error.status_code, str(error.detail), error.headers)
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
         what = f"{type(error).__name__}: {error}" if self.log_text else type(error).__name__  # it may quote the text
         self.tell(f"{what} at {where}", "internal error")
-        return Refused(500, "Cannot translate text: something went wrong on the server")
+        return ApiError(500, "Cannot translate text: something went wrong on the server")
 
     def _log(self, passing: "Passing", method: str) -> None:
         scope, seconds = passing.scope, time.perf_counter() - passing.started
@@ -109,7 +109,7 @@ class Passing:
             async with asyncio.timeout(max(self.started + self.guard.limits.sending - time.perf_counter(), 0.01)):
                 message = await self._receive()
         except TimeoutError:
-            raise Refused(408, "the request did not arrive in time") from None
+            raise ApiError(408, "the request did not arrive in time") from None
         if message["type"] == "http.disconnect":
             raise Gone
         self.bytes += len(message.get("body", b""))
@@ -125,7 +125,7 @@ class Passing:
             await self._send(message)
 
 
-def answer(refused: Refused, path: str) -> JSONResponse:
+def answer(refused: ApiError, path: str) -> JSONResponse:
     """In the shape of the API that was asked."""
     if path.startswith(OPENAI):
         kind = "invalid_request_error" if refused.status < 500 and refused.status != 429 else "server_error"

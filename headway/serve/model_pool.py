@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.device import choose_device, cores
 from headway.serve.batch_queue import Room
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.languages import name_of, resolve
 from headway.serve.settings import Settings, Tell
 
@@ -145,7 +145,7 @@ class Shelf:
     def language(self, given: str) -> str:
         found = resolve(given, self.languages)
         if found is None:
-            raise Refused(400, f"{given[:40]} is not supported")
+            raise ApiError(400, f"{given[:40]} is not supported")
         return found
 
     def between(self, source: str, target: str) -> Model | None:
@@ -153,7 +153,7 @@ class Shelf:
         if source == target:
             return None
         if (source, target) not in self.pairs:
-            raise Refused(
+            raise ApiError(
                 400,
                 f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
             )
@@ -163,7 +163,7 @@ class Shelf:
         for model in self.models:
             if model.name == name:
                 return model
-        raise Refused(404, f"there is no model {name[:100]}")
+        raise ApiError(404, f"there is no model {name[:100]}")
 
     def writer(self, name: str) -> Model | None:
         return next((model for model in self.models if model.name == name and model.writes), None)
@@ -210,7 +210,7 @@ class Shelf:
                 idle = next((one for one in self._order if not one.users), None)
                 if idle is None:
                     told = "all models that fit in memory are being used. Try again in a moment."
-                    raise Refused(503, told, {"Retry-After": "5"})
+                    raise ApiError(503, told, {"Retry-After": "5"})
                 self._order.remove(idle)
                 idle.loaded, lane, idle.lane = None, idle.lane, None
             if lane is not None:
@@ -236,7 +236,7 @@ class Shelf:
             loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
         except HeadwayError as error:
             self.tell(f"{model.name} cannot be loaded: {error}", "error")
-            raise Refused(500, f"the model {model.name} cannot be loaded") from None
+            raise ApiError(500, f"the model {model.name} cannot be loaded") from None
         if isinstance(loaded, Translator):
             threads = _share(loaded, s)
 

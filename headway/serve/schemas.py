@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from headway.serve.errors import Refused, missing
+from headway.serve.errors import ApiError, missing
 
 MOST_ALTERNATIVES, WIDEST_BEAM, MOST_TERMS, MOST_SPANS = 10, 16, 1000, 100
 FIELDS = 2000  # of a form
@@ -170,11 +170,11 @@ async def read(request: Request) -> dict[str, Any]:
     else:
         body = await request.body()
         if body.lstrip().startswith(b"{"):
-            raise Refused(400, "Invalid request: the body looks like JSON: send Content-Type: application/json with it")
+            raise ApiError(400, "Invalid request: the body looks like JSON: send Content-Type: application/json with it")
         try:
             pairs += parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
         except ValueError:
-            raise Refused(400, "Invalid request: the form cannot be read") from None
+            raise ApiError(400, "Invalid request: the form cannot be read") from None
     table: dict[str, list[Any]] = {}
     for name, value in pairs:
         table.setdefault(name, []).append(value.replace("\r\n", "\n") if isinstance(value, str) else value)
@@ -187,12 +187,12 @@ def _json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict):
-        raise Refused(400, "Invalid JSON format")
+        raise ApiError(400, "Invalid JSON format")
     if b"\\u" in body:  # it may hold half a character, which could not be sent back
         try:
             json.dumps(table, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
-            raise Refused(400, "Invalid request: this is not valid Unicode") from None
+            raise ApiError(400, "Invalid request: this is not valid Unicode") from None
     return table
 
 
@@ -200,7 +200,7 @@ async def _multipart(request: Request) -> list[tuple[str, Any]]:
     try:
         form = await request.form(max_files=1, max_fields=FIELDS, max_part_size=2**20)
     except (MultiPartException, HTTPException, ValueError):
-        raise Refused(400, "Invalid request: the form cannot be read") from None
+        raise ApiError(400, "Invalid request: the form cannot be read") from None
     try:
         return [
             (name, Upload(value.filename or "", await value.read()) if isinstance(value, UploadFile) else value)
@@ -219,7 +219,7 @@ def checked(kind: type[B] | type[BaseModel], table: dict[str, Any]) -> Any:
         raise told(error, given) from None
 
 
-def told(error: ValidationError, table: dict[str, Any]) -> Refused:
+def told(error: ValidationError, table: dict[str, Any]) -> ApiError:
     """The first fault, in LibreTranslate's words where it has some."""
     fault = error.errors(include_url=False)[0]
     name, kind, context = str(fault["loc"][0]), fault["type"], fault.get("ctx") or {}
@@ -230,9 +230,9 @@ def told(error: ValidationError, table: dict[str, Any]) -> Refused:
     bound = next((word for word in ("ge", "gt", "le", "lt") if word in context), None)
     if bound:
         word = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}[bound]
-        return Refused(400, f"{lead} must be {word} {context[bound]}", param=name)
+        return ApiError(400, f"{lead} must be {word} {context[bound]}", param=name)
     if kind.startswith(("too_long", "string_too_long")):
-        return Refused(400, f"{lead} is too long: {context.get('max_length')} at most", param=name)
+        return ApiError(400, f"{lead} is too long: {context.get('max_length')} at most", param=name)
     if kind == "literal_error":
-        return Refused(400, f"{lead} must be {context.get('expected')}", param=name)
-    return Refused(400, f"{lead} is not {KINDS.get(kind.partition('_')[0], 'what it should be')}", param=name)
+        return ApiError(400, f"{lead} must be {context.get('expected')}", param=name)
+    return ApiError(400, f"{lead} is not {KINDS.get(kind.partition('_')[0], 'what it should be')}", param=name)

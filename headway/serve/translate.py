@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from headway.config.search import Search
 from headway.errors import HeadwayError
-from headway.serve.errors import Gone, Refused, too_long
+from headway.serve.errors import Gone, ApiError, too_long
 from headway.serve.model_pool import Model, Shelf
 from headway.text.segment.wrapped_lines import layout_of
 from headway.translate.results import Guess, Translation
@@ -69,7 +69,7 @@ async def translated(shelf: Shelf, model: Model, texts: Sequence[str], how: How)
         try:
             found = iter(await pending)
         except HeadwayError as error:
-            raise Refused(400, f"Invalid request: {model.hidden(str(error))}") from None
+            raise ApiError(400, f"Invalid request: {model.hidden(str(error))}") from None
         return [together([next(found) for _ in pieces]) for pieces in cut]
 
 

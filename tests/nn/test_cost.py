@@ -9,7 +9,7 @@ from headway.config import catalogue
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.inspect.model_summary import blocks
-from headway.nn.cache.kv import KV
+from headway.nn.cache.kv import KVCache
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, named, small, with_kind
 
@@ -125,7 +125,7 @@ def test_bytes_kept_for_each_token(name: str) -> None:
         for length in (4, 2):
             model.decode(ids[:, :length], state=state)
             states = [layer["self"] for layer in state.layers]
-            assert all(isinstance(one, KV) for one in states)
+            assert all(isinstance(one, KVCache) for one in states)
             kept.append(sum(x[:, :, : one.end].nbytes for one in states for x in one.buffers))
     assert kept == [3 * 4 * config.kv_bytes_per_token(), 3 * 6 * config.kv_bytes_per_token()]
     assert config.kv_bytes_per_token(2) * 2 == config.kv_bytes_per_token()
@@ -141,7 +141,7 @@ def grown(config: Transformer.Config, short: int, long: int) -> tuple[int, int]:
             states = [one for layer in state.layers for one in layer.values()]
             kept.append(
                 sum(
-                    x[:, :, : one.end].nbytes if isinstance(one, KV) else x.nbytes
+                    x[:, :, : one.end].nbytes if isinstance(one, KVCache) else x.nbytes
                     for one in states
                     for x in one.buffers
                 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.serve.batch_queue import Lane, Room, tokens_of
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 
 Translate = Callable[[list[str], Any], Sequence[str]]
 
@@ -120,7 +120,7 @@ def test_too_much_is_refused_until_there_is_room_again() -> None:
     room = Room(10 * tokens_of("text"))
     slow, made, first = occupied(room=room)
     many = made.submit(["text"] * 8, "")
-    with pytest.raises(Refused, match="Slowdown") as refused:
+    with pytest.raises(ApiError, match="Slowdown") as refused:
         made.submit(["text"] * 8, "")
     assert refused.value.status == 429
     assert 1 <= int(refused.value.headers["Retry-After"]) <= 60

@@ -18,7 +18,7 @@ import pytest
 from headway.errors import HeadwayError
 from headway.serve.api_keys import Keys
 from headway.serve.downloads import Files
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.settings import Limits, Settings
 from headway.serve.translate import in_time
 from headway.translate.translator import Translator
@@ -232,15 +232,15 @@ def test_files_are_found_by_names_that_nobody_can_guess(served: Running, tmp_pat
     one.write_text("x")
     assert files.find(one.name) == one
     for name in ("../secret.txt", "..%2fsecret.txt", "/etc/passwd", f"{one.stem}", f"x{one.name}", ""):
-        with pytest.raises(Refused, match="Invalid filename"):
+        with pytest.raises(ApiError, match="Invalid filename"):
             files.find(name)
-    with pytest.raises(Refused, match="no such file"):
+    with pytest.raises(ApiError, match="no such file"):
         files.find("0" * 32 + ".txt")
     files.new(".txt").write_text("x")
-    with pytest.raises(Refused, match="Slowdown"):
+    with pytest.raises(ApiError, match="Slowdown"):
         files.new(".txt")
     os.utime(one, (0, 0))
-    with pytest.raises(Refused, match="no such file"):
+    with pytest.raises(ApiError, match="no such file"):
         files.find(one.name)
     files.new(".txt")
     assert not one.exists()

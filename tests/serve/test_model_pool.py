@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import HeadwayError
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.languages import name_of, resolve
 from headway.serve.model_pool import Shelf
 from headway.serve.settings import Settings
@@ -64,7 +64,7 @@ def test_pairs_names_and_the_first_of_two(named: Callable[..., Path], tmp_path: 
     assert both.languages == ["en", "de"]
     assert both.targets("en") == ["de", "en"]
     assert both.sources_of("de") == ["en", "de"]
-    with pytest.raises(Refused, match="English \\(en\\) is not available as a target language from German \\(de\\)"):
+    with pytest.raises(ApiError, match="English \\(en\\) is not available as a target language from German \\(de\\)"):
         both.between("de", "en")
 
 
@@ -85,7 +85,7 @@ def test_the_least_recently_used_is_put_away(named: Callable[..., Path]) -> None
     assert told == ["loaded a", "loaded b", "put away b", "loaded c"]
     made.take(a)
     made.take(c)
-    with pytest.raises(Refused, match="being used") as refused:
+    with pytest.raises(ApiError, match="being used") as refused:
         made.take(b)
     assert refused.value.status == 503
     made.close()

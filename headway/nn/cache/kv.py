@@ -51,7 +51,7 @@ def check_remembered(state: State, lengths: Tensor) -> None:
         )
 
 
-class KV:
+class KVCache:
     """All keys and values so far, a slot for each position."""
 
     name = "kv"
@@ -105,12 +105,12 @@ class KV:
         sizes = set(self.lengths.tolist())
         self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
 
-    def snapshot(self) -> "KV":
-        saved = KV(0, self.lengths.device)
+    def snapshot(self) -> "KVCache":
+        saved = KVCache(0, self.lengths.device)
         saved._copy(self, lambda x: x.clone())
         return saved
 
-    def restore(self, saved: "KV") -> None:
+    def restore(self, saved: "KVCache") -> None:
         self._copy(saved, lambda x: x.clone())
 
     def detach(self) -> None:
@@ -130,7 +130,7 @@ class KV:
     def bytes(self) -> int:
         return sum(x.nbytes for x in self.buffers)
 
-    def _copy(self, other: "KV", copy: Callable[[Tensor], Tensor]) -> None:
+    def _copy(self, other: "KVCache", copy: Callable[[Tensor], Tensor]) -> None:
         self.lengths, self.end, self.uniform = other.lengths.clone(), other.end, other.uniform
         self.buffers = tuple(copy(x) for x in other.buffers)
 
@@ -145,7 +145,7 @@ class KV:
             self.buffers = tuple(F.pad(x, (0, 0, 0, grow)) for x in old)
 
 
-class Fixed:
+class CrossKVCache:
     """Keys and values of another text, taken in once: the state of cross-attention."""
 
     name = "source"
@@ -172,12 +172,12 @@ class Fixed:
     def truncate(self, lengths: Tensor) -> None:
         """The other text stays whole."""
 
-    def snapshot(self) -> "Fixed":
-        saved = Fixed(0, self.lengths.device)
+    def snapshot(self) -> "CrossKVCache":
+        saved = CrossKVCache(0, self.lengths.device)
         saved.restore(self)
         return saved
 
-    def restore(self, saved: "Fixed") -> None:
+    def restore(self, saved: "CrossKVCache") -> None:
         self.lengths, self.kept = saved.lengths.clone(), saved.kept
 
     def detach(self) -> None:

@@ -5,7 +5,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from headway.nn.cache.kv import KV, Keys, check_remembered
+from headway.nn.cache.kv import KVCache, Keys, check_remembered
 from headway.nn.sequence import Memory, Places
 
 SLACK = 16  # tokens beyond the window that are still known, so that a few can be taken back
@@ -114,5 +114,5 @@ class Inputs(Ring):
 def new_keys(batch: int, device: torch.device, reach: int | None, learns: bool) -> Keys:
     """What attention remembers of itself, whose mask looks back so far; `learns`: the weights will change before."""
     if reach is None:
-        return KV(batch, device)
+        return KVCache(batch, device)
     return Inputs(batch, device, reach) if learns else Ring(batch, device, reach)

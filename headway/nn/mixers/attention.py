@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope, make_linear
-from headway.nn.cache.kv import Fixed, Keys, State
+from headway.nn.cache.kv import CrossKVCache, Keys, State
 from headway.nn.cache.sliding_window import Inputs, new_keys
 from headway.nn.context import Context
 from headway.nn.layers.linear import together
@@ -18,7 +18,7 @@ from headway.nn.masks.masks import Mask
 from headway.nn.mixers.mixer import MixerConfig, head_width, refuse_odd
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Position
-from headway.nn.sequence import Heard, Memory, Places
+from headway.nn.sequence import KeyValues, Memory, Places
 
 
 class Attention(nn.Module):
@@ -102,7 +102,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | None = None) -> Tensor:
         if source is None and state is None:
             q, k, v = together(x, self.query, self.key, self.value)
-            heard = Heard(*self._keys(k, v, ctx.queries, ctx), ctx.queries, "self")
+            heard = KeyValues(*self._keys(k, v, ctx.queries, ctx), ctx.queries, "self")
         else:
             q, heard = self.query(x), self._heard(x, ctx, source, state)
         heads = look(split(q, self.config.heads), heard, ctx, self.config, self.training)  # (B, H, T, E)
@@ -114,12 +114,12 @@ class Attention(nn.Module):
     ) -> State:
         """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks.
         `learns`: the weights will change before it is read again."""
-        return Fixed(batch, device) if listens else new_keys(batch, device, reach, learns)
+        return CrossKVCache(batch, device) if listens else new_keys(batch, device, reach, learns)
 
-    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | None) -> Heard:
-        if isinstance(state, Fixed):
+    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | None) -> KeyValues:
+        if isinstance(state, CrossKVCache):
             if state.kept is not None:
-                return Heard(*state.kept, state.name)
+                return KeyValues(*state.kept, state.name)
             if source is None:
                 raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
         given, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
@@ -134,22 +134,22 @@ class Attention(nn.Module):
         return ctx.turn(split(k, groups), places), split(v, groups)  # (B, G, S, D), (B, G, S, E)
 
 
-def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> Heard:
+def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> KeyValues:
     """Keys and values of what is given, after all that the state remembers, which takes in the new. `owner` names where
     they stand if there is no state."""
     if isinstance(state, Inputs):
         given, owner = state.recall(*given), state.name
     k, v = project(given)
     if state is None or isinstance(state, Inputs):
-        return Heard(k, v, given.places, owner)
-    return Heard(*state.append(k, v, given.places), state.name)
+        return KeyValues(k, v, given.places, owner)
+    return KeyValues(*state.append(k, v, given.places), state.name)
 
 
 def split(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
 
 
-def look(asked: Tensor, heard: Heard, ctx: Context, c: Any, training: bool) -> Tensor:
+def look(asked: Tensor, heard: KeyValues, ctx: Context, c: Any, training: bool) -> Tensor:
     """What queries (B, H, T, D), not turned yet, hear: (B, H, T, E). c: the settings of attention."""
     q, k, v = ctx.ask(asked), heard.k, heard.v
     pattern = ctx.pattern(heard.places, c.heads, heard.owner)

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from headway.errors import HeadwayError
 from headway.serve import openapi
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.model_pool import Model
 from headway.serve.schemas import PlaceBody, PlacesBody, ReadBody, TokensBody
 from headway.serve.state import Service
@@ -34,7 +34,7 @@ def routes(service: Service) -> APIRouter:
         try:
             return await service.answered(request, loaded())
         except HeadwayError as error:
-            raise Refused(400, f"Invalid request: {model.hidden(str(error))}") from None
+            raise ApiError(400, f"Invalid request: {model.hidden(str(error))}") from None
         finally:
             service.end_stream()
 
@@ -105,7 +105,7 @@ def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
     from headway.inspect.events import events_of
 
     if model.translates:
-        raise Refused(400, f"Invalid request: {model.name} is a translator: ask /api/translate")
+        raise ApiError(400, f"Invalid request: {model.name} is a translator: ask /api/translate")
     loaded = model.writer
     if loaded.config.train.objective.kind == "causal":
         settings = body.changes()
@@ -123,7 +123,7 @@ def places_in(model: Model, body: Any) -> dict[str, Any]:
     tensors, written = _opened(model, body), [*body.written, *[_writer(model).end] * body.finished]
     if model.outline.objective != "masked":
         return places_of(tensors["output.logps"], written, _writer(model).pieces, body.top, body.temperature)
-    raise Refused(400, "Invalid request: this model writes nothing")
+    raise ApiError(400, "Invalid request: this model writes nothing")
 
 
 def place_in(model: Model, body: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def place_in(model: Model, body: Any) -> dict[str, Any]:
 
     tensors = _opened(model, body)
     if not any(name.startswith(f"{body.place}.") for name in tensors):
-        raise Refused(400, f"Invalid request: there is no such layer in this model: {body.place}")
+        raise ApiError(400, f"Invalid request: there is no such layer in this model: {body.place}")
     return place_of(tensors, body.place)
 
 
@@ -153,14 +153,14 @@ def _opened(model: Model, body: Any) -> dict[str, Any]:
     sides = (("encoder", body.read, config.source_vocabulary), ("decoder", body.written, config.vocabulary))
     for side, ids, size in sides:
         if max(ids, default=0) >= (size or config.vocabulary):
-            raise Refused(400, f"Invalid request: token {max(ids)} is not in this model's vocabulary")
+            raise ApiError(400, f"Invalid request: token {max(ids)} is not in this model's vocabulary")
         if side in config.sides and len(ids) >= max(model.outline.longest, MOST if model.writes else 0) + 64:
-            raise Refused(400, f"Invalid request: {len(ids)} tokens are more than this model reads")
+            raise ApiError(400, f"Invalid request: {len(ids)} tokens are more than this model reads")
     if "encoder" in config.sides and not body.read:
-        raise Refused(400, "Invalid request: read is empty: there is nothing to look at")
+        raise ApiError(400, "Invalid request: read is empty: there is nothing to look at")
     ends = model.outline.positions
     if ends is not None and max(len(body.read), len(body.written) + 1) > ends:
-        raise Refused(400, f"Invalid request: this model has positions for {ends} tokens")
+        raise ApiError(400, f"Invalid request: this model has positions for {ends} tokens")
     read = list(body.read) if "encoder" in config.sides else []
     return read_openly(network, read, _target(model, body))
 

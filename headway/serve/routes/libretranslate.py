@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse
 
 from headway.serve import documents, openapi
-from headway.serve.errors import Refused, file_too_large, missing
+from headway.serve.errors import ApiError, file_too_large, missing
 from headway.serve.languages import Detected, detected, heard, name_of, untranslated
 from headway.serve.schemas import DetectBody, TranslateBody, Upload, Wishes, checked, read
 from headway.serve.state import Service
@@ -90,7 +90,7 @@ async def answer_of(service: Service, body: Any, texts: list[str]) -> dict[str, 
     shelf = service.shelf
     target = shelf.language(body.target)
     if body.format not in ("text", "html"):
-        raise Refused(400, f"{body.format[:40]} format is not supported")
+        raise ApiError(400, f"{body.format[:40]} format is not supported")
     guesses: list[Detected] = []
     if body.source == "auto":
         among = shelf.sources_of(target)
@@ -222,7 +222,7 @@ async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str
     if suffix not in documents.suffixes():
         known = ", ".join(documents.suffixes())
         named = f"{suffix[:20]} is not one of {known}" if suffix else f"its name does not end with one of {known}"
-        raise Refused(400, f"Invalid request: file format not supported: {named}")
+        raise ApiError(400, f"Invalid request: file format not supported: {named}")
     shelf, target = service.shelf, service.shelf.language(table["target"])
     told = None if table["source"] == "auto" else shelf.language(table["source"])
     how = how_of(checked(Wishes, table), target)

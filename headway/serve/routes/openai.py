@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from headway.errors import HeadwayError
 from headway.serve import openapi
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.event_stream import Emit, Event, Stopped, Streamed
 from headway.serve.model_pool import Model
 from headway.serve.schemas import CompletionBody
@@ -57,7 +57,7 @@ def routes(service: Service) -> APIRouter:
     def named(name: str) -> Model:
         model = service.shelf.writer(name)
         if model is None:
-            raise Refused(404, f"The model `{name[:100]}` does not exist", param="model", code="model_not_found")
+            raise ApiError(404, f"The model `{name[:100]}` does not exist", param="model", code="model_not_found")
         return model
 
     @router.get("/v1/models", **openapi.MODELS)
@@ -107,15 +107,15 @@ def routes(service: Service) -> APIRouter:
 def wishes_of(body: Any, most: int) -> list[Wish]:
     for name in NOT_DONE:
         if getattr(body, name) not in (None, {}):
-            raise Refused(400, f"{name} is not supported by this server", param=name)
+            raise ApiError(400, f"{name} is not supported by this server", param=name)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     stops = [] if body.stop is None else [body.stop] if isinstance(body.stop, str) else body.stop
     stops = [stop for stop in stops if stop]
     if len(stops) > MOST_STOPS or any(len(stop) > LONGEST_STOP for stop in stops):
-        raise Refused(400, f"at most {MOST_STOPS} stop texts of {LONGEST_STOP} characters are allowed", param="stop")
+        raise ApiError(400, f"at most {MOST_STOPS} stop texts of {LONGEST_STOP} characters are allowed", param="stop")
     count = body.n or 1
     if len(prompts) * count > most or not prompts:
-        raise Refused(
+        raise ApiError(
             400, f"{len(prompts) * count} completions were asked for: 1 to {most} are allowed", param="prompt"
         )
     warmth = 1.0 if body.temperature is None else body.temperature
@@ -192,7 +192,7 @@ def _all(model: Model, wish: Wish, gone: Callable[[], bool]) -> Written:
                 return piece._replace(text=text)
             text += piece
     except HeadwayError as error:
-        raise Refused(400, model.hidden(str(error)), param="prompt") from None
+        raise ApiError(400, model.hidden(str(error)), param="prompt") from None
     raise AssertionError("what was written ends with a report")
 
 

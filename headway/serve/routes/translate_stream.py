@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.serve import openapi
-from headway.serve.errors import Refused
+from headway.serve.errors import ApiError
 from headway.serve.event_stream import Emit, Event, Streamed
 from headway.serve.languages import heard, unknown
 from headway.serve.model_pool import Model
@@ -40,7 +40,7 @@ def routes(service: Service) -> APIRouter:
         model = shelf.named(body.model) if body.model else shelf.between(source, target)
         if model is None or (source, target) not in model.pairs:
             by = f" by {model.name}" if model else ""
-            raise Refused(400, f"{target} is not available as a target language from {source}{by}")
+            raise ApiError(400, f"{target} is not available as a target language from {source}{by}")
         begin = {"event": "start", "model": model.name, "source": source, "target": target}
 
         def work(emit: Emit) -> None:

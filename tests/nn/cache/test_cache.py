@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.cache.kv import KV, Fixed
+from headway.nn.cache.kv import KVCache, CrossKVCache
 from headway.nn.sequence import Places, places_after, places_from
 
 CPU = torch.device("cpu")
@@ -15,14 +15,14 @@ def some(length: int, rows: int = 2) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, 3, length, 4), torch.randn(rows, 3, length, 5)
 
 
-def append(state: KV, k: Tensor, v: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Places]:
+def append(state: KVCache, k: Tensor, v: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Places]:
     places = places_after(state.lengths, state.end, k.shape[2], valid, state.uniform)
     return state.append(k, v, places)
 
 
 @torch.no_grad()
 def test_without_gradients_it_writes_in_place_and_doubles() -> None:
-    state = KV(2, CPU)
+    state = KVCache(2, CPU)
     everything = some(200)
     addresses, capacities = [], []
     for t in range(200):
@@ -37,7 +37,7 @@ def test_without_gradients_it_writes_in_place_and_doubles() -> None:
 
 
 def test_with_gradients_it_never_writes_in_place() -> None:
-    state = KV(2, CPU)
+    state = KVCache(2, CPU)
     before: list[tuple[Tensor, Tensor]] = []
     for length in (3, 1, 2):
         keys, _, _ = append(state, *(x.requires_grad_() for x in some(length)))
@@ -50,7 +50,7 @@ def test_with_gradients_it_never_writes_in_place() -> None:
 
 def test_frozen_keys_are_copied_too_while_gradients_flow() -> None:
     """The gradient of a query needs the keys it saw, though the keys themselves learn nothing."""
-    state, q = KV(2, CPU), torch.randn(2, 3, 1, 4, requires_grad=True)
+    state, q = KVCache(2, CPU), torch.randn(2, 3, 1, 4, requires_grad=True)
     loss = torch.zeros(())
     for _ in range(3):
         keys, _, _ = append(state, *some(1))
@@ -60,7 +60,7 @@ def test_frozen_keys_are_copied_too_while_gradients_flow() -> None:
 
 
 def test_rows_of_their_own_length() -> None:
-    state, (k, v) = KV(3, CPU), some(4, rows=3)
+    state, (k, v) = KVCache(3, CPU), some(4, rows=3)
     valid = torch.tensor([[True, False, True, True], [False, False, False, False], [False, True, False, False]])
     keys, values, places = append(state, k, v, valid)
     assert state.lengths.tolist() == [3, 0, 1]
@@ -76,7 +76,7 @@ def test_rows_of_their_own_length() -> None:
 
 @torch.no_grad()
 def test_padding_takes_up_no_room() -> None:
-    state, valid = KV(2, CPU), torch.tensor([[False, True, False], [False, False, False]])
+    state, valid = KVCache(2, CPU), torch.tensor([[False, True, False], [False, False, False]])
     for _ in range(30):
         keys, _, places = append(state, *some(3), valid)
         append(state, *some(3), valid.flip(0))
@@ -87,7 +87,7 @@ def test_padding_takes_up_no_room() -> None:
 
 @torch.no_grad()
 def test_truncating_makes_rows_alike_again() -> None:
-    state, (k, v) = KV(2, CPU), some(5)
+    state, (k, v) = KVCache(2, CPU), some(5)
     append(state, k, v, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
     assert not state.uniform
     state.truncate(torch.tensor([2, 2]))
@@ -101,7 +101,7 @@ def test_truncating_makes_rows_alike_again() -> None:
 
 @torch.no_grad()
 def test_a_snapshot_is_a_copy() -> None:
-    state = KV(2, CPU)
+    state = KVCache(2, CPU)
     append(state, *some(3))
     saved = state.snapshot()
     copies = [x.clone() for x in saved.buffers]
@@ -114,7 +114,7 @@ def test_a_snapshot_is_a_copy() -> None:
 
 @torch.no_grad()
 def test_another_text_is_taken_in_once() -> None:
-    state = Fixed(2, CPU)
+    state = CrossKVCache(2, CPU)
     assert state.bytes == 0
     k, v = some(6)
     valid = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
@@ -131,7 +131,7 @@ def test_another_text_is_taken_in_once() -> None:
 
 @pytest.mark.parametrize("filled", [False, True])
 def test_detaching_another_text(filled: bool) -> None:
-    state = Fixed(2, CPU)
+    state = CrossKVCache(2, CPU)
     if filled:
         state.append(*(x.requires_grad_() for x in some(2)), places_from(2, None, CPU))
     state.detach()
