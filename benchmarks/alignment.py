@@ -18,8 +18,8 @@ from pathlib import Path
 
 from headway.data.toy import write_toy
 from headway.files.text_files import read_pairs
-from headway.text.align.aligner import learn_aligner
-from headway.text.align.words import words
+from headway.text.align.aligner import train_aligner
+from headway.text.align.words import split_words
 
 Links = set[tuple[int, int]]
 SHOWN = range(0, 1000, 100)
@@ -45,7 +45,7 @@ def rates(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, 
 
 
 def on_toy(work: Path, steps: int) -> None:
-    from headway.text.metrics import score
+    from headway.text.metrics import compute_scores
     from headway.translate.translator import load_translator
 
     toy = work / "toy"
@@ -56,16 +56,16 @@ def on_toy(work: Path, steps: int) -> None:
     print("| aligned by | AER | precision | recall | BLEU | training |")
     print("|---|---|---|---|---|---|")
     began = time.monotonic()
-    aligner = learn_aligner(read_pairs(toy / "train.en", toy / "train.qtx"))
+    aligner = train_aligner(read_pairs(toy / "train.en", toy / "train.qtx"))
     took = time.monotonic() - began
     found = [{(i, j) for i, j in links.tolist()} for links in aligner.align(test)]
     numbers = " | ".join(f"{rate:.2f} %" for rate in rates(found, gold))
     print(f"| statistical aligner | {numbers} | | {took:.1f} s |", flush=True)
     for name, alignment in (("guided head", "guided"), ("attention left to itself", "none")):
         took = train(toy, work / alignment, alignment, steps)
-        translator = load_translator([work / alignment])
+        translator = load_translator(work / alignment)
         numbers = " | ".join(f"{rate:.2f} %" for rate in rates([set(links) for links in translator.align(test)], gold))
-        bleu = score(translator([source for source, _ in test]), [target for _, target in test]).bleu
+        bleu = compute_scores(translator([source for source, _ in test]), [target for _, target in test]).bleu
         print(f"| {name} | {numbers} | {bleu:.2f} | {took:.0f} s |", flush=True)
 
 
@@ -76,14 +76,14 @@ def on_multi30k(data: Path, model: Path | None) -> None:
     if model:
         from headway.translate.translator import load_translator
 
-        links = load_translator([model]).align(shown)
+        links = load_translator(model).align(shown)
     else:
         began = time.monotonic()
-        aligner = learn_aligner(read_pairs(*(find(data, f"train.{side}") for side in ("en", "de"))))
+        aligner = train_aligner(read_pairs(*(find(data, f"train.{side}") for side in ("en", "de"))))
         print(f"learned in {time.monotonic() - began:.1f} s")
         links = [[(i, j) for i, j in own.tolist()] for own in aligner.align(shown)]
     for (source, target), own in zip(shown, links):
-        read, said = words(source), words(target)
+        read, said = split_words(source), split_words(target)
         print(f"{source}\n{target}\n    {' '.join(f'{read[i]}-{said[j]}' for i, j in own)}")
 
 

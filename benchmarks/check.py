@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.data.check import KINDS, Settings, check
-from headway.data.check.faults import BITS
-from headway.data.check.first_pass import UnequalError, survey
+from headway.data.check import FAULT_KINDS, CheckSettings, check
+from headway.data.check.faults import FAULT_BITS
+from headway.data.check.first_pass import LineCountError, read_first_pass
 from headway.data.parallel_files import ParallelFiles
-from headway.files.text_files import byte_lines
+from headway.files.text_files import read_byte_lines
 
 Row = tuple[bytes, bytes]
 GREEK = str.maketrans(
@@ -53,7 +53,7 @@ Acredito que esta proposta vai ajudar as pequenas empresas.
 
 def read(data: Path, most: int) -> list[Row]:
     parts = sorted((data / "en-de").glob("europarl.part*.tsv.xz"))
-    lines = itertools.chain.from_iterable(byte_lines(path) for path in parts)
+    lines = itertools.chain.from_iterable(read_byte_lines(path) for path in parts)
     rows = []
     for line in itertools.islice(lines, most or None):
         source, target = line.rstrip(b"\n").split(b"\t")
@@ -120,14 +120,14 @@ def table(rows: list[Row], planted: dict[str, list[int]], folder: Path, shown: i
     path = folder / "damaged.en-de.tsv"
     path.write_bytes(b"".join(source + b"\t" + target + b"\n" for source, target in rows))
     began = time.time()
-    report = check([ParallelFiles(str(path))], Settings(source_language="en", target_language="de"))
+    report = check([ParallelFiles(str(path))], CheckSettings(source_language="en", target_language="de"))
     seconds = time.time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{len(rows):,} pairs in {seconds:.0f} s, at most {memory:.1f} GB in the main process\n")
     print("| damage | lines | found as meant | found at all |\n|---|---|---|---|")
     for name, numbers in planted.items():
         faults = report.faults[numbers]
-        meant = np.count_nonzero(faults & BITS[found_by(name)])
+        meant = np.count_nonzero(faults & FAULT_BITS[found_by(name)])
         print(
             f"| {name} | {len(numbers):,} | {meant:,} ({meant / len(numbers):.1%}) | "
             f"{np.count_nonzero(faults):,} ({np.count_nonzero(faults) / len(numbers):.1%}) |"
@@ -135,8 +135,8 @@ def table(rows: list[Row], planted: dict[str, list[int]], folder: Path, shown: i
     untouched = np.ones(len(rows), np.bool_)
     untouched[[number for numbers in planted.values() for number in numbers]] = False
     print("\n| finding | among untouched lines | share of them |\n|---|---|---|")
-    for kind in KINDS:
-        false = np.flatnonzero(untouched & ((report.faults & BITS[kind.name]) != 0))
+    for kind in FAULT_KINDS:
+        false = np.flatnonzero(untouched & ((report.faults & FAULT_BITS[kind.name]) != 0))
         print(f"| {kind.title} | {len(false):,} | {len(false) / untouched.sum():.3%} |")
         for number in false[:: max(1, len(false) // shown)][:shown] if shown else ():
             print("", *(side.decode(errors="replace") for side in rows[number]), sep="\n    ")
@@ -152,8 +152,8 @@ def slips(rows: list[Row], folder: Path, chance: random.Random) -> Iterator[int]
         for name, lines in zip(("en", "de"), sides):
             (folder / f"cut.{name}").write_bytes(b"".join(line + b"\n" for line in lines))
         try:
-            survey([ParallelFiles(str(folder / "cut.en"), str(folder / "cut.de"))])
-        except UnequalError as error:
+            read_first_pass([ParallelFiles(str(folder / "cut.en"), str(folder / "cut.de"))])
+        except LineCountError as error:
             yield abs(error.slip.line - gone) if error.slip else 5000
 
 

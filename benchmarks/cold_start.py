@@ -26,10 +26,11 @@ def make_model(folder: Path, words: int) -> None:
     """In a process of its own, which may import torch."""
     import torch
 
-    from headway.config.config import from_table
+    from headway.config.config import read_config
     from headway.nn.transformer import Transformer
     from headway.storage.model_dir import save_model
-    from headway.text import Tokenizer, Tokenizers
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.text.tokenizer.tokenizer import Tokenizer
 
     torch.manual_seed(1)
     drawn = random.Random(1)
@@ -37,7 +38,7 @@ def make_model(folder: Path, words: int) -> None:
     known = ["".join(drawn.choices(syllables, k=drawn.randint(1, 5))) for _ in range(30_000)]
     tokenizer = Tokenizer.train((" ".join(drawn.choices(known, k=12)) for _ in range(10_000)), f"bpe({words})")
     table = {"model": {"vocabulary": tokenizer.size}, "search": {"max_length": 6}}
-    config = from_table(table)
+    config = read_config(table)
     weights = Transformer(config.model).state_dict()
     save_model(folder, config, weights, Tokenizers(tokenizer, tokenizer), "# Random weights\n")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from headway.train.dataset import ParallelText
+    from headway.train.dataset import ParallelDataset
 
 VOCABULARY = 16_000
 SAMPLE = 200_000  # pairs, for the comparison
@@ -64,7 +64,8 @@ def memory() -> dict[str, float]:
 def prepare(files: list[str], work: Path) -> dict[str, Any]:
     """A shared vocabulary."""
     from headway.data.parallel_files import ParallelFiles, read_parallel
-    from headway.text import Tokenizer, Tokenizers
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.text.tokenizer.tokenizer import Tokenizer
 
     pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
     tokenizer = Tokenizer.train([side for pair in pairs for side in pair], f"bpe({VOCABULARY})")
@@ -76,15 +77,15 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
     """The same pairs by the library alone and by Headway, in turns; medians."""
     import tokenizers
 
-    from headway.data.encoding import Side, encode_to
+    from headway.data.encoding import EncodedSide, encode_to_folder
     from headway.data.parallel_files import ParallelFiles, read_parallel
-    from headway.text import Tokenizers
+    from headway.text.tokenizer.pair import Tokenizers
 
     library = tokenizers.Tokenizer.from_file(str(work / "tokenizer.json"))
     tokenizer = Tokenizers.load(work / "tokenizer.json").source
     pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
     size = sum(len(side.encode()) for pair in pairs for side in pair) / 1e6
-    sides = [Side("source", tokenizer, tail=[tokenizer.end]), Side("target", tokenizer)]
+    sides = [EncodedSide("source", tokenizer, tail=[tokenizer.end]), EncodedSide("target", tokenizer)]
     rates: dict[str, list[float]] = {"bare": [], "bare_with_offsets": [], "headway": []}
     for _ in range(3):
         lines = [[pair[side] for pair in pairs] for side in (0, 1)]
@@ -95,19 +96,19 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
             rates[name].append(size / (time.perf_counter() - began))
         with tempfile.TemporaryDirectory(dir=work) as folder:
             began = time.perf_counter()
-            encode_to(Path(folder), islice(read_parallel(ParallelFiles(files[0])), SAMPLE), sides)
+            encode_to_folder(Path(folder), islice(read_parallel(ParallelFiles(files[0])), SAMPLE), sides)
             rates["headway"].append(size / (time.perf_counter() - began))
     return {"mb": round(size, 1), **{name: round(float(np.median(found)), 2) for name, found in rates.items()}}
 
 
 def encode(files: list[str], work: Path) -> dict[str, Any]:
     """Everything, from nothing, and once more from what was kept."""
-    from headway.data.corpora import parallel
+    from headway.data.corpora import open_parallel
     from headway.data.parallel_files import ParallelFiles, read_parallel
 
     began = time.perf_counter()
     for file in files:
-        parallel(ParallelFiles(file))
+        open_parallel(ParallelFiles(file))
     counted = time.perf_counter() - began
     times = []
     for _ in range(2):
@@ -134,35 +135,35 @@ def encode_one(files: list[str], work: Path) -> dict[str, Any]:
     return {"pairs": counts, "usable": corpus.size}
 
 
-def opened(files: list[str], work: Path) -> "tuple[ParallelText, int]":
-    from headway.data.corpora import parallel
+def opened(files: list[str], work: Path) -> "tuple[ParallelDataset, int]":
+    from headway.data.corpora import open_parallel
     from headway.data.parallel_files import ParallelFiles
-    from headway.text import Tokenizers
-    from headway.train.dataset import ParallelText
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.train.dataset import ParallelDataset
 
-    texts = [parallel(ParallelFiles(file)) for file in files]
-    corpus = ParallelText(texts, Tokenizers.load(work / "tokenizer.json"), (), 256)
+    texts = [open_parallel(ParallelFiles(file)) for file in files]
+    corpus = ParallelDataset(texts, Tokenizers.load(work / "tokenizer.json"), (), 256)
     return corpus, sum(text.counts.lines for text in texts)
 
 
 def batches(files: list[str], work: Path) -> dict[str, Any]:
     """One epoch, collated as for training, without training."""
-    from headway.data.batches import padding_share, token_batches
-    from headway.text import Tokenizers
-    from headway.train.dataset import marks_of
-    from headway.train.objectives import Translation
+    from headway.data.batches import make_padded_batches, measure_padding
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.text.tokenizer.special_tokens import special_tokens
+    from headway.train.objectives import TranslationObjective
 
     corpus, _ = opened(files, work)
-    marks = marks_of(Tokenizers.load(work / "tokenizer.json").target)
-    objective, random = Translation.Config(), np.random.default_rng(0)
+    special = special_tokens(Tokenizers.load(work / "tokenizer.json").target)
+    objective, random = TranslationObjective.Config(), np.random.default_rng(0)
     began, count, tokens, shares = time.perf_counter(), 0, 0, []
     for part, portion in enumerate(corpus.epoch(0)):
         examples, lengths = portion.examples, portion.lengths
-        found = token_batches(lengths, BUDGET, [1, 0, part])
+        found = make_padded_batches(lengths, BUDGET, [1, 0, part])
         for batch in found:
-            tokens += objective.collate([examples[i] for i in batch], marks, random).tokens
+            tokens += objective.collate([examples[i] for i in batch], special, random).tokens
             count += 1
-        shares.append(padding_share(found, lengths))
+        shares.append(measure_padding(found, lengths))
     seconds = time.perf_counter() - began
     share = float(np.mean(shares))
     return {

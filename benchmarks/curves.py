@@ -10,12 +10,12 @@ from report import Table
 class Curve(NamedTuple):
     name: str
     beam: int = 0  # 0: it is training
-    engine: Literal["", "naive", "static"] = ""
+    engine: Literal["", "reference", "cuda"] = ""
 
     @property
     def look(self) -> dict[str, Any]:
         """How it is drawn: a colour for the search, a line for the engine."""
-        if self.engine == "naive":
+        if self.engine == "reference":
             return {
                 "color": "C1" if self.beam > 1 else "C0",
                 "linestyle": "--",
@@ -29,11 +29,11 @@ TRAINING = [Curve("training")]
 DECODING = [
     Curve(f"{search}, {engine}", beam, engine)
     for search, beam in (("greedy", 1), ("beam 4", 4))
-    for engine in ("static", "naive")
+    for engine in ("cuda", "reference")
 ]
 
 
-LONG = [curve for curve in DECODING if curve.engine == "static"]
+LONG = [curve for curve in DECODING if curve.engine == "cuda"]
 
 
 class Sweep(NamedTuple):

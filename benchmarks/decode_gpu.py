@@ -2,7 +2,7 @@
     """Decoding on a GPU: tokens a second of Hugging Face's `generate` and of our two engines, on the same weights.
 
     python benchmarks/decode_gpu.py            # prints a table, and appends it to benchmarks/RESULTS.md
-    python benchmarks/decode_gpu.py --profile  # only which kernels the static search spends its time in
+    python benchmarks/decode_gpu.py --profile  # only which kernels the CUDA search spends its time in
     python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: only that it runs
 
 Marian with random weights at the size of Transformer-base, copied into our model; bfloat16; sources of 28 tokens, and
@@ -27,7 +27,7 @@ from torch import Tensor
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the tests do it
 
-from headway.decode import Hypothesis, Marks, Search, decode  # noqa: E402
+from headway.decode import Hypothesis, Search, SpecialTokens, decode  # noqa: E402
 from headway.decode.reference.model import ModelStepper  # noqa: E402
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -66,7 +66,7 @@ class Bench:
         self.cuda = device.type == "cuda"
         self.dtype = torch.bfloat16 if self.cuda else torch.float32
         self.cells: dict[str, dict[tuple[int, int], float]] = {}
-        self.alone = False  # only the static search is timed
+        self.alone = False  # only the CUDA search is timed
 
     def say(self, text: str) -> None:
         print(f"{time.perf_counter() - self.began:5.0f} s  {text}", flush=True)
@@ -105,7 +105,7 @@ def race(bench: Bench) -> str:
     theirs = marian(s)
     stepper = ModelStepper(from_marian(theirs).to(bench.device, bench.dtype))
     theirs = theirs.to(bench.device, bench.dtype)
-    marks = Marks(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
+    special = SpecialTokens(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
     for batch in s.batches:
         source = torch.randint(1, s.vocabulary - 1, (batch, s.length), device=bench.device)
         for beam in (4, 1):
@@ -119,16 +119,16 @@ def race(bench: Bench) -> str:
                 ).tolist()  # fmt: skip
 
             def ours(
-                engine: Literal["naive", "static"], source: Tensor = source, search: Search = search
+                engine: Literal["reference", "cuda"], source: Tensor = source, search: Search = search
             ) -> list[list[Hypothesis]]:
-                return decode(stepper, source, marks=marks, search=search, engine=engine)
+                return decode(stepper, source, special_tokens=special, search=search, engine=engine)
 
-            assert all(len(row[0].token_logps) == s.length for row in ours("static"))
+            assert all(len(row[0].token_logps) == s.length for row in ours("cuda"))
             if not bench.alone:
                 assert len(generate()[0]) == 1 + s.length
                 bench.time("Hugging Face `generate`", beam, batch, generate)
-                bench.time("Headway, naive", beam, batch, functools.partial(ours, "naive"))
-            bench.time("Headway, static", beam, batch, functools.partial(ours, "static"))
+                bench.time("Headway, reference", beam, batch, functools.partial(ours, "reference"))
+            bench.time("Headway, CUDA", beam, batch, functools.partial(ours, "cuda"))
     return "" if bench.alone else table(bench)
 
 
@@ -139,14 +139,14 @@ def profile(bench: Bench) -> None:
 
     s = bench.sizes
     stepper = ModelStepper(from_marian(marian(s)).to(bench.device, bench.dtype))
-    marks = Marks(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
+    special = SpecialTokens(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
     search = Search(beam_size=4, min_length=s.length, max_length=s.length)
     for batch in s.batches:
         source = torch.randint(1, s.vocabulary - 1, (batch, s.length), device=bench.device)
         for _ in range(2):
-            decode(stepper, source, marks=marks, search=search, engine="static")
+            decode(stepper, source, special_tokens=special, search=search, engine="cuda")
         with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA][: 1 + bench.cuda]) as seen:
-            decode(stepper, source, marks=marks, search=search, engine="static")
+            decode(stepper, source, special_tokens=special, search=search, engine="cuda")
             bench.wait()
         by = "self_cuda_time_total" if bench.cuda else "self_cpu_time_total"
         print(f"batch {batch}\n{seen.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80)}")
@@ -166,8 +166,8 @@ def table(bench: Bench) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; nothing is appended")
-    parser.add_argument("--profile", action="store_true", help="only print the kernels of the static search")
-    parser.add_argument("--static", action="store_true", help="only time the static search; nothing is appended")
+    parser.add_argument("--profile", action="store_true", help="only print the kernels of the CUDA search")
+    parser.add_argument("--cuda", action="store_true", help="only time the CUDA search; nothing is appended")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():
@@ -175,11 +175,11 @@ def main() -> None:
     device = torch.device("cpu" if given.smoke else "cuda")
     torch.manual_seed(0)
     bench = Bench(SMOKE if given.smoke else GPU, device)
-    bench.alone = given.static
+    bench.alone = given.cuda
     if given.profile:
         return profile(bench)
     speeds = race(bench)
-    if given.static:
+    if given.cuda:
         return
     import transformers
 

@@ -91,19 +91,22 @@ class Headway:
     def __init__(self, folder: Path, threads: int, engine: "EngineName", compute: "Compute") -> None:
         from headway.translate.translator import load_translator
 
-        self.model = load_translator([folder], "cpu", engine, compute, threads)
+        self.model = load_translator(folder, device="cpu", engine=engine, compute=compute, threads=threads)
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         search = self.model.search(beam_size=beam, penalty="power", alpha=ALPHA)
-        return [one.text.strip() for one in self.model.translate(lines, search, split=False, mend=False)]
+        from headway.translate.options import TranslateOptions
+
+        options = TranslateOptions(search=search, split_sentences=False, retry=False)
+        return [one.text.strip() for one in self.model.translate(lines, options)]
 
 
-class Naive(Headway):
-    """The search that all others are measured by: the plain loop, in float32."""
+class Reference(Headway):
+    """The search that all others are measured by: the reference search, in float32."""
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         from headway.decode import decode
-        from headway.decode.padding import padded
+        from headway.decode.padding import pad_rows
 
         model, text = self.model, self.model.tokenizers
         search = model.search(beam_size=beam, penalty="power", alpha=ALPHA)
@@ -112,8 +115,8 @@ class Naive(Headway):
         found = [""] * len(rows)
         for start in range(0, len(rows), 64):
             batch = order[start : start + 64]
-            ids, valid = padded([rows[n] for n in batch], text.source.pad, model.stepper.device)
-            best = decode(model.stepper, ids, valid, marks=model.marks, search=search, engine="naive")
+            ids, valid = pad_rows([rows[n] for n in batch], text.source.pad, model.stepper.device)
+            best = decode(model.stepper, ids, valid, special_tokens=model.special_tokens, search=search, engine="reference")
             for n, hypotheses in zip(batch, best):
                 found[n] = text.target.decode(hypotheses[0].ids).strip()
         return found
@@ -127,7 +130,7 @@ def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
 
     computes: tuple[Compute, ...] = ("int8", "float32")
     found: dict[str, Callable[[Path, Path], Engine]] = {
-        "naive": lambda model, work: Naive(model, threads, "torch", "float32")
+        "reference": lambda model, work: Reference(model, threads, "torch", "float32")
     }
     for compute in computes:
         for workers, inside in ((1, threads), (threads, 1)):

@@ -8,12 +8,14 @@ So BLEU and chrF should rise: the model is told words of the reference. They fal
 
 import argparse
 import random
+from dataclasses import replace
 
 from headway.files.text_files import read_pairs
-from headway.text.align.aligner import learn_aligner
-from headway.text.align.words import words
-from headway.text.glossary import UNIT
-from headway.text.metrics import score
+from headway.text.align.aligner import train_aligner
+from headway.text.align.words import split_words
+from headway.text.glossary import UNIT, Glossary
+from headway.text.metrics import compute_scores
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
 LEAST = 4  # letters of a term
@@ -22,7 +24,7 @@ TERMS = 2  # a line
 
 def terms_of(pair: tuple[str, str], links: list[tuple[int, int]], chance: random.Random) -> dict[str, str]:
     """Words that are linked with one word alone, on both sides."""
-    source, target = (words(side) for side in pair)
+    source, target = (split_words(side) for side in pair)
     alone = [
         (source[i], target[j])
         for i, j in links
@@ -40,18 +42,21 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=150)
     given = parser.parse_args()
     pairs = list(read_pairs(given.source, given.target))[: given.lines]
-    aligner = learn_aligner(read_pairs(given.train_source, given.train_target), at_most=20_000)
-    translator = load_translator([given.model], "cpu", "torch")
+    aligner = train_aligner(read_pairs(given.train_source, given.train_target), max_pairs=20_000)
+    translator = load_translator(given.model, device="cpu", engine="torch")
     chance = random.Random(0)
     told = [terms_of(pair, links.tolist(), chance) for pair, links in zip(pairs, aligner.align(pairs))]
-    plain = [one.text for one in translator.translate([source for source, _ in pairs], to=given.to)]
-    found = [translator.translate([source], glossary=terms, to=given.to)[0] for (source, _), terms in zip(pairs, told)]
+    options = TranslateOptions(target=given.to)
+    plain = [one.text for one in translator.translate([source for source, _ in pairs], options)]
+    found = []
+    for (source, _), terms in zip(pairs, told):
+        found += translator.translate([source], replace(options, glossary=Glossary(terms)))
     print("| | terms said | BLEU | chrF | lines with a warning |")
     print("|---|---|---|---|---|")
     wanted = sum(map(len, told))
     for name, texts in (("without a glossary", plain), ("with it", [one.text for one in found])):
         said = sum(term in UNIT.findall(text) for text, terms in zip(texts, told) for term in terms.values())
-        scores = score(texts, [target for _, target in pairs])
+        scores = compute_scores(texts, [target for _, target in pairs])
         warned = str(sum(bool(one.warnings) for one in found)) if texts is not plain else ""
         print(
             f"| {name} | {said} of {wanted} ({said / wanted:.1%}) | {scores.bleu:.1f} | {scores.chrf:.1f} | {warned} |"

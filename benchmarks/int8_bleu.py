@@ -71,10 +71,13 @@ def compared(models: "dict[str, Translator]", beam: int, sources: list[str], tar
     """The table of one beam size, and the most that an int8 engine lost."""
     from sacrebleu import corpus_bleu, corpus_chrf
 
+    from headway.translate.options import TranslateOptions
+
     table, lost = Table(f"beam {beam}", COLUMNS), 0.0
     right, best = list[str](), 0.0
     for name, model in models.items():
-        texts = [one.text for one in model.translate(sources, model.search(beam_size=beam))]
+        options = TranslateOptions(search=model.search(beam_size=beam))
+        texts = [one.text for one in model.translate(sources, options)]
         bleu, chrf = corpus_bleu(texts, [targets]).score, corpus_chrf(texts, [targets]).score
         if name == FIRST:
             right, best = texts, bleu

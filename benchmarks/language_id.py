@@ -25,7 +25,7 @@ from pathlib import Path
 
 from report import Table, append
 
-from headway.text.line_language import Detector
+from headway.text.line_language import LineLanguageDetector
 
 INSTALLED = ("en", "de")
 LENGTHS = {"5 words or more": (5, 10**9), "3 or 4": (3, 4), "1 or 2": (1, 2)}
@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--wrong", type=int, default=0, help="show so many wrong lines of each text")
     parser.add_argument("--results", type=Path, metavar="FILE")
     given = parser.parse_args()
-    detector = Detector(INSTALLED)
+    detector = LineLanguageDetector(INSTALLED)
     table = Table("Language of a line: % right (lines)", list(LENGTHS))
     texts = [*corpora(given.data, given.most, given.seed)]
     if given.pages:

@@ -25,10 +25,10 @@ from headway.config.schema import from_dict, make_part
 from headway.nn.build import Scope, make
 from headway.nn.context import Context
 from headway.nn.init import initialise
-from headway.nn.masks.masks import Pattern, make_mask
+from headway.nn.masks.masks import BoundMask, make_mask
 from headway.nn.ops.attention import attend
-from headway.nn.ops.retention import chunkwise, fixed_decay, retain
-from headway.nn.sequence import places_from
+from headway.nn.ops.retention import chunkwise, fixed_log_decay, retain
+from headway.nn.sequence import positions_from_start
 from headway.nn.transformer import Transformer
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -139,12 +139,12 @@ def attention_at(bench: Bench, length: int) -> None:
     names = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION} if bench.cuda else {}
     for name, run in {name: functools.partial(peer, one) for name, one in names.items()}.items() or [("any", peer)]:
         bench.train(f"full causal attention, SDPA {name}", length, run, [q, k, v], peer=True)
-    places = places_from(length, None, bench.device)
+    places = positions_from_start(length, None, bench.device)
     for name, rule in (("full causal", "causal"), (f"local({s.window})", f"causal & local({s.window})")):
-        pattern = Pattern(make_mask(rule), places, places, s.heads)
+        pattern = BoundMask(make_mask(rule), places, places, s.heads)
         if "local" in rule and bench.cuda:
             began = time.perf_counter()
-            pattern.blocks(batch)
+            pattern.block_mask(batch)
             torch.cuda.synchronize()
             bench.notes.append(f"blocks of {rule}, {length}: {1000 * (time.perf_counter() - began):.0f} ms, once")
         run = functools.partial(attend, q, k, v, mask=pattern)
@@ -155,7 +155,7 @@ def retention_at(bench: Bench, length: int) -> None:
     s, batch = bench.sizes, bench.sizes.tokens // length
     q, k = (bench.some(batch, s.retaining, length, s.d_model // s.retaining) for _ in range(2))
     v = bench.some(batch, s.retaining, length, 2 * s.d_model // s.retaining)
-    fixed = fixed_decay(s.retaining, bench.device)
+    fixed = fixed_log_decay(s.retaining, bench.device)
     gates = F.logsigmoid(torch.randn(batch, s.retaining, length, device=bench.device)).div(16).requires_grad_()
     for chunk in s.chunks:
         for name, decay, leaves in (("", fixed, [q, k, v]), ("gated ", gates, [q, k, v, gates])):
@@ -193,7 +193,7 @@ def mixers_at(bench: Bench, length: int) -> None:
     ):
         module = make("mixer", make_part("mixer", written), scope).to(bench.device)
         initialise(module)
-        ctx = Context(places_from(length, None, bench.device), mask=make_mask(mask))
+        ctx = Context(positions_from_start(length, None, bench.device), mask=make_mask(mask))
         leaves = [x, *module.parameters()]
         bench.train(name, length, functools.partial(forward, module, ctx), leaves, peer=name == "attention")
         if "retention" in name and length in s.compiled and not bench.late:
@@ -242,7 +242,7 @@ def decoding(bench: Bench) -> str:
 def check(bench: Bench) -> None:
     """Before anything is timed: what is timed is right, here."""
     q, k = torch.randn(2, 2, 4, 300, 32, device=bench.device)
-    v, decay = torch.randn(2, 4, 300, 64, device=bench.device), fixed_decay(4, bench.device)
+    v, decay = torch.randn(2, 4, 300, 64, device=bench.device), fixed_log_decay(4, bench.device)
     (one, left), (two, rest) = (retain(q, k, v, decay, form=form, chunk=64) for form in ("recurrent", "chunkwise"))
     error = max(float((a - b).norm() / b.norm()) for a, b in ((two, one), (rest, left)))
     q, k, v = (x.to(bench.dtype) for x in (q, k, v))

@@ -27,15 +27,16 @@ def start(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
 
 def scored(seed: int, test: str, data: Path, work: Path) -> tuple[float, float, float, list[float]]:
     """Moses-tokenised lower-cased BLEU, its brevity penalty, cased sacreBLEU and precisions, of saved hypotheses."""
-    from headway.text.metrics import score
+    from headway.text.metrics import compute_scores
+    from headway.translate.options import TranslateOptions
     from headway.translate.translator import load_translator
 
-    translator = load_translator([work / f"seed-{seed}"])
+    translator = load_translator(work / f"seed-{seed}")
     source, target = ((data / f"{test}.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("en", "de"))
-    hypotheses = [result.text for result in translator.translate(source, split=False)]
+    hypotheses = [result.text for result in translator.translate(source, TranslateOptions(split_sentences=False))]
     (work / f"seed-{seed}.{test}.txt").write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
-    moses = score(hypotheses, target, lowercase=True, tokenize="moses:de")
-    return moses.bleu, moses.brevity_penalty, score(hypotheses, target).bleu, list(moses.precisions)
+    moses = compute_scores(hypotheses, target, lowercase=True, tokenize="moses:de")
+    return moses.bleu, moses.brevity_penalty, compute_scores(hypotheses, target).bleu, list(moses.precisions)
 
 
 def main() -> None:

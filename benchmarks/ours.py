@@ -15,19 +15,21 @@ from peers import DROPOUT, PAD, SMOOTHING, PlainModel, Size
 from torch import Tensor
 
 from headway.config.config import Config
-from headway.config.sources import Layer, assignment, compose
-from headway.data.corpora import parallel
+from headway.config.sources import Layer, compose, parse_assignment
+from headway.data.corpora import open_parallel
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.files.text_files import read_lines
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
-from headway.text import Tokenizer, Tokenizers
-from headway.train.dataset import ParallelText, marks_of
-from headway.train.lm_dataset import RunningText
-from headway.train.loader import Lines
-from headway.train.loader import Step as Pieces
-from headway.train.objectives import Batch, Example, Marks
-from headway.train.trainer import Position, Trainer
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.train.dataset import ParallelDataset
+from headway.train.lm_dataset import TextDataset
+from headway.train.loader import MicroBatches as Pieces
+from headway.train.loader import PackedLoader
+from headway.train.objectives import Batch, Example
+from headway.train.trainer import Trainer, TrainState
 
 EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
 SAMPLE = 50_000  # pairs that a vocabulary is learned from
@@ -47,7 +49,7 @@ def made_up(size: Size, tokens: int, masked: bool, device: torch.device) -> Batc
         valid[::EARLY, -1] = False
     source, inputs = source.where(valid, PAD), inputs.where(valid, PAD)
     count, mask = int(valid.sum()), valid if masked else None
-    return Batch(source, mask, inputs, mask, labels.where(valid, IGNORED), count, 2 * count).to(device)
+    return Batch(source, mask, inputs, mask, labels.where(valid, IGNORE_INDEX), count, 2 * count).to(device)
 
 
 def config_for(size: Size, tokens: int, written: str = "") -> Config:
@@ -68,15 +70,15 @@ def config_for(size: Size, tokens: int, written: str = "") -> Config:
         paths = [one if "." in one.partition("=")[0] else f"train.{one}"]
         if one.startswith("residual="):
             paths = [f"model.{side}.{one}" for side in ("encoder", "decoder")]
-        layers += [Layer("command line", assignment(path)) for path in paths]
+        layers += [Layer("command line", parse_assignment(path)) for path in paths]
     return compose(layers)[0]
 
 
 def trainer_for(config: Config, device: torch.device, model: Transformer | None = None) -> Trainer:
     """Without text: batches are brought along. Of a new model, unless one is given."""
-    marks = Marks(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
-    nothing = RunningText(np.zeros(2, np.int64), 2, 0)
-    return Trainer(config, model or Transformer(config.model), nothing, marks, device)
+    special = SpecialTokens(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
+    nothing = TextDataset(np.zeros(2, np.int64), 2, 0)
+    return Trainer(config, model or Transformer(config.model), nothing, special, device)
 
 
 def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
@@ -84,11 +86,11 @@ def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
 
     def step(batch: Batch) -> Tensor:
         if id(batch) not in made:
-            made[id(batch)] = lined(batch, trainer) if isinstance(trainer.feed, Lines) else batch
+            made[id(batch)] = lined(batch, trainer) if isinstance(trainer.loader, PackedLoader) else batch
         try:
-            return trainer.step([made[id(batch)]], batch.labelled).loss
+            return trainer.step([made[id(batch)]], batch.label_count).loss
         finally:  # also where cutting it fails: the trainer expects to find lines on the host
-            if trainer.feed.at_once < batch.labels.numel():
+            if trainer.loader.micro_batch_tokens < batch.labels.numel():
                 raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
 
     return step
@@ -97,12 +99,12 @@ def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
 def lined(batch: Batch, trainer: Trainer) -> Batch:
     """The same sentences one behind the other. A target begins with the start token, which the inputs have already."""
     assert batch.source is not None and batch.inputs is not None
-    lengths = (batch.labels != IGNORED).sum(1).tolist()
+    lengths = (batch.labels != IGNORE_INDEX).sum(1).tolist()
     rows = zip(batch.source.cpu().numpy(), batch.inputs.cpu().numpy(), lengths)
     examples = [Example(source[:length], target[1:length]) for source, target, length in rows]
     size, settings = batch.labels.numel(), trainer.settings
-    line: Batch = settings.objective.pack(examples, trainer.marks, (size, size), settings.longest)
-    assert (line.labelled, line.tokens) == (batch.labelled, batch.tokens)
+    line: Batch = settings.objective.pack(examples, trainer.special_tokens, (size, size), settings.max_tokens)
+    assert (line.label_count, line.token_count) == (batch.label_count, batch.token_count)
     return line.to(trainer.device)
 
 
@@ -118,7 +120,7 @@ def difference(size: Size, batch: Batch) -> float:
             theirs[f"{side}.{n}.{to}.weight"].copy_(torch.cat([weights[f"{inside}.{part}.weight"] for part in parts]))
     hidden = ours(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid).hidden
     apart = ours.logits(hidden) - plain(batch.source, batch.source_valid, batch.inputs)
-    return float(apart[batch.labels != IGNORED].abs().max())
+    return float(apart[batch.labels != IGNORE_INDEX].abs().max())
 
 
 class Real(NamedTuple):
@@ -146,10 +148,10 @@ class Corpus:
         sides = itertools.chain.from_iterable(itertools.islice(read_parallel(ParallelFiles(str(file))), SAMPLE))
         self.tokenizer = Tokenizer.train(sides, f"bpe({vocabulary})")
         both = Tokenizers(self.tokenizer, self.tokenizer)
-        self.text = ParallelText([parallel(ParallelFiles(str(file)))], both, (), longest=256)
+        self.text = ParallelDataset([open_parallel(ParallelFiles(str(file)))], both, (), max_tokens=256)
 
     def trainer(self, config: Config, device: torch.device) -> Trainer:
-        return Trainer(config, Transformer(config.model), self.text, marks_of(self.tokenizer), device)
+        return Trainer(config, Transformer(config.model), self.text, special_tokens(self.tokenizer), device)
 
 
 @contextlib.contextmanager
@@ -162,7 +164,7 @@ def real(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None])
     """The same steps three times: to compile every shape, at most so many seconds long; timed; and only loaded."""
 
     def learn(pieces: Pieces) -> None:
-        trainer.step(pieces, sum(piece.labelled for piece in pieces))
+        trainer.step(pieces, sum(piece.label_count for piece in pieces))
 
     began = time.perf_counter()
     reached, _, _ = _over(trainer, steps, seconds, learn, wait)
@@ -170,7 +172,7 @@ def real(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None])
     count, took, pieces = _over(trainer, reached, np.inf, learn, wait)
     loaded, loading, _ = _over(trainer, reached, np.inf, lambda _: None, wait)
     cells = sum(x.numel() for piece in pieces for x in (piece.source, piece.labels) if x is not None)
-    tokens = sum(piece.tokens for piece in pieces)
+    tokens = sum(piece.token_count for piece in pieces)
     return Real(first, count, took, tokens, 1 - tokens / cells, loaded / loading)
 
 
@@ -178,7 +180,7 @@ def _over(
     trainer: Trainer, steps: int, seconds: float, act: Callable[[Pieces], Any], wait: Callable[[], None]
 ) -> tuple[int, float, list[Batch]]:
     """How many steps it came, how long they took from the first batch on, and what was in them."""
-    trainer.at = Position()  # the same batches each time
+    trainer.state = TrainState()  # the same batches each time
     taken: list[Pieces] = []
     with contextlib.closing(trainer.steps()) as stream:
         full = (pieces for pieces in stream if pieces)  # an empty one ends an epoch

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.train.objectives import Batch
 
 PAD = 0
@@ -42,7 +42,7 @@ def training(model: nn.Module, size: Size, device: torch.device, compiled: bool)
     def loss_of(batch: Batch) -> Tensor:
         logits = model(batch.source, batch.source_valid, batch.inputs)  # (B, T, V)
         return F.cross_entropy(
-            logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=SMOOTHING
+            logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=IGNORE_INDEX, label_smoothing=SMOOTHING
         )
 
     if compiled:

@@ -13,11 +13,11 @@ class Text:
     """The tokenizer of a model directory, around engines that know ids."""
 
     def __init__(self, folder: Path) -> None:
-        from headway.text import Tokenizers
+        from headway.text.tokenizer.pair import Tokenizers
 
         both = Tokenizers.load(folder / "tokenizer.json")
         self.source, self.target = both.source, both.target
-        self.suppressed = sorted(self.target.controls - {self.target.end})
+        self.suppressed = sorted(self.target.control_ids - {self.target.end})
 
     def encoded(self, lines: Sequence[str]) -> list[list[int]]:
         return [[*ids, self.source.end] for ids in self.source.encode_batch(lines)]

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway.files.text_files import read_lines, read_pairs
-from headway.storage.registry import directory
-from headway.text.align.aligner import Aligner, learn_aligner
+from headway.storage.registry import model_directory
+from headway.text.align.aligner import Aligner, train_aligner
 from headway.text.align.words import WORD
-from headway.text.spans.protect import PLACEHOLDER, pairs_of, protector
+from headway.text.spans.protect import PLACEHOLDER, make_protector, pair_tags
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
 SINGLE = (
@@ -74,7 +75,7 @@ def spoken(text: str) -> list[str]:
 def hidden_like(output: str, spans: Sequence[str]) -> str:
     """An output with the placeholders of the source for its spans, which may have moved."""
     left = list(spans)
-    text, found = protector().hide(output)
+    text, found = make_protector().mask(output)
     numbers = []
     for span in found:
         numbers.append(left.index(span))
@@ -106,13 +107,13 @@ def judged_pair(source: Sides, output: Sides, links: set[tuple[int, int]], pair:
 
 
 def judge(line: str, output: str, aligner: Aligner) -> str:
-    text, spans = protector().hide(line)
-    if protector().missing(spans, output):
+    text, spans = make_protector().mask(line)
+    if make_protector().find_missing(spans, output):
         return "lost"
     source, said = sides(text), sides(hidden_like(output, spans))
     pair = (" ".join(source.words), " ".join(said.words))
     links = {(int(i), int(j)) for i, j in aligner.align([pair])[0]}
-    pairs = pairs_of(spans)
+    pairs = pair_tags(spans)
     tagged = {number for pair in pairs for number in pair}
     found = [judged_pair(source, said, links, pair) for pair in pairs]
     found += [judged(source, said, links, number) for number in range(len(spans)) if number not in tagged]
@@ -133,8 +134,8 @@ def main() -> None:
     chance = random.Random(given.seed)
     plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
     lines = [made(line, chance) for line in plain]
-    found = load_translator([directory(given.model)], "cpu").translate(lines, to=given.to)
-    aligner = learn_aligner(read_pairs(given.train_source, given.train_target))
+    found = load_translator(model_directory(given.model), device="cpu").translate(lines, TranslateOptions(target=given.to))
+    aligner = train_aligner(read_pairs(given.train_source, given.train_target))
     counts: Counter[tuple[str, bool]] = Counter()
     for line, one in zip(lines, found):
         place, told = judge(line, one.text, aligner), bool(one.warnings)

@@ -1,10 +1,10 @@
-"""Whether recorded steps write what the plain loop writes: lines that are the same, and the BLEU of both.
+"""Whether recorded steps write what the reference search writes: lines that are the same, and the BLEU of both.
 
     python benchmarks/same_text.py --model DIR --source test.en --target test.de [--results FILE]
 
 A trained model and real text, greedy and with the model's own beam, in float32 and, on a GPU, in bfloat16. "scores": how
 far those of equal lines are apart at most. Wanted: in float32 every line, in bfloat16 99 % of them and 0.1 BLEU. Rows
-"smaller batches" compare the plain loop with itself: what other neighbours and shapes change by rounding."""
+"smaller batches" compare the reference search with itself: what other neighbours and shapes change by rounding."""
 
 import argparse
 import dataclasses
@@ -17,12 +17,12 @@ from report import Table, append, fill, versions
 from sacrebleu import corpus_bleu
 
 from headway.decode import Hypothesis, Search, decode
-from headway.decode.padding import padded
+from headway.decode.padding import pad_rows
 from headway.decode.reference.model import ModelStepper
 from headway.device import choose_device
 from headway.files.text_files import read_lines
-from headway.storage.model_dir import Loaded, load_model
-from headway.translate.backends import marks_of
+from headway.storage.model_dir import LoadedModel, load_model
+from headway.text.tokenizer.special_tokens import special_tokens
 
 BATCHES = (256, 64)  # lines, in order of length
 COLUMNS = ["same", "all beams", "scores", "BLEU plain", "BLEU", "words out"]
@@ -31,10 +31,10 @@ Found = list[list[Hypothesis]]
 
 def search_all(
     stepper: ModelStepper,
-    loaded: Loaded,
+    loaded: LoadedModel,
     lines: list[str],
     search: Search,
-    engine: Literal["naive", "static"],
+    engine: Literal["reference", "cuda"],
     size: int,
 ) -> Found:
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
@@ -43,15 +43,15 @@ def search_all(
     found: Found = [[] for _ in rows]
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        ids, valid = padded([rows[line] for line in batch], source.pad, stepper.device)
+        ids, valid = pad_rows([rows[line] for line in batch], source.pad, stepper.device)
         for line, hypotheses in zip(
-            batch, decode(stepper, ids, valid, marks=marks_of(target), search=search, engine=engine)
+            batch, decode(stepper, ids, valid, special_tokens=special_tokens(target), search=search, engine=engine)
         ):
             found[line] = hypotheses
     return found
 
 
-def row(plain: Found, other: Found, loaded: Loaded, references: list[str], exact: bool) -> tuple[list[str], bool]:
+def row(plain: Found, other: Found, loaded: LoadedModel, references: list[str], exact: bool) -> tuple[list[str], bool]:
     """Of the table, and whether it is as wanted."""
     same = [a[0].ids == b[0].ids for a, b in zip(plain, other)]
     every = sum([h.ids for h in a] == [h.ids for h in b] for a, b in zip(plain, other))
@@ -65,16 +65,16 @@ def row(plain: Found, other: Found, loaded: Loaded, references: list[str], exact
 
 
 @torch.no_grad()
-def compare(loaded: Loaded, dtype: torch.dtype, beam: int, sides: list[list[str]], table: Table) -> bool:
+def compare(loaded: LoadedModel, dtype: torch.dtype, beam: int, sides: list[list[str]], table: Table) -> bool:
     """Add two rows; whether recorded steps write what is wanted."""
     stepper = ModelStepper(loaded.model.to(dtype).eval())
     search = dataclasses.replace(loaded.config.search, beam_size=beam, n_best=beam)
     many, few = BATCHES
-    plain = search_all(stepper, loaded, sides[0], search, "naive", many)
-    static = search_all(stepper, loaded, sides[0], search, "static", many)
-    again = search_all(stepper, loaded, sides[0], search, "naive", few)
+    plain = search_all(stepper, loaded, sides[0], search, "reference", many)
+    cuda = search_all(stepper, loaded, sides[0], search, "cuda", many)
+    again = search_all(stepper, loaded, sides[0], search, "reference", few)
     name, exact = f"{str(dtype)[6:]}, {'greedy' if beam == 1 else f'beam {beam}'}", dtype == torch.float32
-    cells, good = row(plain, static, loaded, sides[1], exact)
+    cells, good = row(plain, cuda, loaded, sides[1], exact)
     table.add(name, cells)
     table.add(f"{name}, smaller batches", row(plain, again, loaded, sides[1], exact)[0])
     return good
@@ -100,7 +100,7 @@ def main() -> int:
     facts = f"{where}, {versions()}."
     print(fill(facts), table.told(), sep="\n")
     if given.results:
-        append(given.results, "Recorded steps against the plain loop", facts, [table])
+        append(given.results, "Recorded steps against the reference search", facts, [table])
     return 0 if wanted else 1
 
 

@@ -8,12 +8,12 @@ Training: one step of Headway's Trainer on a batch that lies on the device, Tran
 user gets it without compiling: lines of texts, and whole steps as CUDA graphs. Lengths at equal tokens a step; tokens a
 step at an equal length. Tokens count source and target; those of a step are on each side.
 
-Decoding: greedy and beam 4, the static engine beside the plain loop, on random weights; exactly as many tokens out as
+Decoding: greedy and beam 4, the CUDA search beside the reference search, on random weights; exactly as many tokens out as
 the sources have. Encoding is part of the time, and so is all that the host does until the ids lie in lists. Tokens are
 those of the outputs. The first search, in which steps are recorded, is not timed; of long texts it is.
 
 Memory is the most that was in use from the start of a setting on, weights included: a CUDA graph takes its memory before
-it is replayed. The ends and the middle of every curve come first, the plain loop over long texts last; what is not
+it is replayed. The ends and the middle of every curve come first, the reference search over long texts last; what is not
 begun after --limit seconds, or not done, is left out, and the rest is told."""
 
 import argparse
@@ -32,14 +32,14 @@ from curves import DECODING, LEFT_OUT, LONG, NO_MEMORY, TRAINING, Curve, Found, 
 from peers import SIZES
 from report import append, fill, versions
 
-from headway.decode import Marks, Search, decode
+from headway.decode import Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
 from headway.nn.transformer import Transformer
 
-MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))
+SPECIAL = SpecialTokens(start=1, end=2, suppress=(0, 1, 3))
 WARM = 4  # steps of training before time counts: the last of them is captured
 TELLING = 15  # seconds kept for tables and pictures, of the limit
-SLOW = 1024  # steps from which on the plain loop waits for everything else
+SLOW = 1024  # steps from which on the reference search waits for everything else
 
 
 class Over(BaseException):
@@ -81,7 +81,7 @@ def order(sweeps: list[Sweep]) -> list[Point]:
         for value in values:
             turn = 0 if value in telling else 1 + values.index(value) % 2
             for curve in sweep.curves:
-                slow = curve.engine == "naive" and sweep.by == "length" and value >= SLOW
+                slow = curve.engine == "reference" and sweep.by == "length" and value >= SLOW
                 found.append((3 if slow else turn, value if slow else 0, Point(number, curve, value)))
     return [point for _, _, point in sorted(found, key=lambda entry: entry[:2])]
 
@@ -129,7 +129,7 @@ class Bench:
 
     def clean(self) -> None:
         """Nothing is left of the setting before but the weights."""
-        self.stepper.engine = None
+        self.stepper.cuda_search = None
         self.model.zero_grad(set_to_none=True)
         gc.collect()
         if self.given.compile:
@@ -157,14 +157,14 @@ class Bench:
         """Seconds of a step, and its tokens on both sides."""
         size = self.sizes.model._replace(length=length)
         # lines are what a GPU gets by itself
-        written = f"batches=lines longest={length} compile={'on' if self.given.compile else 'off'}"
+        written = f"batches=packed max_tokens={length} compile={'on' if self.given.compile else 'off'}"
         trainer = ours.trainer_for(ours.config_for(size, tokens, written), self.device, self.model)
         batch, step = ours.made_up(size, tokens, True, self.device), ours.training(trainer)
         for _ in range(WARM):
             step(batch)
         if self.cuda and not (trainer.graphs and trainer.graphs.captured):
             self.notes.append(f"training, {tokens:,} tokens in texts of {length:,}: without a CUDA graph")
-        return self.seconds(lambda: step(batch), together=5), batch.tokens
+        return self.seconds(lambda: step(batch), together=5), batch.token_count
 
     def decode(self, curve: Curve, length: int, rows: int, once: bool = False) -> tuple[float, int]:
         """Seconds of a search, and the tokens that it wrote. Once: of the first, in which steps are recorded."""
@@ -174,13 +174,13 @@ class Bench:
 
         def search(steps: int) -> None:
             settings = Search(beam_size=curve.beam, min_length=steps, max_length=steps)
-            found = decode(self.stepper, source, marks=MARKS, search=settings, engine=engine)
+            found = decode(self.stepper, source, special_tokens=SPECIAL, search=settings, engine=engine)
             assert all(len(row[0].token_logps) == steps for row in found)
-            if engine == "static" and self.stepper.engine is None:
-                raise torch.OutOfMemoryError("the static search does not fit, and the plain loop has taken over")
+            if engine == "cuda" and self.stepper.cuda_search is None:
+                raise torch.OutOfMemoryError("the CUDA search does not fit, and the reference search has taken over")
 
-        # The plain loop has nothing to record; kernels are compiled in a short search as well.
-        search(length if engine == "static" and not once else min(length, 8))
+        # The reference search has nothing to record; kernels are compiled in a short search as well.
+        search(length if engine == "cuda" and not once else min(length, 8))
         return self.seconds(lambda: search(length), least=0.0 if once else None), rows * length
 
     def seconds(self, act: Callable[[], object], together: int = 1, least: float | None = None) -> float:

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.data.corpora import parallel
+from headway.data.corpora import open_parallel
 from headway.data.parallel_files import ParallelFiles
 from headway.files.text_files import read_pairs
-from headway.text import Tokenizers
 from headway.text.align.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist
-from headway.train.shortlist import Lexical, lexicons_of
+from headway.text.tokenizer.pair import Tokenizers
+from headway.train.shortlist import LexicalShortlist, count_lexicons
 from headway.translate.translator import load_translator
-from headway.workflows.evaluation import against, evaluate
+from headway.workflows.evaluation import compare_evaluations, evaluate
 
 SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
 KEPT = [1000, 2000, 4000]  # of the vocabulary, for every sentence
@@ -41,8 +41,8 @@ class Covered(NamedTuple):
 
 def trials(tokenizers: Tokenizers, train: tuple[str, str], at_most: int) -> Iterator[Trial]:
     yield Trial("all words", None)
-    part = Lexical.Config(best=max(best for best, _ in SIZES), pairs=at_most)
-    lexicons = lexicons_of(part, [parallel(ParallelFiles(*train, "", ""))], tokenizers, ())
+    part = LexicalShortlist.Config(best=max(best for best, _ in SIZES), pairs=at_most)
+    lexicons = count_lexicons(part, [open_parallel(ParallelFiles(*train, "", ""))], tokenizers, ())
     for best, frequent in SIZES:
         yield Trial(f"lexical({best}, {frequent})", make_shortlist(lexicons, best, frequent))
     for kept in KEPT:
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--at-most", type=int, default=200_000, help="pairs to count in")
     parser.add_argument("--beam-size", type=int, help="default: the model's")
     given = parser.parse_args()
-    translator = load_translator([given.model], "cpu")
+    translator = load_translator(given.model, device="cpu")
     pairs = list(read_pairs(given.source, given.target))
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     print("| words | BLEU | difference | p | same lines | candidates | tokens | has all | seconds |")
@@ -82,7 +82,7 @@ def main() -> None:
         search = translator.search(beam_size=given.beam_size, shortlist=trial.shortlist is not None)
         found = evaluate(translator, sources, targets, search=search)
         first = first or found
-        chance = against(first, found, targets, lowercase=False, tokenize="13a").p_value if found is not first else 1.0
+        chance = compare_evaluations(first, found, targets, lowercase=False, tokenize="13a").p_value if found is not first else 1.0
         same = np.mean([one == other for one, other in zip(first.hypotheses, found.hypotheses)])
         covered = coverage(trial.shortlist, translator.tokenizers, pairs)
         print(

@@ -70,18 +70,19 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     import torch
 
     from headway.config.config import read_toml
-    from headway.config.sources import Layer, assignment, compose
+    from headway.config.sources import Layer, compose, parse_assignment
     from headway.device import choose_device
     from headway.files.text_files import read_lines
-    from headway.text.metrics import score
-    from headway.train.dataset import Corpus
+    from headway.text.metrics import compute_scores
+    from headway.train.dataset import Dataset
     from headway.train.history import History
-    from headway.train.prewarm import warming
-    from headway.train.progress import Moment
-    from headway.train.run import Outcome, Training
-    from headway.train.setup import layers_for, make_tokenizers, with_vocabulary
-    from headway.train.sources import Files, read_texts
-    from headway.train.validation import Validation
+    from headway.train.prewarm import prewarm_torch
+    from headway.train.progress import ProgressSnapshot
+    from headway.train.run import TrainingResult, TrainingRun
+    from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
+    from headway.train.sources import TrainingFiles, read_texts
+    from headway.train.validation import ValidationResult
+    from headway.translate.options import TranslateOptions
     from headway.translate.translator import load_translator
 
     clock.lap("imports")
@@ -97,26 +98,26 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
 
         phase = "first step"
 
-        def note(self, message: str) -> None:
+        def on_note(self, message: str) -> None:
             print(message, file=sys.stderr)
 
-        def due(self) -> bool:
+        def wants_update(self) -> bool:
             if self.phase == "first step":
                 settle(self.phase)
                 self.phase = "training"
             return False
 
-        def step(self, moment: Moment) -> None:
-            self.due()
-            speed = f"{moment.tokens_per_second:,.0f} tokens/s"
-            print(f"step {moment.step}: loss {moment.loss:.3f}, {speed}", file=sys.stderr)
+        def on_step(self, snapshot: ProgressSnapshot) -> None:
+            self.wants_update()
+            speed = f"{snapshot.tokens_per_second:,.0f} tokens/s"
+            print(f"step {snapshot.step}: loss {snapshot.loss:.3f}, {speed}", file=sys.stderr)
 
-        def validated(self, step: int, result: Validation, best: bool) -> None:
+        def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
             print(f"step {step}: {result}", file=sys.stderr)
 
-    class Timed(Training):
-        def _corpora(self) -> tuple[Corpus, Corpus]:
-            corpora = super()._corpora()
+    class Timed(TrainingRun):
+        def _make_datasets(self) -> tuple[Dataset, Dataset]:
+            corpora = super()._make_datasets()
             clock.lap("encoding")
             return corpora
 
@@ -125,13 +126,13 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
             super()._validate(history)
             settle("validating")
 
-        def _finish(self, history: History) -> Outcome:
+        def _finish(self, history: History) -> TrainingResult:
             settle(watch.phase)
             outcome = super()._finish(history)
             settle("validating")
             return outcome
 
-    files = Files(
+    files = TrainingFiles(
         source=[text(given.data, "train.en")],
         target=[text(given.data, "train.de")],
         valid_source=[text(given.data, "val.en")],
@@ -139,22 +140,22 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
         source_languages=["en"],
         target_languages=["de"],
     )
-    asked = [Layer(f"--set {words}", assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]]
+    asked = [Layer(f"--set {words}", parse_assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]]
     texts = read_texts(files)
-    layers, _ = layers_for(texts, files, "tiny", [Layer("speedrun", read_toml(CONFIG)), *asked])
-    with warming(device):
+    layers, _ = collect_layers(texts, files, "tiny", [Layer("speedrun", read_toml(CONFIG)), *asked])
+    with prewarm_torch(device):
         tokenizers = make_tokenizers(compose(layers)[0], texts)
-    config, _ = with_vocabulary(layers, tokenizers)
+    config, _ = compose_with_vocabulary(layers, tokenizers)
     clock.lap("tokenizer")
     watch = Watch()
     source, target = (list(read_lines(text(given.data, f"test_2016_flickr.{side}"))) for side in ("en", "de"))
     with tempfile.TemporaryDirectory() as folder:
         out = given.keep or Path(folder)
         outcome = Timed(config, texts, tokenizers, out, device, watch).run()
-        translator = load_translator([out], given.device)
-        hypotheses = [result.text for result in translator.translate(source, split=False)]
+        translator = load_translator(out, device=given.device)
+        hypotheses = [result.text for result in translator.translate(source, TranslateOptions(split_sentences=False))]
     settle("decoding")
-    bleu = score(hypotheses, target, lowercase=True, tokenize="moses:de").bleu
+    bleu = compute_scores(hypotheses, target, lowercase=True, tokenize="moses:de").bleu
     clock.lap("scoring")
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     return {

@@ -25,9 +25,9 @@ SYSTEMS: dict[str, dict[str, str]] = {
     "attention, rope, pre": {},
     "T5 bias": {"model.decoder.position": "t5"},
     "Shaw": {"model.decoder.position": "shaw(16)"},
-    "xl positions, no memory": {"model.decoder.position": "xl"},
+    "xl positions, no memory": {"model.decoder.position": "transformer_xl"},
     "Transformer-XL, memory of 128": {
-        "model.decoder.position": "xl",
+        "model.decoder.position": "transformer_xl",
         "model.decoder.mask": "causal & segments(128, 128)",
         "train.objective": "causal(carry=true)",
     },
@@ -35,17 +35,17 @@ SYSTEMS: dict[str, dict[str, str]] = {
     "local(32) and strided(16) in turn": {
         "model.decoder.mask": "['causal & local(32)', 'causal & (strided(16) | local(1))']"
     },
-    "bigbird(8)": {"model.decoder.mask": "causal & bigbird(8, random=2, longest=128)"},
+    "bigbird(8)": {"model.decoder.mask": "causal & bigbird(8, random=2, max_positions=128)"},
     "retention": {"model.decoder.mixer": "retention(4)", "model.decoder.feedforward": "gelu(256)"},
     "gated retention": {"model.decoder.mixer": "retention(4, gated=true)", "model.decoder.feedforward": "gelu(256)"},
     "post": {"model.decoder.residual": "post"},
-    "ResiDual": {"model.decoder.residual": "resi_dual"},
+    "ResiDual": {"model.decoder.residual": "residual_dual"},
     "DeepNorm": {"model.decoder.residual": "deepnorm"},
     "experts, 2 of 8": {"model.decoder.feedforward": "moe(8, 2, expert='gelu(256)')"},
     "as wide as 2 experts": {"model.decoder.feedforward": "gelu(512)"},
     "BitNet b1.58": {"model.linear": "bitnet"},
     "YOCO, windows of 64 below": {
-        "model.decoder.mixer": "['attention(4)', 'attention(4)', 'shared(4)', 'shared(4)']",
+        "model.decoder.mixer": "['attention(4)', 'attention(4)', 'shared_kv(4)', 'shared_kv(4)']",
         "model.decoder.mask": HALVES,
     },
 }

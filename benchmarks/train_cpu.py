@@ -32,13 +32,15 @@ from peers import DROPOUT, SMOOTHING, Size, Words
 from report import Table, append, fill, versions
 from torch import Tensor, nn
 
-from headway.data.corpora import parallel
+from headway.data.corpora import open_parallel
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.data.toy import write_toy
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
-from headway.text import Tokenizer, Tokenizers
-from headway.train.dataset import ParallelText, marks_of
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.special_tokens import special_tokens
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.train.dataset import ParallelDataset
 from headway.train.objectives import Batch
 from headway.train.trainer import Trainer
 
@@ -97,7 +99,7 @@ def plain_loop(size: Size, compiled: bool) -> Step:
 
     def loss_of(batch: Batch) -> Tensor:
         logits = model(batch).flatten(0, 1)
-        return F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=SMOOTHING)
+        return F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, label_smoothing=SMOOTHING)
 
     run = torch.compile(loss_of) if compiled else loss_of
 
@@ -113,7 +115,7 @@ def plain_loop(size: Size, compiled: bool) -> Step:
 
 
 def headway(trainer: Trainer) -> Step:
-    return lambda batch: float(trainer.step([batch], batch.labelled).loss)
+    return lambda batch: float(trainer.step([batch], batch.label_count).loss)
 
 
 def prepared(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, list[Batch]]:
@@ -121,11 +123,11 @@ def prepared(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, lis
     files = ParallelFiles(str(source), str(target))
     lines = (line for pair in read_parallel(files) for line in pair)
     tokenizer = Tokenizer.train(lines, task.tokenizer)
-    text = ParallelText([parallel(files)], Tokenizers(tokenizer, tokenizer), (), longest=task.size.length)
+    text = ParallelDataset([open_parallel(files)], Tokenizers(tokenizer, tokenizer), (), max_tokens=task.size.length)
     task = task._replace(size=task.size._replace(vocabulary=tokenizer.size))
     config = ours.config_for(task.size, task.tokens, f"clip={CLIP}")
-    marks, device = marks_of(tokenizer), torch.device("cpu")
-    trainer = Trainer(config, Transformer(config.model), text, marks, device)
+    special, device = special_tokens(tokenizer), torch.device("cpu")
+    trainer = Trainer(config, Transformer(config.model), text, special, device)
     steps = (pieces for pieces in trainer.steps() if pieces)
     return task, trainer, [piece for pieces in islice(steps, task.steps) for piece in pieces]
 
@@ -157,7 +159,7 @@ def measured(task: Task, source: Path, target: Path, given: argparse.Namespace) 
     clock = time.process_time if given.cpu_time else time.perf_counter
     found = race(contenders, batches, given.rounds, clock)
     peer = min(took for name, took in found.items() if name != "Headway")
-    tokens = sum(batch.tokens for batch in batches)
+    tokens = sum(batch.token_count for batch in batches)
     cells = sum(x.numel() for batch in batches for x in (batch.source, batch.labels) if x is not None)
     padding = 1 - tokens / cells
     title = f"{task.name}, {task.size.vocabulary:,} words; {task.tokens:,} tokens a side, {padding:.0%} of them padding"

@@ -129,7 +129,7 @@ class Bench:
 
         def cells(name: str, make: Callable[[], peers.Step]) -> list[str]:
             found = self.measure(make, batch)
-            self.rates[name, tokens] = batch.tokens / found.step
+            self.rates[name, tokens] = batch.token_count / found.step
             speed = work * rows / found.step / 1e12
             memory, share = f"{found.memory:.1f}" if self.cuda else "-", speed / self.peak
             rate = f"{self.rates[name, tokens]:,.0f}"

@@ -2,7 +2,7 @@
 
     python benchmarks/translate_cpu.py --model DIR --source test.en [--results FILE]
     python benchmarks/translate_cpu.py --model DIR --source test.en --size base      # DIR's model, made as large as base
-    python benchmarks/translate_cpu.py --model DIR --source test.en --only naive,headway,'ctranslate2 int8 1x2'
+    python benchmarks/translate_cpu.py --model DIR --source test.en --only reference,headway,'ctranslate2 int8 1x2'
     python benchmarks/translate_cpu.py --model DIR --source test.en --lines 64 --rounds 1    # quickly
 
 The same weights, sentences and tokenizer for all, and everybody's time includes tokenising. One process each, with the
@@ -11,9 +11,9 @@ alike. Medians of the rounds. Three ways to ask: one sentence at a time (the med
 come, and everything at once, which each may sort and batch as it likes: CTranslate2 (1 worker with all threads, or a
 worker for each) and Hugging Face at the batch size that was fastest in a trial.
 
-Output tokens are counted once, in what the naive search writes, for everyone. The searches rank by logp / n, which all
+Output tokens are counted once, in what the reference search writes, for everyone. The searches rank by logp / n, which all
 know, and may write 50 tokens more than the longest source; Headway neither splits lines nor mends outputs here, as the
-others do not. "same": lines as the naive search in float32 writes them. "vs ct2" and "vs HF": how many times as fast as
+others do not. "same": lines as the reference search in float32 writes them. "vs ct2" and "vs HF": how many times as fast as
 CTranslate2's best in that column, and as Hugging Face.
 
 On a machine that others use, --threads 1 --cpu-time counts only the time that each process itself ran.
@@ -124,13 +124,13 @@ def read_lines(given: argparse.Namespace) -> list[str]:
 class Race:
     def __init__(self, given: argparse.Namespace, processes: list[Process]) -> None:
         self.given, self.processes = given, processes
-        self.racing = [p for p in processes if p.name != "naive" or given.naive]
-        self.right: dict[int, list[str]] = {}  # what the naive search writes, by beam
+        self.racing = [p for p in processes if p.name != "reference" or given.reference]
+        self.right: dict[int, list[str]] = {}  # what the reference search writes, by beam
 
     def tables(self) -> Iterator[Table]:
-        naive = next(process for process in self.processes if process.name == "naive")
+        reference = next(process for process in self.processes if process.name == "reference")
         for beam in self.given.beams:
-            self.right[beam] = naive.ask(beam=beam, batch=0, size=0, lines=self.given.lines)["texts"]
+            self.right[beam] = reference.ask(beam=beam, batch=0, size=0, lines=self.given.lines)["texts"]
             for way in self.given.ways:
                 yield self.table(beam, way)
 
@@ -182,7 +182,7 @@ class Race:
         return min(known, key=lambda size: known[size], default=0)
 
     def tokens(self, texts: list[str]) -> int:
-        from headway.text import Tokenizers
+        from headway.text.tokenizer.pair import Tokenizers
 
         target = Tokenizers.load(self.given.model / "tokenizer.json").target
         return sum(len(ids) + 1 for ids in target.encode_batch(texts))
@@ -210,7 +210,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cpu-time", action="store_true", help="count the time of processes, not of the clock")
     parser.add_argument("--only", help="names of contestants, with commas")
-    parser.add_argument("--naive", action="store_true", help="time the naive search, too")
+    parser.add_argument("--reference", action="store_true", help="time the reference search, too")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -220,7 +220,7 @@ def main() -> int:
         return 0
     given.lines = len(read_lines(given))
     names = list(contestants(given.threads))
-    wanted = ["naive", *(name for name in (given.only or ",".join(names)).split(",") if name != "naive")]
+    wanted = ["reference", *(name for name in (given.only or ",".join(names)).split(",") if name != "reference")]
     if unknown := [name for name in wanted if name not in names]:
         parser.error(f"there is no {unknown[0]}: one of {', '.join(names)}")
     with tempfile.TemporaryDirectory() as folder:

@@ -22,15 +22,18 @@ from typing import NamedTuple
 import torch
 from report import Table, append, fill, versions
 
-from headway.cli.input_lines import counted, filled
-from headway.cli.pipelined import ahead
-from headway.cli.verbs.translate import shown
-from headway.config.config import Config, from_table
+from headway.cli.input_lines import fill_groups, number_groups
+from headway.cli.pipelined import map_pipelined
+from headway.cli.verbs.translate import format_result
+from headway.config.config import Config, read_config
 from headway.decode import Search
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model, save_model
-from headway.text import Tokenizer, Tokenizers
-from headway.translate.results import Routed, Translation
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.options import TranslateOptions
+from headway.translate.results import RoutedLine, Translation
+from headway.translate.search import make_requests, translate_requests
 from headway.translate.translator import Translator
 
 SAMPLE = 100_000  # lines from which a vocabulary is learned
@@ -85,13 +88,13 @@ def sources(pairs: str | None) -> Iterator[str]:
 
 
 def random_model(folder: Path, lines: Sequence[str], vocabulary: int, smoke: bool) -> Path:
-    from headway.config.presets import preset
+    from headway.config.presets import find_preset
 
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(lines[:SAMPLE], f"bpe({vocabulary})")
-    table = preset("tiny" if smoke else "base")
+    table = find_preset("tiny" if smoke else "base")
     table["model"] = {**table["model"], "vocabulary": tokenizer.size}
-    config: Config = from_table(table)
+    config: Config = read_config(table)
     save_model(folder, config, Transformer(config.model).state_dict(), Tokenizers(tokenizer, tokenizer), "")
     return folder
 
@@ -128,13 +131,14 @@ def translate(
 
     def found(numbered: tuple[int, list[str]]) -> list[Translation]:
         first, some = numbered
-        return translator.translate(some, search, first=first, mend=given.model is not None)
+        options = TranslateOptions(search=search, retry=given.model is not None)
+        return translate_requests(translator, make_requests(some, first), options)
 
     wait(translator)
     began = time.perf_counter()
-    for results in ahead(counted(filled(lines, group)), found, given.workers):
+    for results in map_pipelined(number_groups(fill_groups(lines, group)), found, given.workers):
         for result in results:
-            sink.write(shown(Routed(result, translator), number, None, False, False, False))
+            sink.write(format_result(RoutedLine(result, translator), number, None, False, False, False))
             tokens += len(result.guesses[0].tokens)
             number += 1
     wait(translator)

@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from headway.inspect.events import events_of
-from headway.inspect.html_page import answers_of
+from headway.inspect.events import trace_events
+from headway.inspect.html_page import record_answers
 from headway.translate.translator import Translator, load
 
 EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"
@@ -19,12 +19,12 @@ def main() -> None:
         sys.exit("the example is a translation: give a translator")
     trace, tokenizers = translator.trace(sys.argv[2]), translator.tokenizers
     sides = {"encoder": tokenizers.source, "decoder": tokenizers.target}
-    answers = answers_of(trace, "", translator.steppers[0].model, lambda side, ids: sides[side].pieces(ids))
+    answers = record_answers(trace, "", translator.steppers[0].model, lambda side, ids: sides[side].pieces(ids))
     # Queries, keys, values and positions are most of the bytes, and the model is soon there.
     answers = {name: answer for name, answer in answers.items() if " inside " not in name}
     for side in answers["0 vectors"].values():
         side["positions"] = None
-    recorded = {"events": events_of(trace, ""), "answers": answers}
+    recorded = {"events": trace_events(trace, ""), "answers": answers}
     EXAMPLE.write_text(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{EXAMPLE}: {EXAMPLE.stat().st_size} bytes, {trace.output}")
 

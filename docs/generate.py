@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from headway.cli.app import VERBS, app
-from headway.cli.verbs.variants import PAGES, page_of
+from headway.cli.verbs.variants import SLOT_PAGES, docs_page
 from headway.config.catalogue import CATALOGUE, Entry, slots
 
 HERE = Path(__file__).parent
@@ -41,14 +41,14 @@ def variants_page() -> str:
         rows = [entry for entry in CATALOGUE if entry.slot == slot]
         table = ["| kind | what | cost | reference |", "|---|---|---|---|"]
         table += [f"| {_named(e)} | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows]
-        parts += [f"## {slot} ([page]({PAGES[slot]}))", "\n".join(table)]
+        parts += [f"## {slot} ([page]({SLOT_PAGES[slot]}))", "\n".join(table)]
     return "\n\n".join(parts) + "\n"
 
 
 def _named(entry: Entry) -> str:
     """With a link where it has a page of its own."""
-    page = page_of(entry)
-    return f"`{entry.kind}`" if page == PAGES[entry.slot] else f"[`{entry.kind}`]({page})"
+    page = docs_page(entry)
+    return f"`{entry.kind}`" if page == SLOT_PAGES[entry.slot] else f"[`{entry.kind}`]({page})"
 
 
 def main() -> None:

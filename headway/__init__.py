@@ -1,6 +1,15 @@
-"""Headway is the Transformer as a tool: two text files in, a translator out.
+"""Headway: train, run and inspect Transformers. Two text files in, a translator out.
 
-The public names are looked up when they are first used, so that `import headway` imports no torch."""
+    load("en-de")            -> Translator or LanguageModel     translator("text", target="de") -> str
+    load_translator(a, b)    -> Translator, of several models   translator.translate(lines, TranslateOptions(…))
+    presets.base(…)          -> Config                          Tokenizer, Glossary, Search: their parts
+
+`__all__` is the public API: see docs/python.md. Names are imported when they are first used, so that `import headway`
+imports no torch.
+
+Packages, each of which imports only from those to its right:
+cli → serve → workflows → documents → train → inspect → translate → decode → storage → nn → data → text → config → files
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -8,23 +17,55 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import headway.config.presets as presets
     from headway.config.config import Config as Config
+    from headway.config.search import Search as Search
+    from headway.errors import ConfigError as ConfigError
     from headway.errors import HeadwayError as HeadwayError
-    from headway.text import Tokenizer as Tokenizer
+    from headway.text.glossary import Glossary as Glossary
+    from headway.text.tokenizer.tokenizer import Tokenizer as Tokenizer
+    from headway.translate.language_model import LanguageModel as LanguageModel
+    from headway.translate.options import TranslateOptions as TranslateOptions
+    from headway.translate.results import Guess as Guess
+    from headway.translate.results import Translation as Translation
     from headway.translate.translator import Translator as Translator
     from headway.translate.translator import load as load
+    from headway.translate.translator import load_translator as load_translator
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Config": "headway.config.config:Config",
+    "ConfigError": "headway.errors:ConfigError",
+    "Glossary": "headway.text.glossary:Glossary",
+    "Guess": "headway.translate.results:Guess",
     "HeadwayError": "headway.errors:HeadwayError",
-    "Tokenizer": "headway.text:Tokenizer",
+    "LanguageModel": "headway.translate.language_model:LanguageModel",
+    "Search": "headway.config.search:Search",
+    "Tokenizer": "headway.text.tokenizer.tokenizer:Tokenizer",
+    "TranslateOptions": "headway.translate.options:TranslateOptions",
+    "Translation": "headway.translate.results:Translation",
     "Translator": "headway.translate.translator:Translator",
     "load": "headway.translate.translator:load",
+    "load_translator": "headway.translate.translator:load_translator",
     "presets": "headway.config.presets",
 }
 
-__all__ = ["Config", "HeadwayError", "Tokenizer", "Translator", "__version__", "load", "presets"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Glossary",
+    "Guess",
+    "HeadwayError",
+    "LanguageModel",
+    "Search",
+    "Tokenizer",
+    "TranslateOptions",
+    "Translation",
+    "Translator",
+    "__version__",
+    "load",
+    "load_translator",
+    "presets",
+]
 
 
 def __getattr__(name: str) -> Any:

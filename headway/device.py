@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def cores() -> int:
+def available_cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def surely_cpu(name: str) -> bool:
+def is_cpu_only(name: str) -> bool:
     """Whether this can only mean the CPU, as far as can be seen without importing torch."""
     if name != "auto" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return name in ("auto", "cpu")

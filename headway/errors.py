@@ -1,12 +1,12 @@
-"""Errors written for the person who meets them: what was given, what is allowed, what to do."""
+"""Exceptions for users: each message says what was given, what is allowed, and what to do."""
 
 
 class HeadwayError(Exception):
-    """Something the user can put right. The command line prints the message, without a traceback, and exits 1."""
+    """An error the user can fix. The command line prints the message without a traceback and exits with 1."""
 
 
 class ConfigError(HeadwayError):
-    """A config that cannot be built. `where` is the dotted path of the value at fault. Exits 2."""
+    """An invalid config. `where` is the dotted path of the offending value. The command line exits with 2."""
 
     def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message)
@@ -14,7 +14,7 @@ class ConfigError(HeadwayError):
         self.where = where
 
     def inside(self, name: str) -> "ConfigError":
-        """The same error, seen from one level further out."""
+        """The same error with `name` put before its path, for a caller one level further out."""
         return ConfigError(self.message, f"{name}.{self.where}" if self.where else name)
 
     def __str__(self) -> str:
@@ -22,14 +22,14 @@ class ConfigError(HeadwayError):
 
 
 def did_you_mean(given: str, allowed: list[str]) -> str:
-    """' Did you mean "x"?' or ''. Capitals, - and _ make no difference: papers write Pre-LN and ALiBi."""
+    """' Did you mean "x"?' or ''. Case, - and _ are ignored: papers write Pre-LN and ALiBi."""
     import difflib
 
-    spelt = {_plain(name): name for name in reversed(allowed)}
-    if _plain(given) in spelt:
-        return f' Did you mean "{spelt[_plain(given)]}"?'
+    by_plain = {_plain(name): name for name in reversed(allowed)}
+    if _plain(given) in by_plain:
+        return f' Did you mean "{by_plain[_plain(given)]}"?'
     near = difflib.get_close_matches(given, allowed, n=1)
-    near = near or [spelt[name] for name in difflib.get_close_matches(_plain(given), spelt, n=1)]
+    near = near or [by_plain[name] for name in difflib.get_close_matches(_plain(given), by_plain, n=1)]
     return f' Did you mean "{near[0]}"?' if near else ""
 
 

@@ -145,7 +145,7 @@ def tiny() -> list[str]:
         "train.log_every=40",
         "train.average=1",
         "train.label_smoothing=0.05",
-        "train.longest=64",
+        "train.max_tokens=64",
     ]
     return ["--preset", "tiny", *(word for setting in settings for word in ("--set", setting))]
 
@@ -187,7 +187,7 @@ def train_text(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         "model.d_model=32",
         "model.dropout=0",
         "train.batch_tokens=512",
-        "train.longest=32",
+        "train.max_tokens=32",
         "train.schedule=inverse_sqrt(0.01, warmup=20)",
         "train.steps=80",
         "train.validate_every=40",
@@ -212,3 +212,8 @@ def lm_dir(train_text: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def masked_dir(train_text: Callable[..., Path]) -> Path:
     return train_text("encoder", "--objective", "masked")
+
+
+@pytest.fixture(scope="session")
+def sentences(toy: Path) -> list[str]:
+    return (toy / "train.en").read_text().splitlines()

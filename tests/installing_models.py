@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import headway.storage.registry
-from headway.config.config import from_table
+from headway.config.config import read_config
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import save_model
-from headway.text import Tokenizer, Tokenizers
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 
 def obedient() -> list[str]:
@@ -60,7 +61,7 @@ def make_model(folder: Path, sources: Sequence[str], targets: Sequence[str], car
         "target_languages": list(targets),
         "search": {"max_length": 6, "beam_size": 1},
     }
-    config = from_table(table)
+    config = read_config(table)
     model = Transformer(config.model)
     with torch.no_grad():
         for weight in model.parameters():
@@ -72,7 +73,7 @@ def make_model(folder: Path, sources: Sequence[str], targets: Sequence[str], car
 class Shelf:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bundled, self.own = folder / "bundled", folder / "own"
-        monkeypatch.setattr(headway.storage.registry, "BUNDLED", self.bundled)
+        monkeypatch.setattr(headway.storage.registry, "BUNDLED_MODELS", self.bundled)
         monkeypatch.setenv("HEADWAY_MODELS", str(self.own))
 
     def add(self, name: str, sources: str, targets: str, bundled: bool = False, card: str = "# A card\n") -> Path:

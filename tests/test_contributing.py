@@ -83,7 +83,7 @@ def test_it_learns(slot: str) -> None:
 @pytest.mark.parametrize(
     ("decoder", "message"),
     [
-        ({"mixer": "running_mean", "mask": "causal & local(3)"}, "a running mean hears all of the past"),
+        ({"mixer": "running_mean", "mask": "causal & local(3)"}, "a running mean supports only the mask"),
         ({"mixer": "running_mean", "position": "rope"}, "a running mean has no scores for rope to change"),
     ],
 )

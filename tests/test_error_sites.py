@@ -9,7 +9,7 @@ from typing import Any
 import click
 import error_sites
 import pytest
-from error_sites import is_whole, reached, sites_in, unreached
+from error_sites import is_full_run, might_reach_errors, reached, sites_in, unreached
 
 from headway.errors import ConfigError, HeadwayError
 
@@ -104,23 +104,53 @@ def test_only_a_run_of_all_tests_counts(
     monkeypatch.chdir(error_sites.ROOT)
     given = {"keyword": "", "markexpr": "not slow and not gpu", "deselect": None, "lf": False, **options}
     config: Any = SimpleNamespace(args=arguments, getoption=lambda name, default=None: given[name])
-    assert is_whole(config) == whole
+    assert is_full_run(config) == whole
 
 
-@pytest.mark.parametrize(("code", "left", "ends"), [(0, ["x"], 1), (0, [], 0), (2, ["x"], 2)])
-def test_a_whole_run_fails_for_errors_without_a_test(
-    monkeypatch: pytest.MonkeyPatch, code: int, left: list[str], ends: int
+@pytest.mark.parametrize(
+    ("code", "left", "skipped", "ends"),
+    [
+        (0, ["x"], [], 1),
+        (0, ["x"], ["Triton is missing: pip install triton"], 1),
+        (0, ["x"], ["Triton is missing: pip install triton", "Chromium is missing: apt-get install chromium"], 0),
+        (0, [], [], 0),
+        (2, ["x"], [], 2),
+    ],
+)
+def test_a_full_run_fails_for_errors_without_a_test_unless_skipped_tests_may_trigger_them(
+    monkeypatch: pytest.MonkeyPatch, code: int, left: list[str], skipped: list[str], ends: int
 ) -> None:
-    monkeypatch.setattr(error_sites, "is_whole", lambda config: True)
+    monkeypatch.setattr(error_sites, "skip_reasons", lambda config: skipped)
+    monkeypatch.setattr(error_sites, "is_full_run", lambda config: True)
     monkeypatch.setattr(error_sites, "unreached", lambda: left)
     session: Any = SimpleNamespace(config=None, exitstatus=code)
     error_sites.pytest_sessionfinish(session, code)
     assert session.exitstatus == ends
 
 
+def test_the_run_ends_with_one_line_of_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = SimpleNamespace(longrepr=("file.py", 3, "Skipped: Chromium is missing: apt-get install chromium"))
+    written: list[str] = []
+    reporter: Any = SimpleNamespace(
+        stats={"skipped": [report, report]}, write_line=written.append, section=lambda *given, **more: None
+    )
+    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter))
+    monkeypatch.setattr(error_sites, "unreached", lambda: ["headway/x.py:1"])
+    for full, lines in (
+        (False, ["left out: 2 tests (Chromium is missing: apt-get install chromium)"]),
+        (True, ["headway/x.py:1", "Not counted as a failure: the tests that were skipped may trigger them."]),
+    ):
+        written.clear()
+        monkeypatch.setattr(error_sites, "is_full_run", lambda config, full=full: full)
+        error_sites.pytest_terminal_summary(reporter, 0, config)
+        assert written[: len(lines)] == lines
+        assert written[-1] == "left out: 2 tests (Chromium is missing: apt-get install chromium)"
+    assert not might_reach_errors([])
+
+
 def test_what_several_processes_reach_is_put_together(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = own("def one(): raise HeadwayError('x')\ndef two(): raise HeadwayError('x')\n", "one", "two")
-    monkeypatch.setattr(error_sites, "is_whole", lambda config: True)
+    monkeypatch.setattr(error_sites, "is_full_run", lambda config: True)
     nodes = []
     for call in (made.one, made.two):  # each in a process that has not seen the other
         monkeypatch.setattr(error_sites, "reached", set())

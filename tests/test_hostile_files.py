@@ -19,7 +19,7 @@ from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.inspect.trace import load_trace
 from headway.storage.model_dir import load_model
-from headway.train.checkpoints import checkpoints, newest
+from headway.train.checkpoints import list_checkpoints, read_newest
 
 Capture = pytest.CaptureFixture[str]
 MODEL = ["config.json", "model.safetensors", "tokenizer.json"]
@@ -133,7 +133,7 @@ def resume(training: Path, toy: Path, tiny: list[str]) -> list[str]:
 def test_no_verb_unpickles_a_checkpoint(
     capsys: Capture, training: Path, toy: Path, tiny: list[str], tmp_path: Path, pickled: bytes, sign: Path, name: str
 ) -> None:
-    for checkpoint in checkpoints(training):
+    for checkpoint in list_checkpoints(training):
         (checkpoint.folder / name).write_bytes(pickled)
     err = refused(capsys, resume(training, toy, tiny), name)
     assert "damaged" in err
@@ -252,15 +252,15 @@ def test_a_damaged_model_is_refused(capsys: Capture, model: Path, name: str, dam
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", CHECKPOINT)
 def test_a_damaged_checkpoint_is_passed_over_or_refused(training: Path, name: str, damage: str) -> None:
-    last, before = (checkpoints(training)[-1], checkpoints(training)[-2])
+    last, before = (list_checkpoints(training)[-1], list_checkpoints(training)[-2])
     (last.folder / name).write_bytes(DAMAGES[damage]((last.folder / name).read_bytes()))
     notes: list[str] = []
-    saved = newest(training, notes)
+    saved = read_newest(training, notes)
     assert saved is not None and saved.folder == before.folder
-    assert name in notes[0] and "Going on from step 2 instead." in notes[0]
+    assert name in notes[0] and "Resuming from step 2 instead." in notes[0]
     (before.folder / name).write_bytes(DAMAGES[damage]((before.folder / name).read_bytes()))
     with pytest.raises(HeadwayError, match=name):
-        newest(training, notes)
+        read_newest(training, notes)
 
 
 @pytest.mark.parametrize("file", ["trace.json", "trace.safetensors"])
@@ -310,7 +310,7 @@ WRONG: list[Any] = [
         "format_version", "source_languages", "target_languages", "tokenizer", "tokenizer.kind", "vocabularies", "model",
         "model.d_model", "model.vocabulary", "model.encoder", "model.encoder.layers", "model.encoder.mixer",
         "model.decoder.position", "model.decoder.mask", "model.decoder.feedforward", "model.norm", "train",
-        "train.objective", "train.longest", "search", "search.beam_size", "search.alpha", "search.max_ratio",
+        "train.objective", "train.max_tokens", "search", "search.beam_size", "search.alpha", "search.max_ratio",
     ],
 )  # fmt: skip
 def test_wrong_values_in_a_config_never_end_in_an_internal_error(capsys: Capture, model: Path, at: str) -> None:
@@ -330,7 +330,7 @@ def test_wrong_values_in_a_config_never_end_in_an_internal_error(capsys: Capture
     [
         ("model.d_model", 10**7, "config.json describes a model of"),
         ("model.decoder.layers", 10**7, "10000000 is out of range: it must be at least 0 and at most 10000."),
-        ("model.d_model", 10**30, "is out of range: whole numbers have 64 bits at most."),
+        ("model.d_model", 10**30, "is out of range: an integer must fit 64 bits."),
         ("search.beam_size", 10**9, "1000000000 is out of range: it must be at least 1 and at most 10000."),
         ("train.seed", -1, "-1 is out of range: it must be at least 0 and at most 4294967295."),
     ],
@@ -368,7 +368,7 @@ def test_wrong_values_in_the_state_of_a_training(
 ) -> None:
     for number, value in enumerate(["x", [], None, {"a": "b"}]):
         training = Path(shutil.copytree(begun, tmp_path / str(number)))
-        for checkpoint in checkpoints(training):
+        for checkpoint in list_checkpoints(training):
             changed(checkpoint.folder / "state.json", at, value)
         code = main(resume(training, toy, tiny))
         err = capsys.readouterr().err

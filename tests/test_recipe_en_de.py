@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from headway.config.config import from_table, read_toml
+from headway.config.config import read_config, read_toml
 from headway.nn.transformer import Transformer
-from headway.storage.packing import MATRICES
+from headway.storage.packing import INT8_MATRICES
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "en-de"
 STEPS = ("recipe", "prepare", "train", "distil", "ready", "measure", "pieces", "real_input")
@@ -155,7 +155,7 @@ def test_every_step_from_end_to_end(
     others = set((tmp_path / "cache").glob("rows-*")) - encoded
     assert len(others) == 3, "without a tag only the three texts to validate on were not encoded yet"
     step("train", "student", *here, "--for", "1h", "--name", "again", "--start", work / "student", *more)
-    assert f"the settings of {work / 'student'}, to begin with" in capsys.readouterr().err
+    assert f"the settings of {work / 'student'}, as a starting point" in capsys.readouterr().err
     step("train", "manual-mixed", *here, "--for", "1h", "--", "--steps", "2", "--set", "train.validate_every=2")
     assert (work / "manual-mixed" / "model.safetensors").exists()
 
@@ -185,9 +185,9 @@ def test_configs_are_of_the_size_that_they_say() -> None:
         table = read_toml(path)
         table["model"]["vocabulary"] = 16_000 if "teacher" in name else 8000
         with torch.device("meta"):
-            weights = Transformer(from_table(table).model).state_dict()
+            weights = Transformer(read_config(table).model).state_dict()
         size = sum(
-            x.numel() + 4 * len(x) if x.dim() == 2 and MATRICES.fullmatch(key) else 4 * x.numel()
+            x.numel() + 4 * len(x) if x.dim() == 2 and INT8_MATRICES.fullmatch(key) else 4 * x.numel()
             for key, x in weights.items()
         )
         assert size / 1e6 == pytest.approx(megabytes, abs=0.05)

@@ -1,4 +1,4 @@
-"""The command `headway`. A verb's module is imported when the verb is used, so that help needs no torch."""
+"""The command `headway`: verbs, exit codes, error messages. A verb is imported when used, so help needs no torch."""
 
 import os
 import signal
@@ -16,69 +16,70 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from headway import __version__
 from headway.cli.help import (
-    CONTEXT,
+    CONTEXT_SETTINGS,
     EXIT_CODES,
     Verb,
+    global_options,
     option,
-    options_for_every_verb,
+    visible_names,
     write_examples,
     write_head,
     write_options,
 )
-from headway.cli.terminal import Level, log, reset, settings
+from headway.cli.terminal import LogLevel, log, reset_settings, settings
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 
-# Where each verb lives, and how its help begins.
+# The function of each verb, and the first line of its help.
 VERBS = {
-    "check": ("headway.cli.verbs.check:check", "Look through a corpus for what would spoil a training."),
+    "check": ("headway.cli.verbs.check:check", "Check a parallel corpus for faults before training."),
     "train": ("headway.cli.verbs.train:train", "Train a translator from two text files."),
     "translate": ("headway.cli.verbs.translate:translate", "Translate text, a file or standard input."),
-    "evaluate": ("headway.cli.verbs.evaluate:evaluate", "Measure a translator on held-out text."),
-    "score": ("headway.cli.verbs.score:score", "Say how likely a model finds given translations."),
-    "calibrate": ("headway.cli.verbs.calibrate:calibrate", "Learn how likely a model's translations are good."),
-    "align": ("headway.cli.verbs.align:align", "Say which word says which in given pairs."),
+    "evaluate": ("headway.cli.verbs.evaluate:evaluate", "Evaluate a translator on held-out text."),
+    "score": ("headway.cli.verbs.score:score", "Score given translations by their log-probability."),
+    "calibrate": ("headway.cli.verbs.calibrate:calibrate", "Calibrate a model's confidence on validation text."),
+    "align": ("headway.cli.verbs.align:align", "Align the words of given sentence pairs."),
     "generate": ("headway.cli.verbs.generate:generate", "Continue a text with a language model."),
     "serve": (
         "headway.cli.verbs.serve:serve",
-        "Serve models over HTTP: LibreTranslate's API, OpenAI's for language models.",
+        "Serve models over HTTP, with the LibreTranslate and OpenAI APIs.",
     ),
-    "augment": ("headway.cli.verbs.augment:augment", "Make pairs from text in one language, by back-translation."),
+    "augment": ("headway.cli.verbs.augment:augment", "Back-translate monolingual text into training pairs."),
     "distil": (
         "headway.cli.verbs.distil:distil",
-        "Translate the sources of a corpus, for a smaller model to learn from.",
+        "Translate a corpus with a teacher, to train a smaller model on.",
     ),
     "average": ("headway.cli.verbs.average:average", "Average the last checkpoints of a run."),
     "shortlist": (
         "headway.cli.verbs.shortlist:shortlist",
-        "Make a model's shortlist: the words that a source may need.",
+        "Build a lexical shortlist, to restrict the output vocabulary.",
     ),
     "pack": (
         "headway.cli.verbs.pack:pack",
-        "Store a model in fewer bytes: ternary weights four to a byte, others in eight bits.",
+        "Store a model's weights in 2 bits (BitNet) or 8 bits (any model).",
     ),
-    "models": ("headway.cli.verbs.models:models", "List installed models, or add and remove your own."),
-    "trace": ("headway.cli.verbs.trace:trace", "Save everything that is computed for one sentence."),
-    "attend": ("headway.cli.verbs.attend:attend", "Show where each head looks, in the terminal or as a picture."),
+    "models": ("headway.cli.verbs.models:models", "List, add or remove installed models."),
+    "trace": ("headway.cli.verbs.trace:trace", "Save every intermediate result of one translation."),
+    "attend": ("headway.cli.verbs.attend:attend", "Show attention weights, in the terminal or as a picture."),
     "inspect": (
         "headway.cli.verbs.inspect:inspect",
-        "Look into one sentence: write a page that opens without a server, pictures, and the trace.",
+        "Inspect one translation: write an HTML page, pictures and the trace.",
     ),
-    "draw": ("headway.cli.verbs.draw:draw", "Draw a mask or a position, in the terminal or as a picture."),
+    "draw": ("headway.cli.verbs.draw:draw", "Draw an attention mask or positional encoding."),
     "variants": (
         "headway.cli.verbs.variants:variants",
-        "Say what can be chosen for each part of a model and its training.",
+        "List the variants of each part of a model and its training.",
     ),
-    "toy": ("headway.cli.verbs.toy:toy", "Write a small made-up corpus to try things on."),
+    "toy": ("headway.cli.verbs.toy:toy", "Write a small synthetic corpus to experiment with."),
     "doctor": (
         "headway.cli.verbs.doctor:doctor",
-        "Say whether everything is here that is needed, and what to type if not.",
+        "Check the installation, and say how to fix problems.",
     ),
     "completion": ("headway.cli.verbs.completion:completion", "Print the completion script for a shell."),
 }
 
-COMPLETE = "_HEADWAY_COMPLETE"
+COMPLETE_VARIABLE = "_HEADWAY_COMPLETE"
 FIRST_STEPS = [
-    ("headway toy --out toy", "a small corpus to try things on"),
+    ("headway toy --out toy", "a small corpus to experiment with"),
     ("headway train --source toy/train.en --target toy/train.qtx --out my-model", "train a translator"),
     ('headway translate --model my-model "The dog sees a red house."', "use it"),
 ]
@@ -88,33 +89,37 @@ __all__ = ["VERBS", "Verb", "app", "main", "option"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
-    instruction = os.environ.get(COMPLETE)
-    if instruction:
-        return shell_complete(app, {}, "headway", COMPLETE, instruction)
-    reset()
-    # Threads that wait by spinning take the cores from other programs' threads; benchmarks/RESULTS.md has the trade.
+    completion = os.environ.get(COMPLETE_VARIABLE)
+    if completion:
+        return shell_complete(app, {}, "headway", COMPLETE_VARIABLE, completion)
+    reset_settings()
+    # Spinning OpenMP threads take cores from other programs; benchmarks/RESULTS.md has the trade-off.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        with sigterm_as_exit():
-            code = run(sys.argv[1:]) if arguments is None else run(list(arguments), alone=False)
+        with exit_on_sigterm():
+            code = (
+                run_command_line(sys.argv[1:])
+                if arguments is None
+                else run_command_line(list(arguments), owns_process=False)
+            )
         for stream in (sys.stdout, sys.stderr):
             if stream:  # None when the shell closed it
                 stream.flush()
         return code
     except BrokenPipeError:
-        # The reader has gone, as with `| head -1`. Python would flush once more at shutdown, and complain.
+        # The reader is gone, as with `| head -1`. Python would flush again at shutdown and complain.
         if settings.debug:
             traceback.print_exc()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 1)
+        os.dup2(devnull, 2)
         return 128 + signal.SIGPIPE
 
 
-def run(arguments: list[str], alone: bool = True) -> int:
-    """Every way in which a command line can end, as an exit code and at most a few lines on stderr.
+def run_command_line(arguments: list[str], owns_process: bool = True) -> int:
+    """Run a command line and turn every way it can end into an exit code and at most a few lines on stderr.
 
-    alone: nothing else happens in this process."""
+    owns_process: nothing else runs in this process."""
     try:
         with app.make_context("headway", arguments) as context:
             app.invoke(context)
@@ -123,79 +128,78 @@ def run(arguments: list[str], alone: bool = True) -> int:
         return end.exit_code
     except SystemExit as end:
         if isinstance(end.code, str):
-            return fail(end.code, 1)
+            return report_failure(end.code, 1)
         return end.code or 0
     except BrokenPipeError:
         raise
     except (KeyboardInterrupt, click.Abort):
-        if alone:  # only threads are waited for now: a second Ctrl-C ends them, too
+        if owns_process:  # only threads are still running: let a second Ctrl-C kill them
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        return fail("interrupted", 128 + signal.SIGINT)
+        return report_failure("interrupted", 128 + signal.SIGINT)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.message, file=sys.stderr)
         return 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "headway"
-        return fail(f"{usage_message(error)}\nhelp: {command} --help", 2)
+        return report_failure(f"{format_usage_error(error)}\nhelp: {command} --help", 2)
     except click.ClickException as error:
-        return fail(error.format_message(), error.exit_code)
+        return report_failure(error.format_message(), error.exit_code)
     except ConfigError as error:
-        return fail(str(error), 2)
+        return report_failure(str(error), 2)
     except HeadwayError as error:
-        return fail(str(error), 1)
+        return report_failure(str(error), 1)
     except OSError as error:
-        named = f"{error.filename}: " if error.filename else ""
-        return fail(f"{named}{error.strerror or error}", 1)
+        file = f"{error.filename}: " if error.filename else ""
+        return report_failure(f"{file}{error.strerror or error}", 1)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return fail(f"{what} (run again with --debug to see where)", 1, "internal error")
+        summary = f"{type(error).__name__}: {error}".splitlines()[0]
+        return report_failure(f"{summary} (run again with --debug to see where)", 1, "internal error")
 
 
-def fail(message: str, code: int, level: Level = "error") -> int:
+def report_failure(message: str, code: int, level: LogLevel = "error") -> int:
     if settings.debug:
         traceback.print_exc()
     log(message, level)
     return code
 
 
-def usage_message(error: click.UsageError) -> str:
-    """Click's usage errors in our words, with what was probably meant."""
+def format_usage_error(error: click.UsageError) -> str:
+    """Click's usage errors in our words, with a guess at what was meant."""
     if isinstance(error, click.NoSuchOption):
-        from headway.cli.foreign_options import called_here
+        from headway.cli.foreign_options import find_equivalent
 
         parameters = error.ctx.command.get_params(error.ctx) if error.ctx else []
-        known = [name for parameter in parameters for name in [*parameter.opts, *parameter.secondary_opts]]
-        here = called_here(error.option_name, known)
-        meant = f" Here it is {here}." if here else did_you_mean(error.option_name, known)
-        return f"there is no option {error.option_name}.{meant}"
+        known = [name for parameter in parameters for name in [*visible_names(parameter), *parameter.secondary_opts]]
+        equivalent = find_equivalent(error.option_name, known)
+        hint = f" Here it is {equivalent}." if equivalent else did_you_mean(error.option_name, known)
+        return f"there is no option {error.option_name}.{hint}"
     if isinstance(error, click.BadParameter) and error.param:
-        named_by = (
-            error.param.opts if isinstance(error.param, click.Option) else [error.param.human_readable_name.upper()]
-        )
-        name = "/".join(named_by)
+        is_option = isinstance(error.param, click.Option)
+        names = visible_names(error.param) if is_option else [error.param.human_readable_name.upper()]
+        name = "/".join(names)
         return f"{name} is missing." if isinstance(error, click.MissingParameter) else f"{name}: {error.message}"
     return error.format_message()
 
 
 @contextmanager
-def sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM unwinds the program like an error does, so that files are closed and a run can save itself."""
+def exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that files are closed and a training run can save its state."""
 
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
+    def exit_by_signal(number: int, frame: FrameType | None) -> NoReturn:
         sys.exit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
+        yield  # only the main thread may set signal handlers
         return
-    before = signal.signal(signal.SIGTERM, leave)
+    previous = signal.signal(signal.SIGTERM, exit_by_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 class App(click.Group):
-    """The group of verbs, known by the table above until one is used."""
+    """The group of verbs: known from VERBS, imported when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -229,7 +233,7 @@ class App(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_head(ctx, self, formatter)
         write_examples(formatter, FIRST_STEPS)
-        with formatter.section("Verbs (headway VERB --help tells more)"):
+        with formatter.section("Verbs (for details: headway VERB --help)"):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
         write_options(ctx, self, formatter)
         with formatter.section("Exit codes"):
@@ -241,7 +245,7 @@ app = App(
     help="The Transformer as a tool: two text files in, a translator out.",
     subcommand_metavar="VERB ...",
     no_args_is_help=True,
-    context_settings=CONTEXT,
-    params=options_for_every_verb(hidden=False),
+    context_settings=CONTEXT_SETTINGS,
+    params=global_options(hidden=False),
 )
 click.version_option(__version__, message="headway %(version)s")(app)

@@ -1,7 +1,6 @@
-"""How the findings of `headway check` look: a table, examples under it, and what to type next."""
+"""The report of `headway check`: a table of findings, examples, and the next command."""
 
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,59 +8,56 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.terminal import can_print, is_watched, shows_progress, table
+from headway.cli.terminal import DEFAULT_COLUMNS, LiveLine, can_print, is_interactive, print_table, stdout_columns
 
 if TYPE_CHECKING:
-    from headway.data.check import MovedRun, Report
-    from headway.data.check.examples import Example
+    from headway.data.check import CheckReport, MisalignedRun
+    from headway.data.check.examples import FaultExample
 
 
-class Live:
-    """One line on stderr that says how far the work is, where somebody watches."""
+class LiveCount:
+    """A live line on stderr with the number of pairs checked so far."""
 
     def __init__(self) -> None:
-        self.live = shows_progress()
+        self.live = LiveLine()
 
-    def __enter__(self) -> "Live":
+    def __enter__(self) -> "LiveCount":
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        self.live.clear()
 
-    def show(self, what: str, done: int, total: int) -> None:
-        if self.live:
-            far = f" {done:,} of {total:,} pairs" if total else " …"
-            sys.stderr.write(f"\r\x1b[2K{what}{far}")
-            sys.stderr.flush()
+    def show(self, stage: str, done: int, total: int) -> None:
+        self.live.draw(f"{stage} {done:,} of {total:,} pairs" if total else f"{stage} …")
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
+def format_count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def percent(share: float) -> str:
+def format_share(share: float) -> str:
     if not share:
         return f"{0:>7}"
     return f"{share:>7.2%}" if share >= 0.00005 else " <0.01%"
 
 
-def as_table(report: "Report", keep: Sequence[str]) -> None:
-    """How much was found. Numbers are grouped and aligned for people, and plain for programs."""
+def print_findings_table(report: "CheckReport", keep: Sequence[str]) -> None:
+    """Print how often each fault was found; numbers are formatted on a terminal and plain in a pipe."""
     left_out = {kind.name: count for kind, count in report.removed(keep)}
-    good = int(report.clean(keep).sum())
+    remaining = int(report.clean(keep).sum())
     rows = [(f.kind.title, f.pairs, f.share, left_out.get(f.kind.name, 0)) for f in report.findings()]
-    rows.append(("pairs that remain", good, good / report.pairs, report.pairs - good))
-    watched = is_watched(sys.stdout)
-    count = "{:>12,}".format if watched else "{}".format
-    share = percent if watched else "{:.6f}".format
-    cells = [(title, count(pairs), share(part), count(gone)) for title, pairs, part, gone in rows]
-    table(("finding", "pairs", "share", "to leave out"), cells)
+    rows.append(("pairs that remain", remaining, remaining / report.pairs, report.pairs - remaining))
+    interactive = is_interactive(sys.stdout)
+    count = "{:>12,}".format if interactive else "{}".format
+    share = format_share if interactive else "{:.6f}".format
+    cells = [(title, count(pairs), share(part), count(removed)) for title, pairs, part, removed in rows]
+    print_table(("finding", "pairs", "share", "to leave out"), cells)
 
 
-def as_text(report: "Report", examples: "Mapping[str, list[Example]]", clean: Path | None, gone: int) -> None:
-    """What each finding means, with its examples, and what was written."""
+def print_findings(
+    report: "CheckReport", examples: "Mapping[str, list[FaultExample]]", clean: Path | None, removed: int
+) -> None:
+    """Print what each finding means, with examples, and what was written to the clean file."""
     labels = [name or side for name, side in zip(report.languages, ("source", "target"))]
     width = max(map(len, labels))
     for finding in report.findings():
@@ -71,51 +67,52 @@ def as_text(report: "Report", examples: "Mapping[str, list[Example]]", clean: Pa
         click.echo(f"\n{kind.title}: {kind.meaning}")
         for example in examples[kind.name]:
             detail = f" ({example.detail})" if example.detail else ""
-            click.echo(fitted(f"  {report.name(example.place)}{detail}"))
+            click.echo(fit_line(f"  {report.format_location(example.location)}{detail}"))
             for label, text in zip(labels, (example.source, example.target)):
-                click.echo(fitted(f"    {label:{width}}  {text}"))
+                click.echo(fit_line(f"    {label:{width}}  {text}"))
         if kind.name == "misaligned" and report.runs:
-            for line in lines_about_runs(report, report.runs):
-                click.echo(fitted(line))
+            for line in describe_moved_runs(report, report.runs):
+                click.echo(fit_line(line))
     if clean:
-        left = counted(report.pairs - gone, "pair")
-        click.echo(f"\n{clean} has {left}; {gone:,} {'was' if gone == 1 else 'were'} left out, as the table says.")
+        left = format_count(report.pairs - removed, "pair")
+        were = "was" if removed == 1 else "were"
+        click.echo(f"\n{clean} has {left}; {removed:,} {were} left out, as the table says.")
     elif not report.findings():
         click.echo("\nNothing was found.")
-    if is_watched(sys.stdout):
-        click.echo()  # what follows is a message, and stands apart from the result
+    if is_interactive(sys.stdout):
+        click.echo()  # a log message follows: set it apart from the result
 
 
-def lines_about_runs(report: "Report", runs: "Sequence[MovedRun]", most: int = 5) -> list[str]:
+def describe_moved_runs(report: "CheckReport", runs: "Sequence[MisalignedRun]", max_runs: int = 5) -> list[str]:
     total = sum(run.last - run.first + 1 for run in runs)
     lines = [f"  {len(runs):,} run{'s' * (len(runs) > 1)} of moved lines, {total:,} lines in all:"]
-    for run in runs[:most]:
+    for run in runs[:max_runs]:
         moved = ""
         if run.offset:
             count = f"{abs(run.offset)} line{'s' * (abs(run.offset) > 1)}"
             moved = f"  the target is {count} {'late' if run.offset > 0 else 'early'}"
         lines.append(f"    lines {run.first:,}-{run.last:,}{report.of_file(run.corpus)}{moved}")
-    return [*lines, "    …"] if len(runs) > most else lines
+    return [*lines, "    …"] if len(runs) > max_runs else lines
 
 
-def fitted(line: str) -> str:
-    """A line that neither breaks the terminal's width nor the terminal."""
+def fit_line(line: str) -> str:
+    """Truncate a line to the terminal's width, and escape what the terminal cannot print."""
     from rich.cells import cell_len, set_cell_size
 
     line = line.rstrip()
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     if not can_print(line, sys.stdout):
         line = line.encode(sys.stdout.encoding or "ascii", "backslashreplace").decode(sys.stdout.encoding or "ascii")
-    width = shutil.get_terminal_size((80, 24)).columns if is_watched(sys.stdout) else 80
+    width = stdout_columns() if is_interactive(sys.stdout) else DEFAULT_COLUMNS
     if cell_len(line) <= width:
         return line
-    mark = "…" if can_print("…", sys.stdout) else "..."
-    return set_cell_size(line, width - len(mark)).rstrip() + mark
+    ellipsis = "…" if can_print("…", sys.stdout) else "..."
+    return set_cell_size(line, width - len(ellipsis)).rstrip() + ellipsis
 
 
-def next_command(report: "Report", clean: Path | None, keep: Sequence[str], typed: Sequence[str]) -> str:
-    """What to do with what was found; "" where nothing is left to do anything with."""
-    from headway.data.parallel_files import languages_of
+def suggest_next_command(report: "CheckReport", clean: Path | None, keep: Sequence[str], typed: Sequence[str]) -> str:
+    """The command to run next: `--clean`, or training; "" if no pair remains."""
+    from headway.data.parallel_files import languages_from_filename
 
     source, target = report.languages
     if not report.clean(keep).any():
@@ -124,13 +121,15 @@ def next_command(report: "Report", clean: Path | None, keep: Sequence[str], type
         name = f"clean.{source}-{target}.tsv" if source and target else "clean.tsv"
         return shlex.join([*typed, "--clean", name])
     if clean:
-        words = ["headway", "train", "--pairs", str(clean)]
-        unnamed = languages_of(str(clean)) != (source, target)
+        command = ["headway", "train", "--pairs", str(clean)]
+        languages_unnamed = languages_from_filename(str(clean)) != (source, target)
     else:
-        words, unnamed = ["headway", "train"], False
+        command = ["headway", "train"]
+        languages_unnamed = False
         for files in report.corpora:
-            words += ["--source", files.source, "--target", files.target] if files.target else ["--pairs", files.source]
-            unnamed |= not files.target and languages_of(files.source) != (source, target)
-    if unnamed and source and target:
-        words += ["--from", source, "--to", target]
-    return shlex.join([*words, "--out", "my-model"])
+            sides = ["--source", files.source, "--target", files.target]
+            command += sides if files.target else ["--pairs", files.source]
+            languages_unnamed |= not files.target and languages_from_filename(files.source) != (source, target)
+    if languages_unnamed and source and target:
+        command += ["--from", source, "--to", target]
+    return shlex.join([*command, "--out", "my-model"])

@@ -1,8 +1,8 @@
-"""What other toolkits call an option, so that whoever comes from one of them hears its name here."""
+"""Option names of other toolkits (fairseq, Marian, OpenNMT, Hugging Face), for hints in error messages."""
 
-# The first that a verb has is told; with --set stands what is a setting, and with a space what takes its place.
-ELSEWHERE: dict[tuple[str, ...], list[str]] = {
-    # searching
+# Their names -> ours. A verb suggests the first of ours that it has; "--set KEY=..." stands for a config key.
+FOREIGN_OPTIONS: dict[tuple[str, ...], list[str]] = {
+    # search
     ("--alpha", "--lenpen", "--normalize"): ["--length-penalty"],
     ("--beam", "--num-beams"): ["--beam-size"],
     ("--nbest", "--num-hypotheses", "--num-return-sequences"): ["--n-best"],
@@ -38,10 +38,10 @@ ELSEWHERE: dict[tuple[str, ...], list[str]] = {
 }
 
 
-def called_here(given: str, known: list[str]) -> str | None:
-    """What an option of another toolkit is called by a verb that has these; None: nothing like it."""
+def find_equivalent(given: str, known: list[str]) -> str | None:
+    """Our name for another toolkit's option, among those that a verb knows; None if there is no equivalent."""
     name = given.replace("_", "-")
-    for names, here in ELSEWHERE.items():
-        if name in names:
-            return next((one for one in here if one.split()[0] in known), None)
+    for foreign_names, equivalents in FOREIGN_OPTIONS.items():
+        if name in foreign_names:
+            return next((option for option in equivalents if option.split()[0] in known), None)
     return None

@@ -1,56 +1,51 @@
-"""A page of the documentation, as wide as whoever reads it has room for."""
+"""Print a page of the documentation, wrapped to the width of the terminal."""
 
 import io
 import re
-import shutil
 import sys
 import textwrap
 
 import click
 
-from headway.cli.terminal import console, is_watched
+from headway.cli.terminal import is_interactive, make_console, stdout_columns
 
-NOT_PROSE = ("    ", "|", "#", "<!--")
-LOOKS_LIKE_A_MARK = re.compile(r" (?=(?:[-+*#>=]+|\d+[.)]) )")  # at the start of a line it would become a list
-
-
-def columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+UNWRAPPED_PREFIXES = ("    ", "|", "#", "<!--")
+SPACE_BEFORE_LIST_MARKER = re.compile(r" (?=(?:[-+*#>=]+|\d+[.)]) )")  # at the start of a line it would become a list
 
 
-def show_page(text: str) -> None:
-    """Rendered where somebody watches, else as Markdown."""
-    if not is_watched(sys.stdout):
-        click.echo(f"\n{narrowed(text, columns())}", nl=False)
+def print_markdown(text: str) -> None:
+    """Rendered on a terminal, otherwise as Markdown."""
+    if not is_interactive(sys.stdout):
+        click.echo(f"\n{wrap_markdown(text, stdout_columns())}", nl=False)
         return
     from rich.markdown import Markdown
 
-    console(sys.stdout).print(Markdown(text))
+    make_console(sys.stdout).print(Markdown(text))
 
 
-def narrowed(page: str, width: int) -> str:
-    """Paragraphs, lists and tables in lines of `width`; code as it is."""
+def wrap_markdown(page: str, width: int) -> str:
+    """Wrap paragraphs, lists and tables at `width`; leave code unchanged."""
     lines: list[str] = []
     table: list[str] = []
-    code = False
+    in_code = False
     for line in page.split("\n"):
-        fence = line.lstrip().startswith("```")
-        code ^= fence
-        if line.startswith("|") and not code:
+        is_fence = line.lstrip().startswith("```")
+        in_code ^= is_fence
+        if line.startswith("|") and not in_code:
             table.append(line)
             continue
-        lines += _table(table, width)
+        lines += _wrap_table(table, width)
         table = []
-        lines += [line] if code or fence else _prose(line, width)
-    return "\n".join([*lines, *_table(table, width)])
+        lines += [line] if in_code or is_fence else _wrap_prose(line, width)
+    return "\n".join([*lines, *_wrap_table(table, width)])
 
 
-def _prose(line: str, width: int) -> list[str]:
-    if len(line) <= width or line.startswith(NOT_PROSE):
+def _wrap_prose(line: str, width: int) -> list[str]:
+    if len(line) <= width or line.startswith(UNWRAPPED_PREFIXES):
         return [line]
-    mark = re.match(r" *(?:[-*] |\d+\. )?", line)
-    indent = mark[0] if mark else ""
-    bound = LOOKS_LIKE_A_MARK.sub("\0", line[len(indent) :])
+    list_marker = re.match(r" *(?:[-*] |\d+\. )?", line)
+    indent = list_marker[0] if list_marker else ""
+    bound = SPACE_BEFORE_LIST_MARKER.sub("\0", line[len(indent) :])
     wrapped = textwrap.wrap(
         bound,
         width,
@@ -62,8 +57,8 @@ def _prose(line: str, width: int) -> list[str]:
     return [part.replace("\0", " ") for part in wrapped]
 
 
-def _table(lines: list[str], width: int) -> list[str]:
-    """Where a row is too long, its cells go on below."""
+def _wrap_table(lines: list[str], width: int) -> list[str]:
+    """Fold the cells of rows that are too long."""
     if all(len(line) <= width for line in lines):
         return lines
     from rich.box import MARKDOWN
@@ -77,6 +72,6 @@ def _table(lines: list[str], width: int) -> list[str]:
         table.add_column(escape(name), overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    drawn = io.StringIO()
-    Console(file=drawn, width=width, color_system=None, highlight=False).print(table)
-    return [line.strip() for line in drawn.getvalue().splitlines() if line.strip()]
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None, highlight=False).print(table)
+    return [line.strip() for line in output.getvalue().splitlines() if line.strip()]

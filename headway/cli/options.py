@@ -1,4 +1,4 @@
-"""Options that several verbs have, written once, and the kinds of values that they take."""
+"""Options that several verbs share, and the types of their values."""
 
 import re
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import click
 
 from headway.cli.help import FunctionT, option
 
-AUTO = "auto"  # --from: tell each line's language by its text
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+AUTO_DETECT = "auto"  # --from: detect the language of each line
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Duration(click.ParamType[float]):
@@ -19,26 +19,26 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
-        if not found or not float(found[1]):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
+        if not match or not float(match[1]):
             self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
-        return float(found[1]) * UNITS[found[2] or "s"]
+        return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
 
 
 class Columns(click.ParamType[tuple[str, str]]):
-    """Two names with a comma between them."""
+    """Two column names or numbers, separated by a comma."""
 
     name = "columns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        one, comma, other = str(value).partition(",")
-        if not (one and comma and other):
+        source, comma, target = str(value).partition(",")
+        if not (source and comma and target):
             self.fail(f"{value!r} does not name two columns. Write 1,2 or source,target.", param, ctx)
-        return one.strip(), other.strip()
+        return source.strip(), target.strip()
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[FunctionT], FunctionT]:
-    """Several options as one decorator, in the order in which the help shows them."""
+def combine_options(*options: Callable[[Any], Any]) -> Callable[[FunctionT], FunctionT]:
+    """Several options as one decorator, in the order of the help."""
     return lambda function: reduce(lambda inner, add: add(inner), reversed(options), function)
 
 
@@ -49,20 +49,21 @@ models = option(
     multiple=True,
     metavar="MODEL",
     group="Model",
-    help="Model directory, or name (headway models); several make an ensemble. Default: by --from and --to, else en-de.",
+    help="Model directory or name (see headway models); repeat for an ensemble. Default: chosen by --from and --to, "
+    "otherwise en-de.",
 )
 model = option(
     "--model",
     "-m",
     metavar="MODEL",
     group="Model",
-    help="Model directory, or name (headway models). Default: by --from and --to, else en-de.",
+    help="Model directory or name (see headway models). Default: chosen by --from and --to, otherwise en-de.",
 )
 
 
-def not_auto(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if value == AUTO:
-        raise click.BadParameter(f"only headway translate takes {AUTO}: name the language.", context, parameter)
+def refuse_auto(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value == AUTO_DETECT:
+        raise click.BadParameter(f"{AUTO_DETECT} is only for headway translate: name the language.", context, parameter)
     return value
 
 
@@ -73,8 +74,8 @@ source_language = option(
     show_default=False,
     metavar="LANG",
     group="Model",
-    callback=not_auto,
-    help="Source language, to choose a model or where it has several.",
+    callback=refuse_auto,
+    help="Source language, to choose a model or if it has several.",
 )
 target_language = option(
     "--to",
@@ -82,84 +83,113 @@ target_language = option(
     show_default=False,
     metavar="LANG",
     group="Model",
-    help="Target language, to choose a model or where it has several.",
+    help="Target language, to choose a model or if it has several.",
 )
-direction = together(source_language, target_language)
-device = option("--device", default="auto", metavar="NAME", group="Model", help="auto, cpu, cuda …")
+direction = combine_options(source_language, target_language)
+device = option("--device", default="auto", metavar="NAME", group="Model", help="Device: auto, cpu, cuda, …")
 compute = option(
     "--compute",
     type=click.Choice(["auto", "float32", "bfloat16", "int8"]),
     default="auto",
     group="Model",
-    help="Precision: int8 on a CPU, bfloat16 on a GPU; auto: as stored.",
+    help="Precision; int8: CPU only, bfloat16: GPU only, auto: as stored.",
 )
-engines = together(
+engine_options = combine_options(
     option(
         "--engine",
         type=click.Choice(["auto", "torch", "ctranslate2"]),
         default="auto",
         group="Model",
-        help="What searches; auto: ctranslate2 for little text.",
+        help="Inference engine; auto: ctranslate2 for short input on a CPU.",
     ),
     compute,
-    option("--threads", type=click.IntRange(1, 1024), group="Model", help="Threads on a CPU. Default: all cores."),
+    option("--threads", type=click.IntRange(1, 1024), group="Model", help="CPU threads. Default: all cores."),
 )
 columns = option(
-    "--columns", type=Columns(), metavar="A,B", group="Text", help="Where source and target stand in --pairs."
+    "--columns",
+    type=Columns(),
+    metavar="A,B",
+    group="Text",
+    help="Source and target column of --pairs, by number or name.",
 )
-output = option("--output", "-o", metavar="FILE", group="Text", help="Write to a file instead of standard output.")
-given_pairs = together(
-    option("--source", "-s", metavar="FILE", group="Text", help="Sources, a line each; - is standard input."),
+output = option("--output", "-o", metavar="FILE", group="Text", help="Write to FILE instead of standard output.")
+pair_files = combine_options(
+    option("--source", "-s", metavar="FILE", group="Text", help="Source sentences, one per line; - is standard input."),
     option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line."),
-    option("--pairs", metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl."),
+    option("--pairs", metavar="FILE", group="Text", help="Both sides in one file: .tsv or .jsonl."),
     columns,
     output,
+)
+no_split = option("--no-split", is_flag=True, group="Text", help="Treat each line as one sentence.")
+pictures = combine_options(
+    option("--png", metavar="FILE", group="Result", help="Write a PNG picture instead."),
+    option("--svg", metavar="FILE", group="Result", help="Write an SVG picture instead, or as well."),
+)
+beam_size = option(
+    "--beam-size", "-b", type=int, group="Search", help="Beam size; 1 is greedy search. Default: the model's."
+)
+length_penalty = option(
+    "--length-penalty",
+    "alpha",
+    type=float,
+    group="Search",
+    help="Length penalty; above 0 favours longer output. Default: the model's.",
+)
+penalty = option(
+    "--penalty",
+    type=click.Choice(["paper", "power", "none"]),
+    group="Search",
+    help="Formula of the length penalty. Default: the model's.",
+)
+no_repeat_ngram = option(
+    "--no-repeat-ngram", metavar="N", type=int, group="Search", help="Never repeat an n-gram of N tokens."
 )
 shortlist = option(
     "--shortlist/--no-shortlist",
     default=None,
     group="Search",
-    help="Only words that the model's shortlist names. Default: the model's.",
+    help="Restrict the output vocabulary to the model's shortlist. Default: the model's setting.",
 )
 batch_tokens = option(
     "--batch-tokens",
     type=click.IntRange(min=1),
     group="Search",
-    help="Tokens translated at once. Default: by the device.",
+    help="Batch size in tokens. Default: depends on the device.",
 )
-drawing = together(
-    option("--sample", is_flag=True, default=None, group="Search", help="Draw at random instead of searching."),
-    option("--temperature", type=float, group="Search", help="With --sample: below 1 plays safe."),
-    option("--top-k", type=int, group="Search", help="With --sample: only the k likeliest."),
-    option("--top-p", type=float, group="Search", help="With --sample: only the likeliest with this share."),
-    option("--seed", type=int, group="Search", help="With --sample: the same seed, the same output."),
+sampling_options = combine_options(
+    option("--sample", is_flag=True, default=None, group="Search", help="Sample instead of beam search."),
+    option("--temperature", type=float, group="Search", help="With --sample: sampling temperature."),
+    option("--top-k", type=int, group="Search", help="With --sample: only the K most likely tokens."),
+    option("--top-p", type=float, group="Search", help="With --sample: nucleus sampling with this probability mass."),
+    option("--seed", type=int, group="Search", help="With --sample: random seed."),
     batch_tokens,
 )
-going_on = together(
-    option("--resume", is_flag=True, group="Result", help="Go on where a stopped run left off."),
-    option("--overwrite", is_flag=True, group="Result", help="Start anew, whatever is there."),
+resume_options = combine_options(
+    option("--resume", is_flag=True, group="Result", help="Continue an interrupted run."),
+    option("--overwrite", is_flag=True, group="Result", help="Start over, replacing existing output."),
 )
-dropping = together(
+filter_options = combine_options(
     option(
         "--min-score",
         type=float,
         metavar="X",
-        group="Drop",
-        help="Translations below this mean log-probability of a token, as in -1.5.",
+        group="Filter",
+        help="Drop translations with a lower mean log-probability per token, e.g. -1.5.",
     ),
     option(
         "--length-ratio",
         type=click.FloatRange(min=1),
         default=3.0,
         metavar="X",
-        group="Drop",
-        help="Pairs with one side so many times longer in tokens.",
+        group="Filter",
+        help="Drop pairs with one side more than X times as long in tokens.",
     ),
     option(
-        "--longest",
+        "--max-tokens",
+        aliases=["--longest"],
         type=click.IntRange(min=1),
         metavar="N",
-        group="Drop",
-        help="Lines of more tokens. Default: the longest that the model has learned.",
+        group="Filter",
+        help="Drop longer lines. Default: the longest that the model was trained on.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Groups of lines worked on ahead of their turn: while one waits for the GPU, another is read or written."""
+"""Map a function over groups of lines in a pipeline: while one group waits for the GPU, another is read or written."""
 
 import queue
 import threading
@@ -10,35 +10,38 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def ahead(items: Iterable[T], act: Callable[[T], R], workers: int) -> Iterator[R]:
-    """act(item) for each, in order; as many at a time as there are workers. What is done is given out at once, though
-    the next item may not be there yet. An error comes up in its turn."""
+def map_pipelined(items: Iterable[T], function: Callable[[T], R], workers: int) -> Iterator[R]:
+    """function(item) for each item, in order, with up to `workers` running at once.
+
+    A result is yielded as soon as it is ready, even if the next item has not arrived yet. An error is raised when its
+    turn comes."""
     if workers < 2:
-        yield from map(act, items)
+        yield from map(function, items)
         return
-    turns: queue.Queue[Future[R] | BaseException | None] = queue.Queue()
-    room, over = threading.Semaphore(workers), threading.Event()
+    futures: queue.Queue[Future[R] | BaseException | None] = queue.Queue()
+    free_workers = threading.Semaphore(workers)
+    stopped = threading.Event()
     pool = ThreadPoolExecutor(workers)
 
-    def feed() -> None:
+    def submit_all() -> None:
         try:
             for item in items:
-                room.acquire()
-                if over.is_set():
+                free_workers.acquire()
+                if stopped.is_set():
                     return
-                turns.put(pool.submit(act, item))
-            turns.put(None)
+                futures.put(pool.submit(function, item))
+            futures.put(None)
         except BaseException as error:
-            turns.put(error)
+            futures.put(error)
 
-    threading.Thread(target=feed, daemon=True).start()
+    threading.Thread(target=submit_all, daemon=True).start()
     try:
-        while (turn := turns.get()) is not None:
-            if isinstance(turn, BaseException):
-                raise turn
-            yield turn.result()
-            room.release()
+        while (future := futures.get()) is not None:
+            if isinstance(future, BaseException):
+                raise future
+            yield future.result()
+            free_workers.release()
     finally:
-        over.set()
-        room.release()
-        pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not wait for what he does not want
+        stopped.set()
+        free_workers.release()
+        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for work already running

@@ -1,123 +1,111 @@
-"""What training shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
+"""Training progress: a live line on a terminal, plain log lines elsewhere, a summary at the end."""
 
-import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from headway.cli.terminal import log, shows_progress, sparkline
+from headway.cli.terminal import LiveLine, log, sparkline, stderr_columns
 
 if TYPE_CHECKING:
     from headway.config.config import Config
-    from headway.train.progress import Moment
-    from headway.train.run import Outcome
-    from headway.train.validation import Validation
+    from headway.train.progress import ProgressSnapshot
+    from headway.train.run import TrainingResult
+    from headway.train.validation import ValidationResult
 
 
-LIVE_EVERY = 0.5  # seconds
+LIVE_INTERVAL = 0.5  # seconds
 
 
-def columns() -> int:
-    """How wide the terminal behind stderr is; stdout may be a file."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
-
-
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """75 -> 1:15, 3700 -> 1:01:40"""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
-def short(number: float) -> str:
+def format_quantity(number: float) -> str:
     return f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.1f}k" if number >= 1e3 else f"{number:.0f}"
 
 
 class TrainingProgress:
-    """Prints as a Watcher of training."""
+    """Prints progress as a `ProgressListener` of training."""
 
     def __init__(self, config: "Config") -> None:
         self.config = config
-        self.live = shows_progress()
-        self.valid = ""
-        self.drawn = 0.0  # when the live line was
+        self.live = LiveLine()
+        self.validation = ""
+        self.drawn_at = 0.0  # when the live line was last drawn
 
-    def due(self) -> bool:
-        return self.live and time.monotonic() - self.drawn > LIVE_EVERY
+    def wants_update(self) -> bool:
+        return self.live.enabled and time.monotonic() - self.drawn_at > LIVE_INTERVAL
 
-    def note(self, message: str) -> None:
+    def on_note(self, message: str) -> None:
         self.clear()
         log(message)
 
-    def step(self, moment: "Moment") -> None:
-        left = moment.seconds / moment.done - moment.seconds if moment.done else 0.0
-        if self.live:
-            sys.stderr.write(f"\r\x1b[2K{self._line(moment, left)}")
-            sys.stderr.flush()
-            self.drawn = time.monotonic()
+    def on_step(self, snapshot: "ProgressSnapshot") -> None:
+        left = snapshot.seconds / snapshot.done - snapshot.seconds if snapshot.done else 0.0
+        if self.live.enabled:
+            self.live.draw(self._format_line(snapshot, left))
+            self.drawn_at = time.monotonic()
             return
         log(
-            f"step={moment.step} loss={moment.loss:.4f}{_told(moment)} rate={moment.rate:.3g} tok/s={moment.tokens_per_second:.0f} "
-            f"memory={size(moment.memory).replace(' ', '')} epoch={moment.epoch} "
-            f"elapsed={clock(moment.seconds)} eta={clock(left)}"
+            f"step={snapshot.step} loss={snapshot.loss:.4f}{_format_statistics(snapshot)} rate={snapshot.learning_rate:.3g} "
+            f"tok/s={snapshot.tokens_per_second:.0f} "
+            f"memory={format_bytes(snapshot.memory).replace(' ', '')} epoch={snapshot.epoch} "
+            f"elapsed={format_duration(snapshot.seconds)} eta={format_duration(left)}"
         )
 
-    def _line(self, moment: "Moment", left: float) -> str:
-        """As much as fits the terminal; what is wanted least goes first."""
+    def _format_line(self, snapshot: "ProgressSnapshot", left: float) -> str:
+        """As much as fits the terminal; the least important parts are dropped first."""
         steps = f"/{self.config.train.steps:,}" if self.config.train.steps else ""
         parts = {
-            "step": f"step {moment.step:,}{steps}",
-            "loss": f"loss {moment.loss:.3f}",
-            "valid": self.valid,
-            "rate": f"rate {moment.rate:.2g}",
-            "speed": f"{short(moment.tokens_per_second)} tok/s",
-            "memory": size(moment.memory),
-            "left": f"ETA {clock(left)}",
+            "step": f"step {snapshot.step:,}{steps}",
+            "loss": f"loss {snapshot.loss:.3f}",
+            "valid": self.validation,
+            "rate": f"rate {snapshot.learning_rate:.2g}",
+            "speed": f"{format_quantity(snapshot.tokens_per_second)} tok/s",
+            "memory": format_bytes(snapshot.memory),
+            "left": f"ETA {format_duration(left)}",
         }
         for name in ("", "memory", "rate", "speed", "valid", "left", "loss"):
             parts.pop(name, None)
             line = "  ".join(part for part in parts.values() if part)
-            if len(line) < columns():
+            if len(line) < stderr_columns():
                 break
-        return line[: columns() - 1]
+        return line[: stderr_columns() - 1]
 
-    def validated(self, step: int, result: "Validation", best: bool) -> None:
-        self.valid = f"valid {result.loss:.3f}"
+    def on_validation(self, step: int, result: "ValidationResult", best: bool) -> None:
+        self.validation = f"valid {result.loss:.3f}"
         scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
         self.clear()
         log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
 
     def clear(self) -> None:
-        if self.live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        self.live.clear()
 
 
-def _told(moment: "Moment") -> str:
-    """What makes up the loss; and of the experts, where a layer has some, how much goes to the busiest of all."""
-    parts = [f" {name}={value:.4f}" for name, value in moment.statistics.items() if isinstance(value, float)]
-    loads = [max(value) for value in moment.statistics.values() if isinstance(value, list)]
+def _format_statistics(snapshot: "ProgressSnapshot") -> str:
+    """The parts of the loss and, for mixture of experts, the load of the busiest expert."""
+    parts = [f" {name}={value:.4f}" for name, value in snapshot.statistics.items() if isinstance(value, float)]
+    loads = [max(value) for value in snapshot.statistics.values() if isinstance(value, list)]
     return "".join(parts) + (f" busiest={max(loads):.3f}" if loads else "")
 
 
-def summary(outcome: "Outcome", config: "Config") -> None:
-    """At the end: a table, the curve, and what to type next."""
+def log_summary(outcome: "TrainingResult", config: "Config") -> None:
+    """After training: a table, the validation curve, and the next command."""
     from headway.train.history import read_history
-    from headway.train.model_card import command_for
+    from headway.train.model_card import format_usage_command
 
     curve = [entry["loss"] for entry in read_history(outcome.folder) if entry["kind"] == "validation"]
     result = outcome.result
     rows = [
         ("model", str(outcome.folder)),
-        ("weights", outcome.chosen),
-        ("steps, time", f"{outcome.step:,}, {clock(outcome.seconds)}"),
+        ("weights", outcome.weights_origin),
+        ("steps, time", f"{outcome.step:,}, {format_duration(outcome.seconds)}"),
         ("validation", f"loss {result.loss:.4f}, perplexity {result.perplexity:.2f}"),
     ]
     if result.bleu is not None:
@@ -126,4 +114,4 @@ def summary(outcome: "Outcome", config: "Config") -> None:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:
         log(f"{name:16} {value}")
-    log(f"next: {command_for(config, outcome.folder)}")
+    log(f"next: {format_usage_command(config, outcome.folder)}")

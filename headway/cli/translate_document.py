@@ -1,78 +1,77 @@
-"""`headway translate --file`: a document in, a document out."""
+"""`headway translate --document`: choose a model and translate a document."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.options import AUTO
+from headway.cli.options import AUTO_DETECT
 from headway.cli.terminal import log
 from headway.errors import HeadwayError
-from headway.storage.registry import Choice, choose
+from headway.storage.registry import ModelChoice, choose_models
 
 if TYPE_CHECKING:
+    from headway.translate.options import TranslateOptions
     from headway.translate.translator import Translator
 
-FOR_LINES = ("input_file", "prefix", "n_best", "align", "scores", "as_json")  # what makes sense line by line only
+LINE_ONLY_OPTIONS = ("input_file", "prefix", "n_best", "align", "scores", "as_json")  # not for documents
 
 
-def refuse(given: dict[str, Any], file: str, output: str | None) -> None:
-    """What a document cannot be asked for, before a model is loaded."""
-    from headway.documents import KNOWN, type_of
+def check_document_options(given: dict[str, Any], file: str, output: str | None) -> None:
+    """Refuse options that are not for documents, before a model is loaded."""
+    from headway.documents import FORMAT_MODULES, document_type
 
     context = click.get_current_context()
     names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     if given["text"]:
-        raise click.UsageError("text and --file were both given: choose one.", context)
-    for name in FOR_LINES:
+        raise click.UsageError("text and --document were both given: choose one.", context)
+    for name in LINE_ONLY_OPTIONS:
         if given[name]:
-            raise click.UsageError(f"{names[name]} is for lines of text, not for --file.", context)
-    kind = type_of(file)
+            raise click.UsageError(f"{names[name]} is for lines of text, not for --document.", context)
+    suffix = document_type(file)
     if output and Path(file).resolve() == Path(output).resolve():
-        raise click.UsageError("--output is the file of --file: name another.", context)
-    if output and KNOWN.get(Path(output).suffix.lower()) != KNOWN[kind]:
-        raise click.UsageError(f"--output: {output} must end in {kind}, as {file} does.", context)
+        raise click.UsageError("--output is the input document: choose another file.", context)
+    if output and FORMAT_MODULES.get(Path(output).suffix.lower()) != FORMAT_MODULES[suffix]:
+        raise click.UsageError(f"--output: {output} must end in {suffix}, as {file} does.", context)
 
 
-def choice_for(file: str, models: tuple[str, ...], source: str, to: str) -> Choice:
-    """What translates a document; by the language of its text, if that is to be told by it."""
-    if source != AUTO:
-        return choose(models, source, to)
-    from headway.documents import beginning
-    from headway.text.line_language import Detector
-    from headway.translate.routing import routes
+def choose_document_model(file: str, models: tuple[str, ...], source: str, to: str) -> ModelChoice:
+    """The model for a document; with --from auto, by the language detected in its text."""
+    if source != AUTO_DETECT:
+        return choose_models(models, source, to)
+    from headway.documents import sample_text
+    from headway.text.line_language import LineLanguageDetector
+    from headway.translate.routing import find_routes
 
-    found, target = routes(models, to)
-    language = Detector([*found, target]).name(beginning(file))
-    if language in found:
+    routes, target = find_routes(models, to)
+    language = LineLanguageDetector([*routes, target]).detect(sample_text(file))
+    if language in routes:
         log(f"{file} is in {language}")
-        return found[language]
+        return routes[language]
     if not language:
-        raise HeadwayError(f"{file} has no text to tell its language by. Name it: --from.")
-    told = f"is in {target} already" if language == target else f'seems to be in "{language}"'
+        raise HeadwayError(f"{file} has no text to detect its language by. Name it with --from.")
+    problem = f"is in {target} already" if language == target else f'seems to be in "{language}"'
     raise HeadwayError(
-        f"{file} {told}, and what is there translates from {', '.join(found)} to {target}. If that is wrong, name its "
-        "language: --from."
+        f"{file} {problem}; the available models translate from {', '.join(routes)} to {target}. If the language is "
+        "wrong, name it with --from."
     )
 
 
-def translate_document(
-    translator: "Translator", search: dict[str, Any], file: str, output: str | None, more: dict[str, Any]
-) -> None:
-    """more: what Translator.translate takes beside a search."""
-    from headway.documents import through, translate_file
+def translate_document(translator: "Translator", options: "TranslateOptions", file: str, output: str | None) -> None:
+    """Translate the document and write it to `output`, by default beside the original."""
+    from headway.documents import segment_translator, translate_file
 
-    out = output or beside(file, translator.target or next(iter(translator.outline.target_languages), ""))
-    counts = translate_file(file, out, through(translator, translator.search(**search), **more))
+    out = output or default_output_path(file, translator.target or next(iter(translator.summary.target_languages), ""))
+    counts = translate_file(file, out, segment_translator(translator, options))
     for warning in counts.warnings:
         log(warning, "warning")
     log(f"{out}: {counts.translated:,} of {counts.segments:,} segments translated")
 
 
-def beside(file: str, language: str) -> str:
-    """report.de.docx for report.docx. What is there already is left alone."""
+def default_output_path(file: str, language: str) -> str:
+    """report.de.docx for report.docx; an existing file is not replaced."""
     path = Path(file)
     out = path.with_name(f"{path.stem}.{language or 'translated'}{path.suffix}")
     if out.exists():
-        raise HeadwayError(f"{out} is there already. Remove it, or name another file with --output.")
+        raise HeadwayError(f"{out} exists already. Remove it, or give another file with --output.")
     return str(out)

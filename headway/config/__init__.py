@@ -1,1 +1,18 @@
-"""config."""
+"""The configuration: what settings there are, where they come from, how they are checked. Needs no torch.
+
+flag  >  environment  >  file  >  preset  >  default          sources: the first that gives a value wins
+                    │
+                    ▼
+schema (types, ranges, slots) + catalogue (kinds of each slot) + renamed (old names)
+                    │
+                    ▼
+config.Config:  model │ train │ search (Search) │ tokenizer │ languages  ──►  config.json, --print-config
+
+config      Config; TOML and JSON
+sources     layers of settings, and the origin of each value for --print-config
+schema      Node and Part: how settings are declared, and parts written as "local(256)" are read
+catalogue   every kind of every slot: position, mask, mixer, feedforward, residual …
+renamed     old names of keys and kinds, which are still read
+presets     tiny, small, base, big, gpt2, bert …
+search      Search: beam search, sampling, length limits and penalties
+"""

@@ -1,152 +1,162 @@
-"""Config: everything that defines a model and its training; frozen, keyword-only, strict; to and from TOML and JSON."""
+"""Config: every setting of a model, its training and its search; frozen and strict; reads and writes TOML and JSON."""
 
 import json
-import os
 import tomllib
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headway.config.schema import Node, Part, from_dict, slot, subtree
+from headway.config.renamed import FORMAT_VERSION
+from headway.config.schema import Node, Part, find_object_parts, from_dict, slot, subtree
 from headway.errors import ConfigError, HeadwayError
+from headway.files.atomic import write_text_atomically
 
 if TYPE_CHECKING:
     from headway.config.search import Search
     from headway.nn.transformer import Transformer
-    from headway.train.config import Training
-
-FORMAT_VERSION = 1
+    from headway.train.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Node):
+    """Everything about a model: languages, tokenizer, architecture, training and search; written to config.json."""
+
     format_version: int = FORMAT_VERSION
     source_languages: tuple[str, ...] = ()
     target_languages: tuple[str, ...] = ()
     tokenizer: Part = slot("tokenizer", "bpe")
     vocabularies: Literal["shared", "separate"] = "shared"
     model: "Transformer.Config" = subtree("headway.nn.transformer:Transformer")
-    train: "Training" = subtree("headway.train.config:Training")
+    train: "TrainConfig" = subtree("headway.train.config:TrainConfig")
     search: "Search" = subtree("headway.config.search:Search")
 
     def resolved(self) -> "Config":
-        """Derived values filled in, impossible combinations refused."""
+        """With derived values filled in. Raises ConfigError if the settings do not fit together."""
         try:
             model = self.model.resolved()
         except ConfigError as error:
             raise error.inside("model") from None
-        self.train.refuse(model)
+        self.train.check(model)
         return replace(self, model=model)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Target languages that the source must name, because there is more than one."""
+        """The target languages of a model with several: each source text begins with the tag of one of them."""
         return self.target_languages if len(self.target_languages) > 1 else ()
 
     def save(self, path: Path) -> None:
-        write_atomically(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        """Write config.json."""
+        for where in find_object_parts(self):
+            raise ConfigError(
+                "this is a Python object, which cannot be written to config.json. Use a kind of the catalogue, or add "
+                "one: see CONTRIBUTING.md.",
+                where,
+            )
+        write_text_atomically(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: str | Path) -> "Config":
-        """From .toml, or from the .json of a model directory."""
+        """Read a .toml file, or the config.json of a model directory."""
         path = Path(path)
-        table = read_json(path) if path.suffix == ".json" else read_toml(path)
+        stored = path.suffix == ".json"
+        table = read_json(path) if stored else read_toml(path)
         try:
-            return from_table(table)
+            config = read_config(table)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
         except HeadwayError as error:
             raise HeadwayError(f"{path}: {error}") from None
+        if not stored:
+            from headway.config.sources import Layer, find_old_names  # which needs this module
+
+            for note in find_old_names([Layer(f"file {path}", table)]):
+                warnings.warn(note, FutureWarning, stacklevel=2)
+        return config
 
 
-def from_table(table: dict[str, Any]) -> Config:
+def read_config(table: dict[str, Any]) -> Config:
+    """The config of a table, as TOML or JSON gives it, with old names replaced and derived values filled in."""
     version = table.get("format_version", FORMAT_VERSION)
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise HeadwayError(
             f"this model was written in format {version}, and this Headway reads up to {FORMAT_VERSION}. "
             "Install a newer Headway."
         )
-    return from_dict(Config, table).resolved()
+    config = from_dict(Config, table).resolved()
+    return config if config.format_version == FORMAT_VERSION else replace(config, format_version=FORMAT_VERSION)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        table = json.loads(_text(path))
+        table = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
-        raise HeadwayError(f"{path} is damaged: line {error.lineno} is not JSON. Copy it anew.") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
-        raise HeadwayError(f"{path} is damaged: what it holds cannot be read. Copy it anew.") from None
+        raise HeadwayError(f"{path} is damaged: line {error.lineno} is not JSON. Copy it again.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists nested too deeply
+        raise HeadwayError(f"{path} is damaged: it is not valid JSON. Copy it again.") from None
     if not isinstance(table, dict):
-        raise HeadwayError(f"{path} does not hold a config: it should be one JSON object.")
+        raise HeadwayError(f"{path} is not a config: it must hold one JSON object.")
     return table
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    text = _text(path)
+    text = _read_text(path)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = str(error).rpartition("(")[2].rstrip(")").removeprefix("at ")
+        position = str(error).rpartition("(")[2].rstrip(")").removeprefix("at ")
         raise ConfigError(
-            f'{path} cannot be read: {place}. Each line is [section] or key = value; strings stand in "quotes", '
-            "true and false in lower case, and no key comes twice."
+            f'{path} is not valid TOML: {position}. Each line is [section] or key = value; strings are in "quotes", '
+            "true and false in lower case, and no key is given twice."
         ) from None
     except (ValueError, RecursionError):
         raise ConfigError(
-            f"{path} cannot be read: a number in it has thousands of digits, or lists stand in lists without end."
+            f"{path} cannot be read: a number has thousands of digits, or lists are nested too deeply."
         ) from None
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
+        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except (FileNotFoundError, IsADirectoryError):
         raise HeadwayError(f"there is no config file {path}.") from None
     except (UnicodeDecodeError, PermissionError):
-        raise HeadwayError(f"{path} cannot be read as text. A config is UTF-8 text.") from None
+        raise HeadwayError(f"{path} cannot be read: a config must be UTF-8 text.") from None
 
 
-def to_toml(values: dict[str, Any], remarks: dict[str, str] | None = None) -> str:
-    """One dotted key a line, with a remark behind it where there is one. Reads back as TOML."""
-    lines = [f"{path} = {toml_value(value)}" for path, value in leaves(values)]
-    width = max((len(line) for line in lines if len(line) < 60), default=0)
-    told = [
-        f"{line:{width}}  # {_printable(remarks[path])}" if remarks else line
-        for line, (path, _) in zip(lines, leaves(values))
-    ]
-    return "\n".join(told) + "\n"
+def to_toml(values: dict[str, Any], comments: dict[str, str] | None = None) -> str:
+    """Valid TOML with one dotted key a line, each with its comment if there are comments."""
+    lines = [f"{path} = {format_toml_value(value)}" for path, value in flatten(values)]
+    if comments:
+        width = max((len(line) for line in lines if len(line) < 60), default=0)
+        paths = [path for path, _ in flatten(values)]
+        lines = [f"{line:{width}}  # {_to_printable(comments[path])}" for line, path in zip(lines, paths)]
+    return "\n".join(lines) + "\n"
 
 
-def _printable(text: str) -> str:
-    """A comment ends with its line, and a file's name may hold anything."""
+def _to_printable(text: str) -> str:
+    """A comment must stay on its line, and a file name may contain any character."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def toml_value(value: Any) -> str:
+def format_toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(toml_value(entry) for entry in value)}]"
+        return f"[{', '.join(format_toml_value(entry) for entry in value)}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml_value(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {format_toml_value(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes one more than JSON
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL, JSON does not
     return repr(value)
 
 
-def leaves(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Dotted paths and what stands there; lists are whole."""
+def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted paths with their values. Lists are not split."""
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            found += leaves(value, f"{prefix}{name}.")
+            found += flatten(value, f"{prefix}{name}.")
         else:
             found.append((prefix + name, value))
     return found
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """All of it or nothing, whatever happens in between."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

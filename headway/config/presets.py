@@ -1,11 +1,11 @@
-"""Named complete configs, and the choice between them for a corpus.
+"""Presets: named complete configs, and the choice of one by the size of a corpus.
 
-A preset is a table of settings that lies under a config file, the environment and flags.
+A preset is a table of settings with the lowest priority: a config file, the environment and flags override it.
 """
 
 from typing import Any, NamedTuple
 
-from headway.config.config import Config, from_table
+from headway.config.config import Config, read_config
 from headway.errors import ConfigError, did_you_mean
 
 Table = dict[str, Any]
@@ -19,7 +19,7 @@ def _stack(
     position: str = "sinusoidal",
     dropout: float | None = None,
 ) -> Table:
-    """`dropout`: inside attention and feed-forward, where it differs from the model's."""
+    """`dropout`: inside attention and feed-forward, if it differs from the model's."""
     inside = "" if dropout is None else f", dropout={dropout}"
     return {
         "layers": layers,
@@ -30,18 +30,18 @@ def _stack(
     }
 
 
-def _both(d_model: int, stack: Table, dropout: float) -> Table:
+def _encoder_decoder(d_model: int, stack: Table, dropout: float) -> Table:
     return {"d_model": d_model, "dropout": dropout, "encoder": stack, "decoder": stack}
 
 
-def _decoder(d_model: int, stack: Table, dropout: float) -> Table:
+def _decoder_only(d_model: int, stack: Table, dropout: float) -> Table:
     embedding = {"scale": False}
     return {"d_model": d_model, "dropout": dropout, "encoder": {"layers": 0}, "decoder": stack, "embedding": embedding}
 
 
 PRESETS: dict[str, Table] = {
     "tiny": {
-        "model": _both(128, _stack(2, 4, 256, "pre"), 0.1),
+        "model": _encoder_decoder(128, _stack(2, 4, 256, "pre"), 0.1),
         "train": {
             "batch_tokens": 768,
             "schedule": "cosine(0.006, warmup=200)",
@@ -53,7 +53,7 @@ PRESETS: dict[str, Table] = {
     },
     "small": {
         "tokenizer": {"kind": "bpe", "size": 8000, "dropout": 0.1},
-        "model": _both(256, _stack(4, 4, 1024, "pre", dropout=0.1), 0.3),
+        "model": _encoder_decoder(256, _stack(4, 4, 1024, "pre", dropout=0.1), 0.3),
         "train": {
             "batch_tokens": 16_384,
             "schedule": "cosine(0.003, warmup=1000)",
@@ -68,7 +68,7 @@ PRESETS: dict[str, Table] = {
     },
     "medium": {
         "tokenizer": {"kind": "bpe", "size": 16000},
-        "model": _both(512, _stack(6, 8, 1024, "pre"), 0.2),
+        "model": _encoder_decoder(512, _stack(6, 8, 1024, "pre"), 0.2),
         "train": {
             "batch_tokens": 16384,
             "schedule": "inverse_sqrt(0.001, warmup=4000)",
@@ -78,18 +78,21 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
-    "base": {"tokenizer": {"kind": "bpe", "size": 37_000 // 64 * 64}, "model": _both(512, _stack(6, 8, 2048), 0.1)},
+    "base": {
+        "tokenizer": {"kind": "bpe", "size": 37_000 // 64 * 64},
+        "model": _encoder_decoder(512, _stack(6, 8, 2048), 0.1),
+    },
     "big": {
         "tokenizer": {"kind": "bpe", "size": 37_000 // 64 * 64},
-        "model": _both(1024, _stack(6, 16, 4096), 0.3),
+        "model": _encoder_decoder(1024, _stack(6, 16, 4096), 0.3),
         "train": {"steps": 300_000, "keep_last": 20, "average": 20},
     },
     "tiny_lm": {
-        "model": _decoder(128, _stack(4, 4, 512, "pre", "rope"), 0.1),
+        "model": _decoder_only(128, _stack(4, 4, 512, "pre", "rope"), 0.1),
         "train": {
             "objective": "causal",
             "batch_tokens": 4096,
-            "longest": 128,
+            "max_tokens": 128,
             "schedule": "cosine(0.002, warmup=100)",
             "steps": 1000,
             "validate_every": 100,
@@ -99,11 +102,11 @@ PRESETS: dict[str, Table] = {
         },
     },
     "small_lm": {
-        "model": _decoder(384, _stack(6, 6, 1536, "pre", "rope"), 0.2),
+        "model": _decoder_only(384, _stack(6, 6, 1536, "pre", "rope"), 0.2),
         "train": {
             "objective": "causal",
             "batch_tokens": 16_384,
-            "longest": 256,
+            "max_tokens": 256,
             "schedule": "cosine(0.001, warmup=200)",
             "optimiser": "adamw(0.1)",
             "steps": 5000,
@@ -116,13 +119,13 @@ PRESETS: dict[str, Table] = {
     },
     "gpt2": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
-        "model": {
-            **_decoder(768, _stack(12, 12, 3072, "pre", "learned(1024)"), 0.1),
-        },
+        "model": _decoder_only(
+            768, {**_stack(12, 12, 3072, "pre", "learned(1024)"), "feedforward": "gelu_tanh(3072)"}, 0.1
+        ),
         "train": {
             "objective": "causal",
             "batch_tokens": 500_000,
-            "longest": 1024,
+            "max_tokens": 1024,
             "schedule": "cosine(0.0006, warmup=2000)",
             "optimiser": "adamw(0.1, beta2=0.95, eps=1e-8)",
             "label_smoothing": 0.0,
@@ -144,7 +147,7 @@ PRESETS: dict[str, Table] = {
         "train": {
             "objective": "masked",
             "batch_tokens": 131_072,
-            "longest": 512,
+            "max_tokens": 512,
             "schedule": "linear(0.0001, warmup=10000)",
             "optimiser": "adamw(0.01, beta2=0.999, eps=1e-6)",
             "steps": 1_000_000,
@@ -155,7 +158,7 @@ PRESETS: dict[str, Table] = {
     },
     "retnet": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
-        "model": _decoder(
+        "model": _decoder_only(
             2048,
             {
                 "layers": 24,
@@ -169,7 +172,7 @@ PRESETS: dict[str, Table] = {
         "train": {
             "objective": "causal",
             "batch_tokens": 4_000_000,
-            "longest": 2048,
+            "max_tokens": 2048,
             "schedule": "linear(0.0006, warmup=375)",
             "optimiser": "adamw(0.05, beta2=0.98, eps=1e-8)",
             "steps": 25_000,
@@ -179,86 +182,85 @@ PRESETS: dict[str, Table] = {
         },
     },
 }
-PRESETS["gpt2"]["model"]["decoder"]["feedforward"] = "gelu_tanh(3072)"
 
 
-class Statistics(NamedTuple):
-    """What is known of a corpus before anything is chosen."""
+class CorpusStatistics(NamedTuple):
+    """The size of a corpus, by which a preset is chosen."""
 
     lines: int
-    words: int  # of one side
+    words: int  # on one side
     characters: int
 
 
-def preset(name: str) -> Table:
+def find_preset(name: str) -> Table:
     if name not in PRESETS:
         names = ["auto", *PRESETS]
         raise ConfigError(f'there is no preset "{name}".{did_you_mean(name, names)} Choose one of: {", ".join(names)}.')
     return PRESETS[name]
 
 
-def automatic(corpus: Statistics, objective: str) -> tuple[str, Table, str]:
-    """The name, the settings and the reason: the more text, the larger the model that it can feed."""
-    told = f"{corpus.lines:,} {'pairs' if objective == 'translation' else 'lines'}, about {corpus.words:,} words"
+def choose_preset(corpus: CorpusStatistics, objective: str) -> tuple[str, Table, str]:
+    """The name, the settings and the reason. The more text there is, the larger the model."""
+    size = f"{corpus.lines:,} {'pairs' if objective == 'translation' else 'lines'}, about {corpus.words:,} words"
     if objective != "translation":
         name = "tiny_lm" if corpus.words < 50_000 else "small_lm"
-        table = _masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
-        return name, table, f"{told}: a language model of this size does not learn it by heart at once"
+        table = _to_masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
+        return name, table, f"{size}: a larger language model would memorise this text"
     for name, limit, reason in (
-        ("tiny", 150_000, "so little text feeds a small model only"),
+        ("tiny", 150_000, "this little text can train only a very small model"),
         (
             "small",
             3_000_000,
-            "little text: strong dropout, subwords split anew in every epoch, weights averaged as they move",
+            "little text: strong dropout, new random subword splits in every epoch, averaged weights",
         ),
         ("medium", 15_000_000, "enough for a model of half the paper's size"),
         ("base", 0, "enough for the paper's base model"),
     ):
         if corpus.words < limit or not limit:
-            return name, PRESETS[name], f"{told}: {reason}"
+            return name, PRESETS[name], f"{size}: {reason}"
     raise AssertionError
 
 
-def _masked(table: Table) -> Table:
-    """A language model's settings, for guessing hidden words."""
+def _to_masked(table: Table) -> Table:
+    """The settings of a causal language model, for a masked one."""
     model, train = table["model"], table["train"]
     sides = {"encoder": model["decoder"], "decoder": {"layers": 0}, "head": "masked"}
     return {**table, "model": {**model, **sides}, "train": {**train, "objective": "masked"}}
 
 
-def _config(name: str, vocabulary: int | None) -> Config:
-    table = preset(name)
-    return from_table({**table, "model": {**table["model"], **({"vocabulary": vocabulary} if vocabulary else {})}})
+def _build_config(name: str, vocabulary: int | None) -> Config:
+    table = find_preset(name)
+    return read_config({**table, "model": {**table["model"], **({"vocabulary": vocabulary} if vocabulary else {})}})
 
 
 def tiny(vocabulary: int | None = None) -> Config:
-    return _config("tiny", vocabulary)
+    return _build_config("tiny", vocabulary)
 
 
 def small(vocabulary: int | None = None) -> Config:
-    return _config("small", vocabulary)
+    return _build_config("small", vocabulary)
 
 
 def base(vocabulary: int | None = 37_000) -> Config:
     """The paper's base model."""
-    return _config("base", vocabulary)
+    return _build_config("base", vocabulary)
 
 
 def big(vocabulary: int | None = 37_000) -> Config:
     """The paper's big model."""
-    return _config("big", vocabulary)
+    return _build_config("big", vocabulary)
 
 
 def gpt2(vocabulary: int | None = 50_257) -> Config:
     """GPT-2, 124 million parameters."""
-    return _config("gpt2", vocabulary)
+    return _build_config("gpt2", vocabulary)
 
 
 def retnet(vocabulary: int | None = 50_257) -> Config:
     """RetNet, 1.3 billion parameters."""
-    return _config("retnet", vocabulary)
+    return _build_config("retnet", vocabulary)
 
 
 def bert(vocabulary: int | None = 30_522) -> Config:
     """BERT base."""
-    return _config("bert", vocabulary)
+    return _build_config("bert", vocabulary)

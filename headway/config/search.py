@@ -1,4 +1,4 @@
-"""How to search: what is followed, how it is ranked, when it stops. Nothing here imports torch."""
+"""Search: the settings of beam search and sampling. Needs no torch."""
 
 import math
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from headway.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Search(Node):
-    """beam_size 1 is greedy; `sample` draws instead, n_best times independently.
+    """beam_size = 1 is greedy search; with `sample`, n_best outputs are drawn independently instead.
 
-    Lengths count the tokens of the output: a forced prefix and the end token too, the start token not.
-    The longest output is max_length where given, else ceil(max_ratio · source) + max_extra.
+    Lengths count the tokens of the output, with a forced prefix and the end token, without the start token.
+    An output has at most max_length tokens if that is given, else ceil(max_ratio · source) + max_extra.
     """
 
     beam_size: int = number(4, low=1, high=10_000)
@@ -25,7 +25,7 @@ class Search(Node):
     max_ratio: float = number(1.0, low=0.0, high=1000.0)
     min_length: int = number(0, low=0)
     no_repeat_ngram: int = number(0, low=0)
-    shortlist: bool = False  # only words that the model's shortlist names for a source
+    shortlist: bool = False  # score only the tokens that the model's shortlist has for the source
     sample: bool = False
     temperature: float = number(1.0, low=0.0)
     top_k: int = number(0, low=0)
@@ -36,7 +36,7 @@ class Search(Node):
         super().__post_init__()
         if self.max_length is not None and self.min_length > self.max_length:
             raise ConfigError(
-                f"{self.min_length} is more than max_length = {self.max_length}. Lower one or raise the other.",
+                f"{self.min_length} is more than max_length = {self.max_length}. Lower it, or raise max_length.",
                 "min_length",
             )
         if self.sample:
@@ -47,53 +47,44 @@ class Search(Node):
     def _check_beam(self) -> None:
         if self.n_best > self.beam_size:
             raise ConfigError(
-                f"a beam of {self.beam_size} finds {self.beam_size} hypotheses, not {self.n_best}. "
+                f"{self.n_best} is more than beam_size = {self.beam_size}: a beam finds at most that many hypotheses. "
                 f"Set beam_size = {self.n_best} or more.",
                 "n_best",
             )
         for name, off in (("temperature", 1.0), ("top_k", 0), ("top_p", 1.0)):
             if getattr(self, name) != off:
                 raise ConfigError(
-                    f"{getattr(self, name)} has no effect without sampling. Set sample = true, or leave it out.",
+                    f"{getattr(self, name)} has no effect without sampling. Set sample = true, or remove it.",
                     name,
                 )
 
     def _check_sampling(self) -> None:
         if self.beam_size > 1:
             raise ConfigError(
-                f"sampling follows one hypothesis at a time, not {self.beam_size}. Set beam_size = 1; "
-                "n_best says how many to draw.",
+                f"sampling has no beam, and this is {self.beam_size}. Set beam_size = 1; n_best is the number of "
+                "samples.",
                 "beam_size",
             )
         if self.temperature == 0:
             raise ConfigError(
-                "0 leaves nothing to draw from. Set sample = false for the most probable token.", "temperature"
+                "0 is not allowed for sampling. Set sample = false for the most probable token.", "temperature"
             )
         if self.top_p == 0:
-            raise ConfigError("0 leaves nothing to draw from. Set a share above 0, or top_k = 1.", "top_p")
+            raise ConfigError("0 leaves no token to sample. Set a value above 0, or top_k = 1.", "top_p")
 
-    def limit(self, source: int) -> int:
-        """The most tokens an output may have, its end included, for a source of this length."""
+    def max_output_length(self, source_length: int) -> int:
+        """The maximum number of output tokens, end token included, for a source of this many tokens."""
         if self.max_length is not None:
             return self.max_length
-        return max(math.ceil(self.max_ratio * source) + self.max_extra, self.min_length)
+        return max(math.ceil(self.max_ratio * source_length) + self.max_extra, self.min_length)
 
     def score(self, logp: float, length: int) -> float:
-        """logp / penalty(length), by which finished hypotheses are ranked."""
-        return logp / self.divisor(length)
+        """The score by which finished hypotheses are ranked: log-probability over length penalty."""
+        return logp / self.length_penalty(length)
 
-    def divisor(self, length: int) -> float:
-        """penalty(length)"""
+    def length_penalty(self, length: int) -> float:
+        """((5 + length) / 6) ** alpha for "paper", length ** alpha for "power", 1 for "none"."""
         length = max(length, 1)
         if self.penalty == "none":
             return 1.0
         return float(((5 + length) / 6 if self.penalty == "paper" else length) ** self.alpha)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Marks:
-    """The ids with a meaning for the search: the first fed, the one that ends, those never produced."""
-
-    start: int
-    end: int
-    suppress: tuple[int, ...] = ()

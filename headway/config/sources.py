@@ -1,4 +1,8 @@
-"""Where settings come from: flag, environment, file, preset, default, the first that speaks winning."""
+"""Where settings come from: flag > environment > file > preset > default. The first that gives a value wins.
+
+layers, the lowest first ── compose ──► Config, and the origin of each value
+                         └─ find_old_names ──► a note for each old name in a file, flag or variable
+"""
 
 import dataclasses
 import os
@@ -6,104 +10,173 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.config.config import Config, from_table, leaves, to_toml
-from headway.config.schema import Node, expand, from_dict, hint_of, tree_class
+from headway.config import catalogue
+from headway.config.config import Config, flatten, read_config, to_toml
+from headway.config.renamed import SLOTS, Note, current_key, current_kind, current_part, current_value
+from headway.config.schema import Node, expand, field_type, from_dict, node_class
 from headway.errors import ConfigError
 
-PREFIX = "HEADWAY_CONFIG__"
+ENVIRONMENT_PREFIX = "HEADWAY_CONFIG__"
 
 
 class Layer(NamedTuple):
-    origin: str  # as --print-config names it
+    """The settings of one source."""
+
+    origin: str  # as --print-config shows it
     values: dict[str, Any]
 
 
-def assignment(text: str) -> dict[str, Any]:
+class Merged(NamedTuple):
+    """All layers in one table."""
+
+    tree: dict[str, Any]
+    origins: dict[str, str]  # dotted path -> origin of the last layer that set it
+    notes: list[str]  # what to write instead of old names
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
     """'train.seed=3' -> {'train': {'seed': 3}}. The value is a TOML literal, else a string."""
     path, sign, value = text.partition("=")
     names = path.strip().split(".")
     if not sign or not all(names):
-        raise ConfigError(f'"{text}" sets nothing. Write --set section.key=value, as in --set model.d_model=256.')
-    return _nested(names, literal(value.strip()))
+        raise ConfigError(f'"{text}" is not an assignment: write section.key=value, as in --set model.d_model=256.')
+    return _nest(names, parse_literal(value.strip()))
 
 
-def literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, KeyError, RecursionError):  # no TOML, thousands of digits, lists in lists without end
+    except (ValueError, KeyError, RecursionError):  # not TOML, thousands of digits, or lists nested too deeply
         return text
 
 
-def environment(variables: Mapping[str, str] = os.environ) -> list[Layer]:
+def read_environment(variables: Mapping[str, str] = os.environ) -> list[Layer]:
     """HEADWAY_CONFIG__TRAIN__SEED=3 sets train.seed."""
-    found = sorted((name, value) for name, value in variables.items() if name.startswith(PREFIX))
-    paths = [(name, name.removeprefix(PREFIX).lower().split("__"), value) for name, value in found]
-    return [Layer(f"environment {name}", _nested(names, literal(value))) for name, names, value in paths]
+    found = sorted((name, value) for name, value in variables.items() if name.startswith(ENVIRONMENT_PREFIX))
+    paths = [(name, name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"), value) for name, value in found]
+    return [Layer(f"environment {name}", _nest(names, parse_literal(value))) for name, names, value in paths]
 
 
 def compose(layers: Sequence[Layer]) -> tuple[Config, dict[str, str]]:
-    """The config of all layers, the later winning, and for each of its values the layer that gave it."""
-    tree: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        try:
-            _merge(tree, layer.values, (), layer.origin, origins)
-        except RecursionError:
-            raise ConfigError(
-                f"{layer.origin}: its sections stand in sections without end. Write them flatter."
-            ) from None
-    config = from_table(tree)
-    given = dict(leaves(from_dict(Config, tree).to_dict()))
+    """The config of all layers, of which the later ones win, and for each of its values the layer that gave it."""
+    tree, origins, _ = merge_layers(layers)
+    config = read_config(tree)
+    given = dict(flatten(from_dict(Config, tree).to_dict()))
     return config, {
-        path: _origin(path, origins, "default" if path in given else "derived") for path, _ in leaves(config.to_dict())
+        path: _find_origin(path, origins, "default" if path in given else "derived")
+        for path, _ in flatten(config.to_dict())
     }
 
 
-def described(config: Config, origins: dict[str, str]) -> str:
+def find_old_names(layers: Sequence[Layer]) -> list[str]:
+    """For each old name in these layers, a line that says what to write instead."""
+    return merge_layers(layers).notes
+
+
+def format_config(config: Config, origins: dict[str, str]) -> str:
     """What --print-config shows: valid TOML, each line with where its value comes from."""
     return to_toml(config.to_dict(), origins)
 
 
-def _origin(path: str, origins: dict[str, str], default: str) -> str:
-    """Who gave this value: itself or the part it belongs to, and then each field of it that somebody changed."""
+def merge_layers(layers: Sequence[Layer]) -> Merged:
+    merged = Merged({}, {}, [])
+    for layer in layers:
+        try:
+            _merge(merged, merged.tree, layer.values, (), layer.origin)
+        except RecursionError:
+            raise ConfigError(f"{layer.origin}: sections are nested too deeply.") from None
+    return merged
+
+
+def _find_origin(path: str, origins: dict[str, str], default: str) -> str:
+    """The layer that set this value or the part it belongs to, then those that changed a field of it."""
     names = path.split(".")
     prefixes = [".".join(names[:length]) for length in range(len(names), 0, -1)]
-    whole = next((origins[prefix] for prefix in prefixes if prefix in origins), default)
+    first = next((origins[prefix] for prefix in prefixes if prefix in origins), default)
     fields = [origin for known, origin in origins.items() if known.startswith(f"{path}.")]
-    return ", ".join(dict.fromkeys([whole, *fields]))
+    return ", ".join(dict.fromkeys([first, *fields]))
 
 
-def _nested(names: list[str], value: Any) -> dict[str, Any]:
+def _nest(names: list[str], value: Any) -> dict[str, Any]:
     for name in reversed(names):
         value = {name: value}
     assert isinstance(value, dict)
     return value
 
 
-def _merge(
-    tree: dict[str, Any], values: dict[str, Any], path: tuple[str, ...], origin: str, origins: dict[str, str]
-) -> None:
-    """Setting a part replaces it; setting a field of it expands its shorthand first."""
-    for name, value in values.items():
+def _merge(merged: Merged, tree: dict[str, Any], values: dict[str, Any], path: tuple[str, ...], origin: str) -> None:
+    """Setting a part replaces it; setting a field of it expands its shorthand first. Old names become new ones."""
+    address = _address(path, tree)
+    for given, value in values.items():
+        note = _noting(merged.notes, origin, path)
+        name = current_key(address, given, note) if isinstance(given, str) else given
+        if name != given and name in values:
+            raise ConfigError(
+                f"{given} is the old name of {name}, and both are given. Give {name} only.", _dotted(path, name)
+            )
         here = (*path, name)
-        dotted = ".".join(here)
         if isinstance(value, dict) and "kind" not in value:
             tree[name] = _fields_of(tree.get(name), here)
-            _merge(tree[name], value, here, origin, origins)
+            _merge(merged, tree[name], value, here, origin)
         else:
-            tree[name] = value
-            for older in [known for known in origins if known.startswith(f"{dotted}.")]:
-                del origins[older]
-            origins[dotted] = origin
+            value = current_value(address, name, value, note)
+            tree[name] = _current_part(here, value, _noting(merged.notes, origin, here))
+            dotted = ".".join(map(str, here))
+            for older in [known for known in merged.origins if known.startswith(f"{dotted}.")]:
+                del merged.origins[older]
+            merged.origins[dotted] = origin
+
+
+def _address(path: tuple[str, ...], tree: dict[str, Any]) -> str:
+    """Where headway.config.renamed knows this table: by the kind of a part, or by its path."""
+    if not isinstance(tree.get("kind"), str):
+        return ".".join(map(str, path))
+    slot = SLOTS.get(path[-1], path[-1]) if path else ""
+    return f"{slot}.{current_kind(slot, tree['kind'])}"
+
+
+def _noting(notes: list[str], origin: str, path: tuple[str, ...]) -> Note:
+    def note(old: str, new: str) -> None:
+        if old.startswith('"'):  # a kind
+            notes.append(f"{origin}: {_dotted(path)}: write {new} instead of {old}.")
+        else:
+            notes.append(f"{origin}: write {_dotted(path, new)} instead of {_dotted(path, old)}.")
+
+    return note
+
+
+def _dotted(path: tuple[str, ...], name: str = "") -> str:
+    return ".".join(map(str, (*path, name) if name else path))
+
+
+def _current_part(path: tuple[str, ...], value: Any, note: Note) -> Any:
+    """A value with new names, if it is a part with old ones; any other as it is."""
+    slot = SLOTS.get(path[-1], path[-1])
+    if slot not in catalogue.slots():
+        return value
+    if isinstance(value, list):
+        return [_current_part(path, entry, note) for entry in value]
+    renamed: list[tuple[str, str]] = []
+    try:
+        current = _read_part(slot, value, lambda old, new: renamed.append((old, new)))
+    except (ConfigError, RecursionError):  # read_config says what is wrong, and where
+        return value
+    for old, new in renamed:
+        note(old, new)
+    return current if renamed else value
+
+
+def _read_part(slot: str, value: Any, note: Note) -> Any:
+    return expand(slot, value, note) if isinstance(value, str) else current_part(slot, value, note)
 
 
 def _fields_of(existing: Any, path: tuple[str, ...]) -> dict[str, Any]:
-    """What stands here, as a table that can be changed."""
+    """The value at this path as a table that can be changed."""
     if isinstance(existing, list) and len(existing) == 1:
         existing = existing[0]  # one part for all layers
     if isinstance(existing, list):
         raise ConfigError(
-            "a list stands here, one entry for each layer, so a single field cannot be set. Set the whole.",
+            "this is a list with an entry for each layer, so a single field cannot be set. Set the whole list.",
             ".".join(path),
         )
     if isinstance(existing, str):
@@ -115,7 +188,7 @@ def _fields_of(existing: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _slot_at(path: tuple[str, ...]) -> str:
-    """The slot that a path of the config names."""
+    """The slot at a path of the config."""
     cls: type[Node] = Config
     for name in path:
         specs = {spec.name: spec for spec in dataclasses.fields(cls)}
@@ -124,8 +197,8 @@ def _slot_at(path: tuple[str, ...]) -> str:
         rules = specs[name].metadata
         if "slot" in rules:
             return str(rules["slot"])
-        inner = tree_class(rules["tree"]) if "tree" in rules else hint_of(cls, name)  # type: ignore[arg-type]
+        inner = node_class(rules["tree"]) if "tree" in rules else field_type(cls, name)  # type: ignore[arg-type]
         if not (isinstance(inner, type) and issubclass(inner, Node)):
             break
         cls = inner
-    raise ConfigError("a single value stands here, and it has no fields to set.")
+    raise ConfigError("this is a single value, which has no fields to set.")

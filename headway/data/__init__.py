@@ -1,1 +1,14 @@
-"""Corpora on disk -> batches of ids."""
+"""Training data: from text files to batches of token ids. Needs no torch.
+
+parallel_files (two files, TSV, JSONL) ──► corpora (ParallelCorpus, TextCorpus) ──► noise (noisy copies)
+                                               │
+                                               ▼
+encoding (all cores) / epoch_encoder (again for every epoch) ──► ragged (RaggedArray, memory-mapped ids)
+                                               │
+                                               ▼
+batches: which examples form a padded batch or a packed sequence ──► headway.train.loader (the data loader)
+
+check/     `headway check`: find faults in a parallel corpus
+toy/       a made-up corpus for tests and first steps
+workers    processes that end with their parent
+"""

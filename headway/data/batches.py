@@ -1,92 +1,103 @@
-"""Examples into batches: counted in tokens, like lengths together, in an order fixed by seed and epoch."""
+"""Batches by number of tokens: padded (similar lengths together) or packed (one behind the other); seeded order."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 Lengths = np.ndarray  # (examples, sides), in tokens
-Sizes = tuple[int, int]  # tokens of a line, source and target
+PackedSizes = tuple[int, int]  # tokens of a packed sequence, source and target
 
-GRAIN = 4  # lengths are padded to a multiple of this, or of 2 or 4 times it where they are long
-LINE_GRAIN = 64  # sizes of lines are a multiple of this
-ROWS = 8  # rows of a full batch are a multiple of this
+PAD_MULTIPLE = 4  # lengths are padded to a multiple of this; long ones to a multiple of 2 or 4 times it
+PACKED_MULTIPLE = 64  # the length of a packed sequence is a multiple of this
+ROW_MULTIPLE = 8  # a full batch has a multiple of this many rows
 
 
-def rounded(lengths: Lengths, grain: int = GRAIN) -> Lengths:
-    """Lengths as they are padded, so that few shapes occur: a coarse grain makes fewer, a fine one wastes less."""
-    grains = np.where(lengths <= 8 * grain, grain, np.where(lengths <= 16 * grain, 2 * grain, 4 * grain))
-    padded: Lengths = np.maximum(-(-lengths // grains) * grains, grain)
+def round_up_lengths(lengths: Lengths, multiple: int = PAD_MULTIPLE) -> Lengths:
+    """The padded lengths. A larger multiple gives fewer different shapes, a smaller one less padding."""
+    steps = np.where(lengths <= 8 * multiple, multiple, np.where(lengths <= 16 * multiple, 2 * multiple, 4 * multiple))
+    padded: Lengths = np.maximum(-(-lengths // steps) * steps, multiple)
     return padded
 
 
-def rows_that_fit(longest: int, budget: int) -> int:
-    """How many rows of this length make at most `budget` tokens; one at least."""
-    rows = max(1, budget // longest)
-    return rows // ROWS * ROWS if rows >= ROWS else rows
+def fit_rows(length: int, budget: int) -> int:
+    """How many rows of this length have at most `budget` tokens together; at least one."""
+    rows = max(1, budget // length)
+    return rows // ROW_MULTIPLE * ROW_MULTIPLE if rows >= ROW_MULTIPLE else rows
 
 
-def token_batches(lengths: Lengths, budget: int, seed: Sequence[int], grain: int = GRAIN) -> list[np.ndarray]:
-    """Which examples make each batch, in an order that the seed decides: at most `budget` tokens a side, padding counted.
+def make_padded_batches(
+    lengths: Lengths, budget: int, seed: Sequence[int], multiple: int = PAD_MULTIPLE
+) -> list[np.ndarray]:
+    """The examples of each padded batch, in a seeded order: at most `budget` tokens a side, padding included.
 
-    Like lengths come together, and the shape of a batch alone decides how many rows it has, but for the last one.
+    Similar lengths come together. The number of rows follows from the shape of a batch alone, except in the last one.
     """
     random = np.random.default_rng(seed)
-    padded = rounded(lengths, grain)
+    padded = round_up_lengths(lengths, multiple)
     widest = padded.max(axis=1)
     order = random.permutation(len(lengths))
-    order = order[np.lexsort(padded[order].T)]  # by the last side first; chance within a shape
-    batches, start = [], 0
+    order = order[np.lexsort(padded[order].T)]  # by the last side first; random within a shape
+    batches = []
+    start = 0
     while start < len(order):
-        batch = order[start : start + rows_that_fit(int(widest[order[start]]), budget)]
-        while len(batch) > (fit := rows_that_fit(int(widest[batch].max()), budget)):
-            batch = batch[:fit]
+        batch = order[start : start + fit_rows(int(widest[order[start]]), budget)]
+        while len(batch) > (rows := fit_rows(int(widest[batch].max()), budget)):
+            batch = batch[:rows]
         batches.append(batch)
         start += len(batch)
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def line_sizes(lengths: Lengths, budget: int, longest: int) -> Sizes:
-    """How many tokens the lines of both sides hold, so that they fill up together: `budget` for the longer side, less for
-    the other as their lengths are to each other, and never less than the longest text."""
+def choose_packed_sizes(lengths: Lengths, budget: int, max_tokens: int) -> PackedSizes:
+    """The lengths of the packed sequences of both sides, so that both fill up together: `budget` tokens for the longer
+    side, less for the other in proportion to their totals, and at least one text of max_tokens."""
     totals = lengths.sum(axis=0)
-    shares = -(-64 * totals // max(int(totals.max()), 1)) / 64  # coarse: the same for every portion of a corpus
-    # A small text gets a line for all of it, with room for an epoch in which words are split into more pieces.
-    room = np.maximum(np.minimum(budget * shares, totals * 1.1), longest + 1)
-    source, target = (int(-(-size // LINE_GRAIN) * LINE_GRAIN) for size in room)
+    shares = -(-64 * totals // max(int(totals.max()), 1)) / 64  # coarse: the same for every shard of a corpus
+    # A small corpus gets one sequence for all of it, with space for epochs in which words split into more tokens.
+    capacity = np.maximum(np.minimum(budget * shares, totals * 1.1), max_tokens + 1)
+    source, target = (int(-(-size // PACKED_MULTIPLE) * PACKED_MULTIPLE) for size in capacity)
     return source, target
 
 
-def packed_batches(lengths: Lengths, sizes: Sizes, seed: Sequence[int]) -> list[np.ndarray]:
-    """Which examples make each line, in an order that the seed decides: as many as fit one behind the other."""
+def make_packed_batches(lengths: Lengths, sizes: PackedSizes, seed: Sequence[int]) -> list[np.ndarray]:
+    """The examples of each packed sequence, in a seeded order: as many as fit one behind the other."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     ends = np.cumsum(lengths[order], axis=0)  # (examples, sides)
-    lines, start, before = [], 0, np.zeros(lengths.shape[1], ends.dtype)
+    sequences = []
+    start = 0
+    before = np.zeros(lengths.shape[1], ends.dtype)
     while start < len(order):
         stop = min(int(np.searchsorted(ends[:, side], before[side] + size, "right")) for side, size in enumerate(sizes))
         if stop == start:
-            raise ValueError(f"a text of {lengths[order[start]].tolist()} tokens does not fit into lines of {sizes}")
-        lines.append(order[start:stop])
-        start, before = stop, ends[stop - 1]
-    return lines
+            raise ValueError(
+                f"a text of {lengths[order[start]].tolist()} tokens does not fit a packed sequence of {sizes}"
+            )
+        sequences.append(order[start:stop])
+        start = stop
+        before = ends[stop - 1]
+    return sequences
 
 
-def micro_batches(batch: np.ndarray, lengths: Lengths, budget: int, grain: int = GRAIN) -> list[np.ndarray]:
-    """One batch in pieces that fit the device; their gradients are added up."""
-    rows = rows_that_fit(int(rounded(lengths[batch], grain).max()), budget)
+def split_micro_batches(
+    batch: np.ndarray, lengths: Lengths, budget: int, multiple: int = PAD_MULTIPLE
+) -> list[np.ndarray]:
+    """A batch in micro-batches of at most `budget` tokens, whose gradients are added up."""
+    rows = fit_rows(int(round_up_lengths(lengths[batch], multiple).max()), budget)
     return [batch[start : start + rows] for start in range(0, len(batch), rows)]
 
 
-def padding_share(batches: Iterable[np.ndarray], lengths: Lengths, grain: int = GRAIN) -> float:
-    """How much of what is computed is padding."""
+def measure_padding(batches: Iterable[np.ndarray], lengths: Lengths, multiple: int = PAD_MULTIPLE) -> float:
+    """The share of padding among all tokens."""
     real = computed = 0
     for batch in batches:
         real += int(lengths[batch].sum())
-        computed += int(rounded(lengths[batch], grain).max(axis=0).sum()) * len(batch)
+        computed += int(round_up_lengths(lengths[batch], multiple).max(axis=0).sum()) * len(batch)
     return 1 - real / computed if computed else 0.0
 
 
-def piece_starts(tokens: int, length: int, seed: int, epoch: int) -> np.ndarray:
-    """Where the pieces of a long text begin: of length + 1, sharing one token, from another place in each epoch."""
+def draw_chunk_starts(tokens: int, length: int, seed: int, epoch: int) -> np.ndarray:
+    """Where the chunks of a long text begin: length + 1 tokens each, overlapping by one. The first offset is random in
+    each epoch."""
     if tokens <= length + 1:
         return np.zeros(1, np.int64)
     spare = (tokens - 1) % length

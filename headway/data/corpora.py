@@ -1,4 +1,7 @@
-"""Texts that are read as often as needed and never held in memory: where they lie, what they count, who they are."""
+"""Corpora: text that is read as often as needed and never held in memory, with its counts and its identity.
+
+The identity is a fingerprint of the text: caches and the resume check of a training know a corpus by it.
+"""
 
 import atexit
 import hashlib
@@ -15,27 +18,27 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headway.data.parallel_files import Pair, ParallelFiles, read_parallel, unpacked
-from headway.files.cache import cached, fingerprint
+from headway.data.parallel_files import Pair, ParallelFiles, read_parallel, strip_compression
+from headway.files.cache import fingerprint, load_or_build
 from headway.files.text_files import check_readable, read_lines
 
 
-class Counts(NamedTuple):
+class CorpusCounts(NamedTuple):
     lines: int
-    words: int  # of one side
+    words: int  # on one side
     characters: int
-    said: int  # lines that say something, on both sides
-    marked: int  # pairs with placeholders
+    nonempty: int  # lines with text on both sides
+    with_placeholders: int
 
 
-class Readable(Protocol):
-    """Anything that gives the same pairs each time; it can be sent to another process."""
+class PairSource(Protocol):
+    """Gives the same pairs each time it is read. It can be pickled, for worker processes."""
 
     def read(self) -> Iterator[Pair]: ...
 
 
 @dataclass(frozen=True)
-class FromFiles:
+class FilePairs:
     files: ParallelFiles
 
     def read(self) -> Iterator[Pair]:
@@ -43,7 +46,7 @@ class FromFiles:
 
 
 @dataclass(frozen=True)
-class FromMemory:
+class MemoryPairs:
     pairs: tuple[Pair, ...]
 
     def read(self) -> Iterator[Pair]:
@@ -51,76 +54,77 @@ class FromMemory:
 
 
 @dataclass(frozen=True)
-class Others:
-    """All rows of another but some, by their numbers or by what they say."""
+class FilteredPairs:
+    """The pairs of another source without some of them, by row number or by text."""
 
-    whole: Readable
+    base: PairSource
     rows: frozenset[int] = frozenset()
     pairs: frozenset[Pair] = frozenset()
 
     def read(self) -> Iterator[Pair]:
-        read = enumerate(self.whole.read())
-        return (pair for row, pair in read if row not in self.rows and pair not in self.pairs)
+        numbered = enumerate(self.base.read())
+        return (pair for row, pair in numbered if row not in self.rows and pair not in self.pairs)
 
 
 @dataclass(frozen=True)
-class Turned:
-    """Another with its sides exchanged."""
+class SwappedPairs:
+    """The pairs of another source with source and target swapped."""
 
-    whole: Readable
+    base: PairSource
 
     def read(self) -> Iterator[Pair]:
-        return ((target, source) for source, target in self.whole.read())
+        return ((target, source) for source, target in self.base.read())
 
 
 @dataclass(frozen=True)
-class Parallel:
-    """Parallel text of one direction."""
+class ParallelCorpus:
+    """Parallel text in one direction."""
 
-    origin: Readable
+    origin: PairSource
     identity: str  # the same for the same text
-    counts: Counts
+    counts: CorpusCounts
     source_language: str = ""
     target_language: str = ""
-    weight: float = 1.0  # how often each pair is seen in an epoch
+    weight: float = 1.0  # how often each pair is used in an epoch
 
     def read(self) -> Iterator[Pair]:
         return self.origin.read()
 
-    def turned(self) -> "Parallel":
-        """The other direction."""
-        origin, identity = Turned(self.origin), fingerprint([self.identity, "turned"])
+    def swap_sides(self) -> "ParallelCorpus":
+        """The same text in the other direction."""
+        origin = SwappedPairs(self.origin)
+        identity = fingerprint([self.identity, "turned"])
         counts = count_pairs(origin, identity)
-        return Parallel(origin, identity, counts, self.target_language, self.source_language, self.weight)
+        return ParallelCorpus(origin, identity, counts, self.target_language, self.source_language, self.weight)
 
-    def split(self, held: int) -> tuple["Parallel", "Parallel"]:
-        """Without some pairs, and only them, which are few enough for memory: chosen by a fixed chance."""
-        chance = np.random.default_rng(0)
-        rows = frozenset(chance.choice(self.counts.lines, held, replace=False).tolist())
-        kept, apart = (fingerprint([self.identity, f"held {held} {named}"]) for named in (False, True))
-        pairs = _remembered_pairs(apart, self.origin, rows)
-        counts = _counted_pairs(pairs)
-        left = Counts(*(whole - gone for whole, gone in zip(self.counts, counts)))
+    def split(self, held: int) -> tuple["ParallelCorpus", "ParallelCorpus"]:
+        """The corpus without `held` random pairs, always the same ones, and these pairs, held in memory."""
+        generator = np.random.default_rng(0)
+        rows = frozenset(generator.choice(self.counts.lines, held, replace=False).tolist())
+        rest, apart = (fingerprint([self.identity, f"held {held} {is_held}"]) for is_held in (False, True))
+        pairs = _load_or_read_pairs(apart, self.origin, rows)
+        counts = _count(pairs)
+        left = CorpusCounts(*(total - held_out for total, held_out in zip(self.counts, counts)))
         return (
-            replace(self, origin=Others(self.origin, rows), identity=kept, counts=left),
-            replace(self, origin=FromMemory(pairs), identity=apart, counts=counts),
+            replace(self, origin=FilteredPairs(self.origin, rows), identity=rest, counts=left),
+            replace(self, origin=MemoryPairs(pairs), identity=apart, counts=counts),
         )
 
-    def without(self, pairs: frozenset[Pair]) -> "Parallel":
-        """All rows that say something else; where that is all of them, the same as before, so that a run goes on."""
-        origin = Others(self.origin, pairs=pairs)
+    def exclude(self, pairs: frozenset[Pair]) -> "ParallelCorpus":
+        """Without these pairs. If there are none of them, the corpus itself, so that its identity stays."""
+        origin = FilteredPairs(self.origin, pairs=pairs)
         identity = fingerprint([self.identity, "without", *(side for pair in sorted(pairs) for side in pair)])
         counts = count_pairs(origin, identity)
         return self if counts == self.counts else replace(self, origin=origin, identity=identity, counts=counts)
 
 
 @dataclass(frozen=True)
-class Running:
-    """Running text: lines of one or more files, or some of them."""
+class TextCorpus:
+    """Monolingual running text: the lines `first` to `last` of one or more files."""
 
     paths: tuple[str, ...]
     identity: str
-    counts: Counts
+    counts: CorpusCounts
     first: int = 0
     last: int | None = None
     memory: tuple[str, ...] = ()
@@ -129,8 +133,8 @@ class Running:
         lines = chain(self.memory, *(read_lines(path) for path in self.paths))
         return islice(lines, self.first, self.last)
 
-    def split(self, held: int) -> tuple["Running", "Running"]:
-        """All but the last lines, and these."""
+    def split(self, held: int) -> tuple["TextCorpus", "TextCorpus"]:
+        """The corpus without its last `held` lines, and these."""
         cut = self.counts.lines - held
         parts = []
         for first, last in ((0, cut), (cut, None)):
@@ -140,72 +144,76 @@ class Running:
         return parts[0], parts[1]
 
 
-def parallel(files: ParallelFiles, weight: float = 1.0) -> Parallel:
-    """A corpus in files. It is read once, to count it, unless that was done before."""
+def open_parallel(files: ParallelFiles, weight: float = 1.0) -> ParallelCorpus:
+    """A corpus in files. It is read once to count it, unless the counts are cached."""
     columns = files.columns or ()
-    known = files._replace(source=regular(files.source), target=regular(files.target) if files.target else "")
+    rereadable = files._replace(
+        source=ensure_rereadable(files.source), target=ensure_rereadable(files.target) if files.target else ""
+    )
     languages = (files.source_language, files.target_language)
-    identity = fingerprint([*map(hash_file, known.paths), *columns, *(languages if not files.target else ())])
-    origin = FromFiles(known)
-    return Parallel(origin, identity, count_pairs(origin, identity), *languages, weight)
+    identity = fingerprint([*map(hash_file, rereadable.paths), *columns, *(languages if not files.target else ())])
+    origin = FilePairs(rereadable)
+    return ParallelCorpus(origin, identity, count_pairs(origin, identity), *languages, weight)
 
 
-def in_memory(
+def parallel_from_memory(
     source: Sequence[str],
     target: Sequence[str],
     source_language: str = "",
     target_language: str = "",
     weight: float = 1.0,
-) -> Parallel:
-    """The same from lists."""
+) -> ParallelCorpus:
+    """A corpus from two lists."""
     pairs = tuple(zip(source, target, strict=True))
     identity = fingerprint(side for pair in pairs for side in pair)
-    return Parallel(FromMemory(pairs), identity, _counted_pairs(pairs), source_language, target_language, weight)
+    return ParallelCorpus(MemoryPairs(pairs), identity, _count(pairs), source_language, target_language, weight)
 
 
-def running(paths: Sequence[str]) -> Running:
-    known = tuple(regular(path) for path in paths)
-    text = Running(known, fingerprint(map(hash_file, known)), Counts(0, 0, 0, 0, 0))
+def open_text(paths: Sequence[str]) -> TextCorpus:
+    rereadable = tuple(ensure_rereadable(path) for path in paths)
+    text = TextCorpus(rereadable, fingerprint(map(hash_file, rereadable)), CorpusCounts(0, 0, 0, 0, 0))
     return replace(text, counts=count_lines(text))
 
 
-def running_in_memory(lines: Sequence[str]) -> Running:
-    text = Running((), fingerprint(lines), Counts(0, 0, 0, 0, 0), memory=tuple(lines))
-    return replace(text, counts=_counted_lines(lines))
+def text_from_memory(lines: Sequence[str]) -> TextCorpus:
+    text = TextCorpus((), fingerprint(lines), CorpusCounts(0, 0, 0, 0, 0), memory=tuple(lines))
+    return replace(text, counts=_count_lines(lines))
 
 
-def count_pairs(origin: Readable, identity: str) -> Counts:
-    return _remembered(identity, lambda: _counted_pairs(origin.read()))
+def count_pairs(origin: PairSource, identity: str) -> CorpusCounts:
+    return _load_or_count(identity, lambda: _count(origin.read()))
 
 
-def count_lines(text: Running) -> Counts:
-    return _remembered(text.identity, lambda: _counted_lines(text.read()))
+def count_lines(text: TextCorpus) -> CorpusCounts:
+    return _load_or_count(text.identity, lambda: _count_lines(text.read()))
 
 
-def _counted_pairs(pairs: Iterable[Pair]) -> Counts:
-    lines = words = characters = said = marked = 0
+def _count(pairs: Iterable[Pair]) -> CorpusCounts:
+    lines = words = characters = nonempty = with_placeholders = 0
     for source, target in pairs:
         lines += 1
         words += len(target.split())
         characters += len(target)
-        said += bool(source and target)
-        marked += "⟦" in source
-    return Counts(lines, words, characters, said, marked)
+        nonempty += bool(source and target)
+        with_placeholders += "⟦" in source
+    return CorpusCounts(lines, words, characters, nonempty, with_placeholders)
 
 
-def _counted_lines(text: Iterable[str]) -> Counts:
-    return _counted_pairs((line.strip(), line) for line in text)
+def _count_lines(lines: Iterable[str]) -> CorpusCounts:
+    return _count((line.strip(), line) for line in lines)
 
 
-def _remembered(identity: str, count: Callable[[], Counts]) -> Counts:
+def _load_or_count(identity: str, count: Callable[[], CorpusCounts]) -> CorpusCounts:
     def build(folder: Path) -> None:
         (folder / "counts.json").write_text(json.dumps(count()))
 
-    return cached("counts", identity, build, lambda folder: Counts(*json.loads((folder / "counts.json").read_text())))
+    return load_or_build(
+        "counts", identity, build, lambda folder: CorpusCounts(*json.loads((folder / "counts.json").read_text()))
+    )
 
 
-def _remembered_pairs(identity: str, origin: Readable, rows: frozenset[int]) -> tuple[Pair, ...]:
-    """Some rows, for which a large corpus is read through only once."""
+def _load_or_read_pairs(identity: str, origin: PairSource, rows: frozenset[int]) -> tuple[Pair, ...]:
+    """Some rows of a corpus, cached: a large one is read for them only once."""
 
     def build(folder: Path) -> None:
         pairs = [pair for row, pair in enumerate(origin.read()) if row in rows]
@@ -214,23 +222,23 @@ def _remembered_pairs(identity: str, origin: Readable, rows: frozenset[int]) -> 
     def load(folder: Path) -> tuple[Pair, ...]:
         return tuple((source, target) for source, target in json.loads((folder / "pairs.json").read_text()))
 
-    return cached("held", identity, build, load)
+    return load_or_build("held", identity, build, load)
 
 
 def hash_file(path: str) -> str:
-    """Of what is stored: a packed file is not unpacked for it."""
+    """A hash of the file's bytes; a compressed file is not decompressed for it."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def regular(path: str) -> str:
-    """The path of a file that can be read again and again: what comes through a pipe is kept in a temporary one."""
+def ensure_rereadable(path: str) -> str:
+    """The path of a file that can be read several times: input from a pipe is copied to a temporary file."""
     check_readable(path)
     if path != "-" and stat.S_ISREG(os.stat(path).st_mode):
         return path
     folder = tempfile.mkdtemp(prefix="headway-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    kept = Path(folder) / (unpacked(Path(path).name) if path != "-" else "input")
-    with kept.open("w", encoding="utf-8", newline="\n") as file:
+    copy = Path(folder) / (strip_compression(Path(path).name) if path != "-" else "input")
+    with copy.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in read_lines(path))
-    return str(kept)
+    return str(copy)

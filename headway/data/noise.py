@@ -1,17 +1,17 @@
-"""Pairs as people type them: a corpus is tidy, and what a translator is given later is not."""
+"""Noise for training data: pairs as people type them, in lower case, without punctuation, with emoji and URLs."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from headway.data.corpora import Parallel, Readable, count_pairs
+from headway.data.corpora import PairSource, ParallelCorpus, count_pairs
 from headway.data.parallel_files import Pair
 from headway.files.cache import fingerprint
 
-VERSION = "variety 1"  # another way to vary makes other text: what is kept of it must not outlive it
-ENDS = ".!?…"
-NAME = re.compile(r"(?<!\S)(?:[A-Z][\w-]{2,}|\d[\d.,]*\d|\d)(?=[,;:.!?]?(?:\s|$))")
+NOISE_VERSION = "variety 1"  # change it with the functions below: caches of noisy text go by it
+SENTENCE_ENDS = ".!?…"
+COPYABLE_WORD = re.compile(r"(?<!\S)(?:[A-Z][\w-]{2,}|\d[\d.,]*\d|\d)(?=[,;:.!?]?(?:\s|$))")
 EMOJI = [*range(0x1F600, 0x1F650), *range(0x1F330, 0x1F390), *range(0x1F680, 0x1F6B0), 0x2705, 0x274C, 0x2728, 0x2B50]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SYLLABLES = [
@@ -40,81 +40,90 @@ SYLLABLES = [
     "ex",
     "zu",
 ]
-ENDINGS = ["com", "de", "org", "net", "io", "eu"]
+TOP_LEVEL_DOMAINS = ["com", "de", "org", "net", "io", "eu"]
 
 
-def varied(corpus: Parallel, share: float) -> Parallel:
-    """So large a share of the pairs once more, each changed in one way; the same pairs in the same ways each time."""
-    origin = Varied(corpus.origin, share)
-    identity = fingerprint([corpus.identity, VERSION, str(share)])
+def add_noise(corpus: ParallelCorpus, share: float) -> ParallelCorpus:
+    """A noisy copy of this share of the pairs, each changed in one way; always the same pairs in the same ways."""
+    origin = NoisyPairs(corpus.origin, share)
+    identity = fingerprint([corpus.identity, NOISE_VERSION, str(share)])
     return replace(corpus, origin=origin, identity=identity, counts=count_pairs(origin, identity))
 
 
 @dataclass(frozen=True)
-class Varied:
-    whole: Readable
+class NoisyPairs:
+    base: PairSource
     share: float
 
     def read(self) -> Iterator[Pair]:
-        draw = Random(VERSION)
-        for source, target in self.whole.read():
+        draw = Random(NOISE_VERSION)
+        for source, target in self.base.read():
             if draw.random() < self.share:
-                changed = draw.choice(WAYS)(source, target, draw)
+                changed = draw.choice(NOISE_FUNCTIONS)(source, target, draw)
                 if changed is not None and all(changed):
                     yield changed
 
 
-def lower(source: str, target: str, draw: Random) -> Pair | None:
-    """Small letters are read, and what is written is spelled as it should be."""
+def lowercase_source(source: str, target: str, draw: Random) -> Pair | None:
+    """The target keeps its case, so that the model learns to restore it."""
     return (source.lower(), target) if source.lower() != source else None
 
 
-def capitals(source: str, target: str, draw: Random) -> Pair | None:
+def uppercase_both(source: str, target: str, draw: Random) -> Pair | None:
     return source.upper(), target.upper()
 
 
-def title(source: str, target: str, draw: Random) -> Pair | None:
-    """Every word begins with a capital, and there is no full stop."""
+def title_case_source(source: str, target: str, draw: Random) -> Pair | None:
+    """Every word capitalised, without a full stop."""
     words = [word[:1].upper() + word[1:] for word in source.split()]
     return " ".join(words).rstrip("."), target.rstrip(".")
 
 
-def unended(source: str, target: str, draw: Random) -> Pair | None:
-    """Without what ends a sentence, where both have it."""
-    if not source.endswith(tuple(ENDS)) or not target.endswith(tuple(ENDS)):
+def drop_final_punctuation(source: str, target: str, draw: Random) -> Pair | None:
+    """If both sides have it."""
+    if not source.endswith(tuple(SENTENCE_ENDS)) or not target.endswith(tuple(SENTENCE_ENDS)):
         return None
-    return source.rstrip(ENDS), target.rstrip(ENDS)
+    return source.rstrip(SENTENCE_ENDS), target.rstrip(SENTENCE_ENDS)
 
 
-def copy(source: str, target: str, draw: Random) -> Pair | None:
-    """What is in the target language already is left as it is."""
+def copy_target(source: str, target: str, draw: Random) -> Pair | None:
+    """Text that is in the target language already stays as it is."""
     return target, target
 
 
-def emoji(source: str, target: str, draw: Random) -> Pair | None:
+def add_emoji(source: str, target: str, draw: Random) -> Pair | None:
     marks = "".join(chr(draw.choice(EMOJI)) for _ in range(draw.choice((1, 1, 1, 2, 3))))
     if draw.random() < 0.2:
         return f"{marks} {source}", f"{marks} {target}"
     return f"{source} {marks}", f"{target} {marks}"
 
 
-def item(source: str, target: str, draw: Random) -> Pair | None:
-    """A name or a number that both sides have once becomes something that can only be copied."""
-    shared = [word for word in NAME.findall(source) if len(places(word, source)) == 1 == len(places(word, target))]
-    thing = something(draw)
+def replace_name(source: str, target: str, draw: Random) -> Pair | None:
+    """A name or number that occurs once on both sides becomes an item that can only be copied."""
+    shared = [
+        word
+        for word in COPYABLE_WORD.findall(source)
+        if len(find_word(word, source)) == 1 == len(find_word(word, target))
+    ]
+    item = make_untranslatable(draw)
     if not shared:
-        return thing, thing
+        return item, item
     word = draw.choice(shared)
-    changed = [f"{text[: (at := places(word, text)[0])]}{thing}{text[at + len(word) :]}" for text in (source, target)]
-    return changed[0], changed[1]
+    source_start = find_word(word, source)[0]
+    target_start = find_word(word, target)[0]
+    return (
+        f"{source[:source_start]}{item}{source[source_start + len(word) :]}",
+        f"{target[:target_start]}{item}{target[target_start + len(word) :]}",
+    )
 
 
-def places(word: str, text: str) -> list[int]:
+def find_word(word: str, text: str) -> list[int]:
+    """The offsets of a whole word."""
     return [found.start() for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
 
 
-def something(draw: Random) -> str:
-    """An address, a number, a time, a path, a name of a program: nothing that has a translation."""
+def make_untranslatable(draw: Random) -> str:
+    """A random URL, e-mail address, number, time, path or identifier, which is copied in any language."""
 
     def word() -> str:
         return "".join(draw.choice(SYLLABLES) for _ in range(draw.randint(2, 4)))
@@ -123,11 +132,11 @@ def something(draw: Random) -> str:
         return str(draw.randrange(10 ** (digits - 1), 10**digits))
 
     kinds: list[Callable[[], str]] = [
-        lambda: f"https://{word()}.{draw.choice(ENDINGS)}/{word()}?{draw.choice(LETTERS)}={number(3)}",
-        lambda: f"www.{word()}-{word()}.{draw.choice(ENDINGS)}",
-        lambda: f"http://{word()}.{draw.choice(ENDINGS)}/{word()}/{word()}.html",
-        lambda: f"{word()}.{word()}@{word()}.{draw.choice(ENDINGS)}",
-        lambda: f"{word()}{number(2)}@{word()}.{draw.choice(ENDINGS)}",
+        lambda: f"https://{word()}.{draw.choice(TOP_LEVEL_DOMAINS)}/{word()}?{draw.choice(LETTERS)}={number(3)}",
+        lambda: f"www.{word()}-{word()}.{draw.choice(TOP_LEVEL_DOMAINS)}",
+        lambda: f"http://{word()}.{draw.choice(TOP_LEVEL_DOMAINS)}/{word()}/{word()}.html",
+        lambda: f"{word()}.{word()}@{word()}.{draw.choice(TOP_LEVEL_DOMAINS)}",
+        lambda: f"{word()}{number(2)}@{word()}.{draw.choice(TOP_LEVEL_DOMAINS)}",
         lambda: number(draw.randint(1, 9)),
         lambda: f"{draw.randint(0, 23)}:{draw.randint(0, 59):02}",
         lambda: f"{draw.randint(1900, 2040)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}",
@@ -141,5 +150,16 @@ def something(draw: Random) -> str:
     return draw.choice(kinds)()
 
 
-# The first ones are what people do most.
-WAYS = (lower, lower, capitals, title, unended, unended, copy, emoji, item, item)
+# Some stand twice, because people do them more often.
+NOISE_FUNCTIONS = (
+    lowercase_source,
+    lowercase_source,
+    uppercase_both,
+    title_case_source,
+    drop_final_punctuation,
+    drop_final_punctuation,
+    copy_target,
+    add_emoji,
+    replace_name,
+    replace_name,
+)

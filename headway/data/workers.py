@@ -1,4 +1,4 @@
-"""Processes that work for another one, as members of its pool."""
+"""Worker processes of a pool: they leave Ctrl-C to their parent, and end when it ends."""
 
 import multiprocessing
 import os
@@ -6,9 +6,9 @@ import signal
 import threading
 
 
-def serve_parent() -> None:
-    """At the start of such a process. Ctrl-C is for whoever waits for it, and ends it; and it ends with that one even
-    where that was killed and could not say so: it would wait for work for ever, and keep its memory."""
+def tie_to_parent() -> None:
+    """Call this first in a worker process. Ctrl-C is left to the parent, which ends its workers. If the parent is
+    killed, the worker ends by itself instead of waiting for work and holding its memory for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

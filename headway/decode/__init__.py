@@ -1,31 +1,68 @@
-"""Decoding: ids in, ids out. Greedy, beam and sampling over any model that can name the next token."""
+"""Decoding: source ids in, hypotheses (ids and scores) out. Four searches that find the same, each with its folder.
+
+    headway.translate                which engine: torch or CTranslate2 (translate/backends.py)
+       │
+       ├─ torch_backend.TorchEngine ── dispatch.decode ── request        the request, checked; one job for each row
+       │                                  │
+       │        ┌─────────────────────────┼─────────────────────────────┐
+       │    cuda/ CUDA graphs, Triton   cpu/ int8 in C,              reference/ any model, any setting:
+       │        │                         │  float32 in torch           the specification
+       │        │                         │  (+ shortlist)                │
+       │        └──────── lattice ────────┘                               │
+       │     candidates of all steps → hypotheses                         │
+       │                      └───────────── Hypothesis ──────────────────┘
+       └─ ctranslate2/ Ct2Engine           CTranslate2's own C++ beam search, without torch
+
+    types        Hypothesis, BeamStep, Engine: what goes in and out                          (no torch)
+    request      SearchTask and its SearchJobs
+    dispatch     decode, stream: which of the searches runs
+    batching     batches of similar lengths                                                  (no torch)
+    padding      rows of ids as one padded tensor
+    constraints  constrained decoding: phrases that an output must contain                   (no torch)
+    constraints_torch  tokens that an output may not contain, as -inf in its log-probabilities
+    shortlist    searching a part of the vocabulary
+    lattice      hypotheses from the candidates of all steps
+
+The beam search stopping rule is stated once, in reference/beam_search.py.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.config.search import Marks, Search
+    from headway.config.search import Search
     from headway.decode.dispatch import decode, stream
-    from headway.decode.reference.model import Remembered, Stepper
-    from headway.decode.types import Choice, Hypothesis, Recorder
+    from headway.decode.reference.model import Stepper, StepperState
+    from headway.decode.types import BeamStep, Hypothesis, Recorder
+    from headway.text.tokenizer.special_tokens import SpecialTokens
 
-__all__ = ["Choice", "Hypothesis", "Marks", "Recorder", "Remembered", "Search", "Stepper", "decode", "stream"]
+__all__ = [
+    "BeamStep",
+    "Hypothesis",
+    "Recorder",
+    "Search",
+    "SpecialTokens",
+    "Stepper",
+    "StepperState",
+    "decode",
+    "stream",
+]
 
 _HOME = {
-    "Choice": "headway.decode.types",
+    "BeamStep": "headway.decode.types",
     "Hypothesis": "headway.decode.types",
-    "Marks": "headway.config.search",
     "Recorder": "headway.decode.types",
-    "Remembered": "headway.decode.reference.model",
     "Search": "headway.config.search",
+    "SpecialTokens": "headway.text.tokenizer.special_tokens",
     "Stepper": "headway.decode.reference.model",
+    "StepperState": "headway.decode.reference.model",
     "decode": "headway.decode.dispatch",
     "stream": "headway.decode.dispatch",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Settings and results are wanted without torch, so that each name is imported when it is first used."""
+    """Import each name when it is first used: settings and results are needed without torch."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,62 +1,68 @@
-"""What an output must say: phrases of ids, in any order, anywhere in it. Nothing here imports torch."""
+"""Constrained decoding: phrases of ids that an output must contain, in any order, anywhere. Nothing here imports torch.
+
+The beam search that satisfies them is reference/constrained_beam.py."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class State(NamedTuple):
+class ConstraintState(NamedTuple):
+    """How far a hypothesis has come with its phrases."""
+
     met: int = 0  # a bit for each phrase
-    active: int = -1  # the phrase that is being said
-    place: int = 0  # how much of it has been
-    last: int = -1  # the phrase that has just been completed
+    active: int = -1  # the phrase that it is in the middle of
+    progress: int = 0  # how many ids of that phrase are there
+    last: int = -1  # the phrase that it has just completed
 
 
 @dataclass(frozen=True)
-class Demands:
-    """Of one row. A phrase that is broken off, or runs on within its last word, has not been said.
+class PhraseConstraints:
+    """The phrases of one row. A phrase that is broken off, or whose last word goes on, does not count.
 
-    inner: ids that go on with a word"""
+    inner: ids that continue a word"""
 
     phrases: tuple[tuple[int, ...], ...]
     inner: frozenset[int]
-    known: dict[tuple[int, ...], State] = field(default_factory=dict, compare=False)
+    states: dict[tuple[int, ...], ConstraintState] = field(default_factory=dict, compare=False)  # of all seen so far
 
-    def state(self, ids: Sequence[int]) -> State:
-        """After these ids. A beam grows by one at a time, so that all but the last are known."""
+    def state(self, ids: Sequence[int]) -> ConstraintState:
+        """After these ids. A beam grows by one id at a time, so that the state of all but the last is known."""
         key = tuple(ids)
-        if key not in self.known:
-            self.known[key] = self.after(self.state(key[:-1]), key[-1]) if key else State()
-        return self.known[key]
+        if key not in self.states:
+            self.states[key] = self.advance(self.state(key[:-1]), key[-1]) if key else ConstraintState()
+        return self.states[key]
 
-    def after(self, state: State, token: int) -> State:
-        met, active, place, last = state
+    def advance(self, state: ConstraintState, token: int) -> ConstraintState:
+        """The state after one more token."""
+        met, active, progress, last = state
         if last >= 0 and token in self.inner:
             met &= ~(1 << last)
-        said = (*self.phrases[active][:place], token) if active >= 0 else (token,)
-        left = [n for n in range(len(self.phrases)) if not met >> n & 1]
-        for begun in (said, (token,)):
-            for number in sorted(left, key=lambda n: (n != active, -len(self.phrases[n]))):
+        continued = (*self.phrases[active][:progress], token) if active >= 0 else (token,)
+        unmet = [n for n in range(len(self.phrases)) if not met >> n & 1]
+        for begun in (continued, (token,)):
+            for number in sorted(unmet, key=lambda n: (n != active, -len(self.phrases[n]))):
                 phrase = self.phrases[number]
                 if phrase == begun:
-                    return State(met | 1 << number, -1, 0, number)
+                    return ConstraintState(met | 1 << number, -1, 0, number)
                 if phrase[: len(begun)] == begun:
-                    return State(met, number, len(begun), -1)
-        return State(met)
+                    return ConstraintState(met, number, len(begun), -1)
+        return ConstraintState(met)
 
-    def count(self, state: State) -> int:
-        """How many of the demanded ids have been said."""
-        return sum(len(p) for n, p in enumerate(self.phrases) if state.met >> n & 1) + state.place
+    def count_met(self, state: ConstraintState) -> int:
+        """How many ids of the phrases are there, those of an unfinished phrase included."""
+        return sum(len(p) for n, p in enumerate(self.phrases) if state.met >> n & 1) + state.progress
 
-    def next(self, state: State) -> set[int]:
-        """What would take a hypothesis on."""
+    def next_ids(self, state: ConstraintState) -> set[int]:
+        """The ids that would make progress."""
         if state.active >= 0:
-            return {self.phrases[state.active][state.place]}
+            return {self.phrases[state.active][state.progress]}
         return {phrase[0] for n, phrase in enumerate(self.phrases) if not state.met >> n & 1}
 
-    def owes(self, state: State) -> bool:
+    def is_unmet(self, state: ConstraintState) -> bool:
+        """Whether some phrase is missing: such a hypothesis may not end."""
         return state.met != (1 << len(self.phrases)) - 1
 
-    def lacks(self, ids: Sequence[int]) -> int:
-        """How many of the demanded ids are not in an output."""
-        return sum(map(len, self.phrases)) - self.count(self.state(ids))
+    def count_missing(self, ids: Sequence[int]) -> int:
+        """How many ids of the phrases are not in an output."""
+        return sum(map(len, self.phrases)) - self.count_met(self.state(ids))

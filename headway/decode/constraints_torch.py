@@ -1,4 +1,5 @@
-"""What may not come next: log-probabilities (N, V) set to -inf in place."""
+"""Tokens that may not come next (suppressed ids, early ends, repeated n-grams): log-probabilities (N, V) set to -inf
+in place. What an output must contain is in constraints.py."""
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ def ban_end(logps: Tensor, end: int, early: Tensor) -> None:
 
 
 def ban_repeats(logps: Tensor, history: Tensor, size: int) -> None:
-    """No n-gram of this size may occur twice in a hypothesis. history: (N, L), -1 where nothing stands yet."""
+    """No n-gram of this size may occur twice in a hypothesis. history: (N, L), -1 where there is no token yet."""
     length = history.shape[1]
     if length < size:
         return

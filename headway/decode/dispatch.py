@@ -1,23 +1,31 @@
-"""decode and stream: ids in, ids out."""
+"""Dispatch of a decoding request to the fastest search that supports it: `decode`, and `stream` id by id.
+
+"reference"  beam search over any model: the specification of the others
+"cpu"        the same over CpuDecoder; in int8, where it can be, as one call into C
+"cuda"       the same in tensors of fixed shape, replayed as CUDA graphs
+"auto"       the fastest of these that supports the model and the settings
+"""
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from headway.config.search import Marks, Search
-from headway.decode.constraints import Demands
-from headway.decode.cpu import search as whole_search
-from headway.decode.cuda import search as static
-from headway.decode.reference.beam_search import run
+from headway.config.search import Search
+from headway.decode.constraints import PhraseConstraints
+from headway.decode.cpu import search as cpu_search
+from headway.decode.cpu.decoder import CpuDecoder, cpu_decoder_of
+from headway.decode.cuda import search as cuda_search
+from headway.decode.reference.beam_search import beam_search
 from headway.decode.reference.model import ModelStepper, S, Stepper
-from headway.decode.request import Job, Task, check_ids, forced_prefixes, lengths_of, make_jobs
-from headway.decode.shortlist import Shortlisted, run_cut, shortlisted
+from headway.decode.request import SearchJob, SearchTask, check_ids, make_jobs, resolve_prefixes, source_lengths
+from headway.decode.shortlist import ShortlistedStepper, apply_shortlist, search_reduced_vocabulary
 from headway.decode.types import Hypothesis, Recorder
 from headway.errors import ConfigError, HeadwayError
+from headway.text.tokenizer.special_tokens import SpecialTokens
 
-ENGINES = ("auto", "naive", "lean", "static")
+SearchEngine = Literal["auto", "reference", "cpu", "cuda"]
 
 
 @torch.no_grad()
@@ -26,86 +34,101 @@ def decode(
     source: Tensor | None,
     valid: Tensor | None = None,
     *,
-    marks: Marks,
+    special_tokens: SpecialTokens,
     search: Search,
     prefixes: Sequence[Sequence[int]] | None = None,
-    lines: Sequence[int] | None = None,
+    line_numbers: Sequence[int] | None = None,
     record: Recorder | None = None,
-    engine: Literal["auto", "naive", "lean", "static"] = "auto",
-    demands: Sequence[Demands] | None = None,
+    engine: SearchEngine = "auto",
+    constraints: Sequence[PhraseConstraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
 
-    valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to go on from.
-    lines: numbers the rows carry, which with the seed decide what is drawn for them; None: 0, 1, …
+    valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to continue.
+    line_numbers: of the rows; with the seed they decide what is drawn for each; None: 0, 1, …
     record: called with every row's candidates at every step; it costs time and changes nothing.
-    engine: "naive" is the plain loop over the plain model; "lean" the same over a model made for the CPU; "static" finds
-        the same in tensors that keep their shape, as recorded steps on a GPU; "auto" is what is fastest and can be.
-    demands: what each row's output must say; what does not, because its length was spent, comes after what does.
+    engine: see the top of this module.
+    constraints: phrases that each row's output must contain; outputs that lack some, because the maximum length was
+        reached, come last.
     """
-    if engine not in ENGINES:
-        raise HeadwayError(f'engine "{engine}" is not known: one of {", ".join(ENGINES)}.')
-    if search.sample and demands is not None:
+    if engine not in get_args(SearchEngine):
+        raise HeadwayError(f'there is no engine "{engine}": use one of {", ".join(get_args(SearchEngine))}.')
+    if search.sample and constraints is not None:
         raise ConfigError(
-            "what must be said is searched for, and this draws at random. Leave one of them out.", "sample"
+            "constraints need a beam search, not sampling. Set sample = false, or remove the constraints.", "sample"
         )
-    stepper = shortlisted(stepper, source) if search.shortlist else stepper
-    forced = forced_prefixes(source, valid, prefixes, lines)
-    check_ids(marks, forced, stepper.vocabulary)
-    lengths = lengths_of(source, valid, forced)
-    jobs = make_jobs(lengths, forced, search, lines, demands)
-    task = Task(search, marks, jobs, stepper.device, record)
+    model: Stepper[Any] = apply_shortlist(stepper, source) if search.shortlist else stepper
+    forced = resolve_prefixes(source, valid, prefixes, line_numbers)
+    check_ids(special_tokens, forced, model.vocabulary)
+    lengths = source_lengths(source, valid, forced)
+    jobs = make_jobs(lengths, forced, search, line_numbers, constraints)
+    task = SearchTask(search, special_tokens, jobs, model.device, record)
     found: list[list[Hypothesis]] = [[] for _ in forced]
     for job in jobs:
-        if job.room <= 0 and job.copy == 0:
+        if job.max_new_tokens <= 0 and job.copy == 0:
             found[job.row].append(task.hypothesis(job, job.prefix, [], 0.0))
-    for job, hypothesis in _searched(engine, stepper, task, source, valid, lengths):
+    for job, hypothesis in _run_search(engine, model, task, source, valid, lengths):
         found[job.row].append(hypothesis)
-    if demands is not None:
-        for row, own in zip(found, demands):
-            row.sort(key=lambda hypothesis: (own.lacks(hypothesis.ids), -hypothesis.score))
+    if constraints is not None:
+        for row, own in zip(found, constraints):
+            row.sort(key=lambda hypothesis: (own.count_missing(hypothesis.ids), -hypothesis.score))
         return [row[: search.n_best] for row in found]
     return [sorted(row, key=lambda hypothesis: -hypothesis.score)[: search.n_best] for row in found]
 
 
-def _searched(
-    engine: str, stepper: Any, task: Task, source: Tensor | None, valid: Tensor | None, lengths: list[int]
-) -> Iterable[tuple[Job, Hypothesis]]:
-    """By the engine that was asked for, or is fastest."""
-    if engine == "static" or (engine == "auto" and stepper.device.type == "cuda"):
-        reason = static.why_not(stepper, task, source, lengths)
-        if reason and engine == "static":
-            raise HeadwayError(f'this search cannot be static: {reason}. Leave the engine at "auto".')
+def _run_search(
+    engine: SearchEngine,
+    stepper: Stepper[Any],
+    task: SearchTask,
+    source: Tensor | None,
+    valid: Tensor | None,
+    lengths: list[int],
+) -> Iterable[tuple[SearchJob, Hypothesis]]:
+    """By the engine that was asked for; "auto": by the fastest."""
+    if engine == "cuda" or (engine == "auto" and stepper.device.type == "cuda"):
+        reason = cuda_search.unsupported(stepper, task, source, lengths)
+        if reason and engine == "cuda":
+            raise _refuse(engine, reason)
         if not reason:
+            assert isinstance(stepper, ModelStepper)
             try:
-                return static.run(stepper, task, source, valid)
+                return cuda_search.run_search(stepper, task, source, valid)
             except torch.OutOfMemoryError:
-                pass  # the plain loop keeps less: only the rows that are not done
-    if engine == "lean" or (engine == "auto" and stepper.device.type == "cpu"):
-        reason = _why_not_lean(stepper, task, source)
-        if reason and engine == "lean":
-            raise HeadwayError(f'this search cannot be lean: {reason}. Leave the engine at "auto".')
-        if not reason and isinstance(stepper, Shortlisted):
+                pass  # the reference search needs less: it keeps only the rows that are not done
+    if engine == "cpu" or (engine == "auto" and stepper.device.type == "cpu"):
+        decoder = _cpu_decoder(stepper, task, source)
+        if isinstance(decoder, CpuDecoder):
             assert source is not None
-            return run_cut(stepper.stepper.lean, stepper.shortlist, task, source, valid)  # type: ignore[attr-defined]
-        if not reason:
-            stepper = stepper.lean
-            if not whole_search.why_not(stepper, task):
-                assert source is not None
-                return whole_search.run(stepper, task, source, valid)
-    return (item for _, new in run(stepper, task, source, valid) for item in new)
+            return _run_cpu_search(decoder, stepper, task, source, valid)
+        if engine == "cpu":
+            raise _refuse(engine, decoder)
+    return (item for _, new in beam_search(stepper, task, source, valid) for item in new)
 
 
-def _why_not_lean(stepper: Any, task: Task, source: Tensor | None) -> str:
-    """Nothing if it can be."""
-    stepper = stepper.stepper if isinstance(stepper, Shortlisted) else stepper
-    if type(stepper) is not ModelStepper:
-        return "several models vote, or it is no model of ours"
+def _refuse(engine: SearchEngine, reason: str) -> HeadwayError:
+    return HeadwayError(f'engine "{engine}" cannot run this search: {reason}. Use engine "auto".')
+
+
+def _cpu_decoder(stepper: Stepper[Any], task: SearchTask, source: Tensor | None) -> CpuDecoder | str:
+    """The stepper's model, made for the CPU, or why it cannot be."""
+    model = stepper.stepper if isinstance(stepper, ShortlistedStepper) else stepper
+    if type(model) is not ModelStepper:
+        return "the model is an ensemble, or not one of Headway's"
     if source is None:
         return "there is no source"
     if len({len(job.prefix) for job in task.jobs}) > 1:
-        return "its prefixes have different lengths"
-    return stepper.lean if isinstance(stepper.lean, str) else ""
+        return "prefixes have different lengths"
+    return cpu_decoder_of(model)
+
+
+def _run_cpu_search(
+    decoder: CpuDecoder, stepper: Stepper[Any], task: SearchTask, source: Tensor, valid: Tensor | None
+) -> Iterable[tuple[SearchJob, Hypothesis]]:
+    if isinstance(stepper, ShortlistedStepper):
+        return search_reduced_vocabulary(decoder, stepper.shortlist, task, source, valid)
+    if not cpu_search.unsupported(decoder, task):
+        return cpu_search.run_search(decoder, task, source, valid)
+    return (item for _, new in beam_search(decoder, task, source, valid) for item in new)
 
 
 @torch.no_grad()
@@ -114,10 +137,10 @@ def stream(
     source: Tensor | None,
     valid: Tensor | None = None,
     *,
-    marks: Marks,
+    special_tokens: SpecialTokens,
     search: Search,
     prefix: Sequence[int] = (),
-    line: int = 0,
+    line_number: int = 0,
 ) -> Generator[int, None, Hypothesis]:
     """The ids of one row as they are produced, after the prefix and without the end; returns the hypothesis.
 
@@ -127,16 +150,17 @@ def stream(
         raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
     if source is not None and len(source) != 1:
         raise HeadwayError(f"only one row can be streamed, and the source has {len(source)}. Give them one by one.")
-    stepper = shortlisted(stepper, source) if search.shortlist else stepper
-    forced = forced_prefixes(source, valid, [prefix], [line])
-    check_ids(marks, forced, stepper.vocabulary)
-    jobs = make_jobs(lengths_of(source, valid, forced), forced, search, [line])
-    task = Task(search, marks, jobs, stepper.device)
-    shown, hypothesis = len(prefix), task.hypothesis(jobs[0], forced[0], [], 0.0)
-    for batch, new in run(stepper, task, source, valid):
+    model: Stepper[Any] = apply_shortlist(stepper, source) if search.shortlist else stepper
+    forced = resolve_prefixes(source, valid, [prefix], [line_number])
+    check_ids(special_tokens, forced, model.vocabulary)
+    jobs = make_jobs(source_lengths(source, valid, forced), forced, search, [line_number])
+    task = SearchTask(search, special_tokens, jobs, model.device)
+    hypothesis = task.hypothesis(jobs[0], forced[0], [], 0.0)
+    yielded = len(prefix)
+    for beam, new in beam_search(model, task, source, valid):
         for _, hypothesis in new:
-            yield from hypothesis.ids[shown:]
-        if batch.jobs:
-            shown += 1
-            yield int(batch.history[0, 0, -1])
+            yield from hypothesis.ids[yielded:]
+        if beam.jobs:
+            yielded += 1
+            yield int(beam.history[0, 0, -1])
     return hypothesis

@@ -1,5 +1,6 @@
-"""From the candidates of every step to hypotheses, after the search: the same judgement as in `turn`, for all steps at
-once; on the device on which they were found, unless they are few.
+"""From the candidates of every step to hypotheses, after a CPU or CUDA search: the beam search stopping rule (see
+reference/beam_search.py) for all steps at once, then a backtrace. On the device of the search, unless there is little
+to do.
 
 T steps    B rows    C candidates of each    K beams    M hypotheses
 """
@@ -10,15 +11,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headway.decode.reference.beam_search import not_numbers
-from headway.decode.request import Job, Task
+from headway.decode.reference.beam_search import non_finite_error
+from headway.decode.request import SearchJob, SearchTask
 from headway.decode.types import Hypothesis
 
-SMALL = 2**17  # numbers that the host is through with before a GPU has begun
+MAX_HOST_ELEMENTS = 2**17  # so many the host is done with before a GPU has begun
 
 
-class Trellis(NamedTuple):
-    """All (T, C, B): rows last, where they lie side by side."""
+class Lattice(NamedTuple):
+    """All candidates of a search, (T, C, B) each: rows last, so that they are contiguous."""
 
     ids: Tensor
     parents: Tensor
@@ -26,81 +27,88 @@ class Trellis(NamedTuple):
     sums: Tensor
 
 
-class Ends(NamedTuple):
+class HypothesisEnds(NamedTuple):
     """Where hypotheses ended, (M,) each."""
 
     steps: Tensor
-    places: Tensor  # which of the candidates
+    candidates: Tensor  # which of the candidates of that step
     rows: Tensor
 
 
-def joined(parts: list[tuple[Tensor, Tensor]], rows: int) -> Trellis:
-    """What frames wrote, one after the other: which rows were in it, and words (steps, 4, frame's rows, C)."""
-    words = [words for _, words in parts]
-    steps, candidates = sum(len(part) for part in words), words[0].shape[3]
-    whole, first = words[0].new_zeros(4, steps, candidates, rows), 0
-    for (kept, _), part in zip(parts, words):
-        whole[:, first : first + len(part), :, kept] = part[:, :, : len(kept)].permute(1, 0, 3, 2)
+def join_steps(parts: list[tuple[Tensor, Tensor]], rows: int) -> Lattice:
+    """From what was written part by part: which rows a part has (B',), and its int32 codes (steps, 4, ≥ B', C): ids,
+    parents, and the bits of the floats logps and sums."""
+    codes = [codes for _, codes in parts]
+    steps = sum(len(part) for part in codes)
+    joined = codes[0].new_zeros(4, steps, codes[0].shape[3], rows)
+    first = 0
+    for (own_rows, _), part in zip(parts, codes):
+        joined[:, first : first + len(part), :, own_rows] = part[:, :, : len(own_rows)].permute(1, 0, 3, 2)
         first += len(part)
-    if whole.numel() < SMALL:
-        whole = whole.cpu()
-    return Trellis(whole[0].long(), whole[1].long(), whole[2].view(torch.float32), whole[3].view(torch.float32))
+    if joined.numel() < MAX_HOST_ELEMENTS:
+        joined = joined.cpu()
+    return Lattice(joined[0].long(), joined[1].long(), joined[2].view(torch.float32), joined[3].view(torch.float32))
 
 
-def found(trellis: Trellis, jobs: list[Job], task: Task) -> Iterator[tuple[Job, Hypothesis]]:
+def extract_hypotheses(
+    lattice: Lattice, jobs: list[SearchJob], task: SearchTask
+) -> Iterator[tuple[SearchJob, Hypothesis]]:
     """The n_best of each row, best first."""
-    beam, device = task.search.beam_size, trellis.ids.device
-    exists, ends = trellis.sums > -torch.inf, trellis.ids == task.marks.end
+    beam = task.search.beam_size
+    device = lattice.ids.device
+    exists = lattice.sums > -torch.inf
+    ends = lattice.ids == task.special_tokens.end
     runs = exists & ~ends
-    limits = torch.tensor([len(job.prefix) + job.room for job in jobs], device=device)
+    limits = torch.tensor([len(job.prefix) + job.max_new_tokens for job in jobs], device=device)
     last = torch.arange(1, len(ends) + 1, device=device)[:, None] >= limits  # (T, B)
     complete = exists & (ends | last[:, None])
-    complete[:, beam:] = False  # only the K best may end; the others stand by to run on in their stead
+    complete[:, beam:] = False  # only the K best may end; the others are spare ones that may run on instead
     ended = complete.sum(1).cumsum(0)
     stays = (runs.any(1) & ~last & (ended < beam)).cumprod(0).bool()
     alive = torch.cat([torch.ones_like(stays[:1]), stays[:-1]])  # (T, B)
-    for step, row in (~(trellis.sums[:, 0] < torch.inf) & alive).nonzero().tolist():
-        raise not_numbers(jobs[row], step - len(jobs[row].prefix))
+    for step, row in (~(lattice.sums[:, 0] < torch.inf) & alive).nonzero().tolist():
+        raise non_finite_error(jobs[row], step - len(jobs[row].prefix))
     complete &= alive[:, None]
-    for step, row in (
-        (alive & ~exists.any(1) & (ended == 0)).nonzero().tolist()
-    ):  # nothing can follow: what it had is all
+    stuck = alive & ~exists.any(1) & (ended == 0)  # nothing can follow: the row's hypotheses so far are its output
+    for step, row in stuck.nonzero().tolist():
         if step == 0:
             yield jobs[row], task.hypothesis(jobs[row], [], [], 0.0)
         else:
-            complete[step - 1, :, row] = runs[step - 1, :, row] & (runs[step - 1, :, row].cumsum(0) <= beam)
-    best = _ranked(trellis, complete, jobs, task)
-    ids, logps = _traced(trellis, runs, best)
-    totals = trellis.sums[best].tolist()
-    for step, row, line, values, total in zip(best.steps.tolist(), best.rows.tolist(), ids, logps, totals):
+            before = runs[step - 1, :, row]
+            complete[step - 1, :, row] = before & (before.cumsum(0) <= beam)
+    best = _rank_ends(lattice, complete, jobs, task)
+    ids, logps = _backtrace(lattice, runs, best)
+    totals = lattice.sums[best].tolist()
+    for step, row, own_ids, own_logps, total in zip(best.steps.tolist(), best.rows.tolist(), ids, logps, totals):
         job = jobs[row]
-        yield job, task.hypothesis(job, line[: step + 1], values[len(job.prefix) : step + 1], total)
+        yield job, task.hypothesis(job, own_ids[: step + 1], own_logps[len(job.prefix) : step + 1], total)
 
 
-def _ranked(trellis: Trellis, complete: Tensor, jobs: list[Job], task: Task) -> Ends:
+def _rank_ends(lattice: Lattice, complete: Tensor, jobs: list[SearchJob], task: SearchTask) -> HypothesisEnds:
     """Where the n_best of each row ended."""
-    ends = Ends(*complete.nonzero(as_tuple=True))
+    ends = HypothesisEnds(*complete.nonzero(as_tuple=True))
     prefixes = torch.tensor([len(job.prefix) for job in jobs], device=complete.device)
     lengths = ends.steps + 1 - prefixes[ends.rows]
-    divisors = torch.tensor([task.search.divisor(n) for n in range(len(complete) + 1)], dtype=torch.float64)
-    scores = trellis.sums[ends].double() / divisors.to(complete.device)[lengths]
+    penalties = torch.tensor([task.search.length_penalty(n) for n in range(len(complete) + 1)], dtype=torch.float64)
+    scores = lattice.sums[ends].double() / penalties.to(complete.device)[lengths]
     # By score, then by row; equal ones stay in the order in which they were found.
     order = scores.argsort(descending=True, stable=True)
     order = order[ends.rows[order].argsort(stable=True)]
     rows = ends.rows[order]
     rank = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows)
     order = order[rank < task.search.n_best]
-    return Ends(*(index[order] for index in ends))
+    return HypothesisEnds(*(index[order] for index in ends))
 
 
-def _traced(trellis: Trellis, runs: Tensor, ends: Ends) -> tuple[list[list[int]], list[list[float]]]:
+def _backtrace(lattice: Lattice, runs: Tensor, ends: HypothesisEnds) -> tuple[list[list[int]], list[list[float]]]:
     """Ids and log-probabilities of each hypothesis, (M, T), from its end back to the first step."""
-    filled = (~runs).to(torch.uint8).argsort(dim=1, stable=True)  # (T, C, B) which candidate went into beam 0, 1 …
-    before = filled[:-1].gather(1, trellis.parents[1:])  # (T - 1, C, B) which one each of the next step went on from
-    place, path = ends.places, [ends.places]
+    slots = (~runs).to(torch.uint8).argsort(dim=1, stable=True)  # (T, C, B) which candidate went into beam 0, 1 …
+    before = slots[:-1].gather(1, lattice.parents[1:])  # (T - 1, C, B) which candidate each of the next step continues
+    candidate = ends.candidates
+    path = [candidate]
     for now in range(len(before), 0, -1):
-        place = torch.where(ends.steps >= now, before[now - 1, place, ends.rows], place)
-        path.append(place)
-    steps = torch.arange(len(path), device=place.device)
-    where = (steps, torch.stack(path[::-1], 1), ends.rows[:, None])  # (M, T)
-    return trellis.ids[where].tolist(), trellis.logps[where].tolist()
+        candidate = torch.where(ends.steps >= now, before[now - 1, candidate, ends.rows], candidate)
+        path.append(candidate)
+    steps = torch.arange(len(path), device=candidate.device)
+    index = (steps, torch.stack(path[::-1], 1), ends.rows[:, None])  # (M, T)
+    return lattice.ids[index].tolist(), lattice.logps[index].tolist()

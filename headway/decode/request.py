@@ -1,4 +1,4 @@
-"""What is asked of a search, checked and with its lengths worked out, before any model is run."""
+"""A decoding request: checked, and with its length limits worked out, before any model runs."""
 
 import random
 from collections.abc import Sequence
@@ -7,57 +7,69 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.config.search import Marks, Search
-from headway.decode.constraints import Demands
+from headway.config.search import Search
+from headway.decode.constraints import PhraseConstraints
 from headway.decode.types import Hypothesis, Recorder
 from headway.errors import HeadwayError
+from headway.text.tokenizer.special_tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
-class Job:
+class SearchJob:
     """One search: a row of the request, or one of the draws from it."""
 
     row: int
-    copy: int
+    copy: int  # which of the n_best draws, when sampling
     prefix: list[int]
-    room: int  # how many tokens may follow the prefix, the end token counted
-    noise: random.Random | None  # what decides the draws
-    demands: Demands | None = None  # what must be said
+    max_new_tokens: int  # how many tokens may follow the prefix, the end token counted
+    rng: random.Random | None  # decides what is drawn; None: nothing is
+    constraints: PhraseConstraints | None = None
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
+    """Everything that a search needs beside the model and the source."""
+
     search: Search
-    marks: Marks
-    jobs: list[Job]  # the draws of a row stand together
+    special_tokens: SpecialTokens
+    jobs: list[SearchJob]  # the draws of a row are consecutive
     device: torch.device
     record: Recorder | None = None
 
-    def hypothesis(self, job: Job, ids: list[int], logps: list[float], logp: float) -> Hypothesis:
+    @property
+    def open_jobs(self) -> list[SearchJob]:
+        """The jobs that may produce a token at all."""
+        return [job for job in self.jobs if job.max_new_tokens > 0]
+
+    def hypothesis(self, job: SearchJob, ids: list[int], logps: list[float], logp: float) -> Hypothesis:
         """ids: all of them, with the prefix, and with the end token if it ended."""
-        finished = bool(logps) and ids[-1] == self.marks.end
+        finished = bool(logps) and ids[-1] == self.special_tokens.end
         score = self.search.score(logp, len(logps))
         return Hypothesis(ids[:-1] if finished else ids, logp, score, logps, finished, len(job.prefix))
 
 
 def make_jobs(
-    lengths: list[int], prefixes: list[list[int]], search: Search, lines: Sequence[int] | None,
-    demands: Sequence[Demands] | None = None,
-) -> list[Job]:  # fmt: skip
-    """What is drawn depends on the seed, the line and the draw alone, so not on the neighbours."""
+    lengths: list[int],
+    prefixes: list[list[int]],
+    search: Search,
+    line_numbers: Sequence[int] | None,
+    constraints: Sequence[PhraseConstraints] | None = None,
+) -> list[SearchJob]:
+    """What is drawn depends on the seed, the line number and the draw alone, so not on the other rows."""
     seed = random.getrandbits(64) if search.seed is None else search.seed
     jobs = []
     for row, (length, prefix) in enumerate(zip(lengths, prefixes)):
-        line = row if lines is None else lines[row]
+        line = row if line_numbers is None else line_numbers[row]
+        max_new_tokens = search.max_output_length(length) - len(prefix)
         for copy in range(search.n_best if search.sample else 1):
-            noise = random.Random(f"{seed} {line} {copy}") if search.sample else None
-            asked = None if demands is None else demands[row]
-            jobs.append(Job(row, copy, prefix, search.limit(length) - len(prefix), noise, asked))
+            rng = random.Random(f"{seed} {line} {copy}") if search.sample else None
+            required = None if constraints is None else constraints[row]
+            jobs.append(SearchJob(row, copy, prefix, max_new_tokens, rng, required))
     return jobs
 
 
-def lengths_of(source: Tensor | None, valid: Tensor | None, prefixes: list[list[int]]) -> list[int]:
-    """What the longest output is reckoned from: the real tokens of the source, or of the prompt if there is none."""
+def source_lengths(source: Tensor | None, valid: Tensor | None, prefixes: list[list[int]]) -> list[int]:
+    """The lengths that maximum lengths depend on: of the real tokens of the source, or of the prompt without one."""
     if source is None:
         return [len(prefix) for prefix in prefixes]
     if valid is None:
@@ -66,13 +78,13 @@ def lengths_of(source: Tensor | None, valid: Tensor | None, prefixes: list[list[
     return lengths
 
 
-def forced_prefixes(
+def resolve_prefixes(
     source: Tensor | None,
     valid: Tensor | None,
     prefixes: Sequence[Sequence[int]] | None,
-    lines: Sequence[int] | None,
+    line_numbers: Sequence[int] | None,
 ) -> list[list[int]]:
-    """One prefix for each row, once it is sure that all parts of the request are about the same rows."""
+    """One forced prefix for each row, after checking that all parts of the request have the same rows."""
     if source is not None and source.dim() != 2:
         raise HeadwayError(f"the source has the shape {tuple(source.shape)}; it must be (rows, tokens).")
     if valid is not None and (source is None or valid.shape != source.shape):
@@ -82,20 +94,20 @@ def forced_prefixes(
     forced = [[] for _ in range(rows)] if prefixes is None else [list(prefix) for prefix in prefixes]
     if len(forced) != rows:
         raise HeadwayError(f"{len(forced)} prefixes for {rows} rows. Give one for each row, or none at all.")
-    if lines is not None and len(lines) != rows:
-        raise HeadwayError(f"{len(lines)} line numbers for {rows} rows. Give one for each row, or none at all.")
+    if line_numbers is not None and len(line_numbers) != rows:
+        raise HeadwayError(f"{len(line_numbers)} line numbers for {rows} rows. Give one for each row, or none at all.")
     return forced
 
 
-def check_ids(marks: Marks, prefixes: list[list[int]], vocabulary: int) -> None:
-    """Every id must be one the model knows, and no prefix may end before the search begins."""
-    named: list[tuple[str, Sequence[int]]] = [("start", [marks.start]), ("end", [marks.end])]
-    named += [("suppress", marks.suppress)]
+def check_ids(special_tokens: SpecialTokens, prefixes: list[list[int]], vocabulary: int) -> None:
+    """Every id must be in the model's vocabulary, and no prefix may contain the end token."""
+    named: list[tuple[str, Sequence[int]]] = [("start", [special_tokens.start]), ("end", [special_tokens.end])]
+    named += [("suppress", special_tokens.suppress)]
     named += [(f"the prefix of row {row}", prefix) for row, prefix in enumerate(prefixes)]
     for name, ids in named:
         for token in ids:
             if not 0 <= token < vocabulary:
                 raise HeadwayError(f"{name} holds the id {token}; the model knows 0 to {vocabulary - 1}.")
     for row, prefix in enumerate(prefixes):
-        if marks.end in prefix:
-            raise HeadwayError(f"the prefix of row {row} holds the end token, {marks.end}. Leave it out.")
+        if special_tokens.end in prefix:
+            raise HeadwayError(f"the prefix of row {row} holds the end token, {special_tokens.end}. Leave it out.")

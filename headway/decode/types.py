@@ -1,9 +1,8 @@
-"""What a search finds, and what it can tell of the way there. Nothing here imports torch.
+"""Inputs and outputs of decoding: hypotheses, recorded beam steps, and the Engine protocol. Nothing here imports torch.
 
-What searches for a translator: rows of ids in, hypotheses out. Nothing here imports torch.
-
-torch        everything, on a CPU or a GPU
-ctranslate2  on a CPU, models of common parts: there in a fraction of the time that importing torch takes
+Engines (`--engine`):
+    torch        every model and setting, on a CPU or a GPU
+    ctranslate2  models of common parts, on a CPU: ready in a fraction of the time that importing torch takes
 """
 
 from collections.abc import Callable, Sequence
@@ -13,19 +12,19 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from headway.config.search import Search
 
 if TYPE_CHECKING:
-    from headway.decode.constraints import Demands
+    from headway.decode.constraints import PhraseConstraints
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output. What was forced is part of `ids` but not of the scores, as in Hugging Face and CTranslate2:
+    """One output. A forced prefix is part of `ids` but not of the scores, as in Hugging Face and CTranslate2:
 
         ids          = forced prefix (the first `prefix` of them) + what was produced, without start and end
         token_logps  = one for each produced token, the end token last if `finished`
         logp         = their sum: log p(produced | source, prefix)
         score        = logp / penalty(number of produced tokens, the end token counted)
 
-    Not `finished`: it was cut at the maximum length, or nothing was left that it might produce.
+    Not `finished`: it was cut at the maximum length, or no token could follow.
     """
 
     ids: list[int]
@@ -40,12 +39,12 @@ Fate = Literal["runs", "ends", "cut", "pruned"]
 
 
 @dataclass(frozen=True)
-class Choice:
+class BeamStep:
     """One row at one step: its candidates, best first, and what became of each.
 
     A candidate is the running hypothesis in slot `parents[i]` with `ids[i]` added; `logps[i]` is the sum so far.
     The first that "runs" is in slot 0 at the next step, the second in slot 1, and so on. "ends" and "cut" are
-    hypotheses found; "pruned" ones were too many, or still running when the search of this row stopped.
+    finished hypotheses; "pruned" ones did not fit the beam, or were still running when the search of this row stopped.
     """
 
     row: int
@@ -57,7 +56,7 @@ class Choice:
     copy: int = 0  # which of the n_best draws, when sampling
 
 
-Recorder = Callable[[Choice], None]
+Recorder = Callable[[BeamStep], None]
 
 T = TypeVar("T")
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -66,10 +65,12 @@ Compute = Literal["auto"] | Precision
 ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
 COMPUTES: tuple[Compute, ...] = ("auto", "float32", "bfloat16", "int8")
 
-FEW = 128  # sentences: with more, in eight bits, torch is faster (benchmarks/translate_cpu.py)
+MAX_CT2_INT8_SENTENCES = 128  # beyond that, torch is faster in int8 (benchmarks/translate_cpu.py)
 
 
 class Engine(Protocol):
+    """Searches for a translator: rows of ids in, hypotheses out."""
+
     @property
     def name(self) -> Literal["torch", "ctranslate2"]: ...
 
@@ -82,14 +83,13 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many batches `each` works on at a time."""
+        """How many batches `run_batches` works on at a time."""
 
-    def each(self, act: Callable[[T], None], batches: Sequence[T]) -> None:
-        """act(batch) for all of them, in no certain order."""
+    def run_batches(self, function: Callable[[T], None], batches: Sequence[T]) -> None:
+        """function(batch) for all of them, in any order."""
 
-    def why_not(self, search: Search, prefixes: bool, record: Recorder | None, demands: bool = False) -> str:
-        """Why this search is not for it; nothing if it is. prefixes: whether outputs begin with something given.
-        demands: whether they must say something given."""
+    def unsupported(self, search: Search, prefixes: bool, record: Recorder | None, constraints: bool = False) -> str:
+        """Why it cannot run this search; "" if it can. prefixes, constraints: whether outputs have them."""
 
     def search(
         self,
@@ -97,8 +97,8 @@ class Engine(Protocol):
         search: Search,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
-        lines: Sequence[int] | None = None,
+        line_numbers: Sequence[int] | None = None,
         record: Recorder | None = None,
-        demands: "Sequence[Demands] | None" = None,
+        constraints: "Sequence[PhraseConstraints] | None" = None,
     ) -> list[list[Hypothesis]]:
         """Up to n_best hypotheses for each row, best first, at least one. See headway.decode.dispatch.decode."""

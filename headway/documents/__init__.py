@@ -1,21 +1,41 @@
-"""Documents: whatever is text in a file is translated, and everything else stays as it is.
+"""Documents: translate the text of a file and leave everything else unchanged, to the byte.
 
-translate_file reads and writes files, translate_html a string. Both take a function that translates a list of
-segments: `through(translator)` makes one of a model."""
+    report.docx ─ files.py           dispatch by suffix
+                    │
+    reader          txt html srt po docx odt      bytes → pieces: text, tags, breaks (markup.Piece)
+                    │  encodings, xml, zip_archive, office     decoding and containers
+                    │  footnotes, range_markers                pieces that move as one
+                    ▼
+    markup.py       collect_segments: pieces → segments, plain text with inline_tags
+                    ▼
+    segments.py     SegmentQueue: SegmentRequest → a translate function → SegmentResult
+                    ▼
+    tag_placement.py  place_tags: inline tags → the aligned words of the translation
+                    ▼
+    writer          markup.write_translated, with the format's own writer (MarkupFormat)
 
-from headway.documents.files import KNOWN, beginning, translate_file, type_of
+`translate_file` translates files, `translate_html` a string. Both take a function that translates a list of segments;
+`segment_translator(translator)` makes one from a model."""
+
+from headway.documents.files import FORMAT_MODULES, document_type, sample_text, translate_file
 from headway.documents.html import translate_html
-from headway.documents.segments import Asked, Counts, Said, Translate, through
+from headway.documents.segments import (
+    DocumentCounts,
+    SegmentRequest,
+    SegmentResult,
+    TranslateSegments,
+    segment_translator,
+)
 
 __all__ = [
-    "KNOWN",
-    "Asked",
-    "Counts",
-    "Said",
-    "Translate",
-    "beginning",
-    "through",
+    "FORMAT_MODULES",
+    "DocumentCounts",
+    "SegmentRequest",
+    "SegmentResult",
+    "TranslateSegments",
+    "document_type",
+    "sample_text",
+    "segment_translator",
     "translate_file",
     "translate_html",
-    "type_of",
 ]

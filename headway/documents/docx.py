@@ -1,56 +1,59 @@
-"""Word's documents. Runs of one formatting are the inline tags of a paragraph.
+"""Word documents (.docx). Runs of one formatting become the inline tags of a paragraph.
 
-A paragraph whose text changes is written anew from its runs: those of like formatting become one, and marks of the
-spell-checker go. All else, and every paragraph that does not change, stays as it was."""
+A paragraph whose text changes is rewritten from its runs: adjacent runs of equal formatting are merged, and marks of
+the spell checker are dropped. Everything else, and every paragraph that does not change, keeps its exact bytes."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 
-from headway.documents.footnotes import Look, as_points
-from headway.documents.markup import Dialect, Items, Piece
+from headway.documents.footnotes import NoteStyle, collapse_notes
+from headway.documents.markup import MarkupFormat, OutputItems, Piece
 from headway.documents.office import translate_archive
-from headway.documents.range_markers import END, START, as_pairs
-from headway.documents.segments import Counts, Translate
-from headway.documents.xml import Node, escaped, prefix_in, tree
+from headway.documents.range_markers import END, START, pair_range_markers
+from headway.documents.segments import DocumentCounts, TranslateSegments
+from headway.documents.xml import XmlNode, escape_xml, find_prefix, parse_tree
 
-MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
-SPACES = {MAIN: "w", STRICT: "w"}
-PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml")
+TRANSITIONAL_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT_NAMESPACE = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+PREFIXES = {TRANSITIONAL_NAMESPACE: "w", STRICT_NAMESPACE: "w"}
+TRANSLATED_PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 
-WRAPPERS = ("w:hyperlink", "w:ins", "w:smartTag", "w:moveTo", "w:dir", "w:bdo", "w:customXml")
-NOTHING = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # dropped from what is written anew
-BREAKS = ("w:tab", "w:br", "w:cr", "w:ptab")
-RUN = "run"  # the name of a pair of pieces that stand for a formatting, which is their text
-STRAY = re.compile(r"<(?:\w+:)?(?:lang|noProof)\b[^<>]*/>|^<[^<>]*>(?=</)</[^<>]*>$|^<[^<>]*/>$")  # no formatting
+WRAPPER_ELEMENTS = ("w:hyperlink", "w:ins", "w:smartTag", "w:moveTo", "w:dir", "w:bdo", "w:customXml")
+DROPPED_ELEMENTS = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # not written again in a changed paragraph
+BREAK_ELEMENTS = ("w:tab", "w:br", "w:cr", "w:ptab")
+RUN = "run"  # the name of a pair of pieces that stand for a formatting; their text is its XML
+NON_FORMATTING = re.compile(r"<(?:\w+:)?(?:lang|noProof)\b[^<>]*/>|^<[^<>]*>(?=</)</[^<>]*>$|^<[^<>]*/>$")
 SUPERSCRIPT = re.compile(r"<(?:\w+:)?vertAlign\b[^<>]*[\"']superscript[\"']")
-RANGE, ID = re.compile(r"w:(\w+?)(Start|End)"), re.compile(r"\bid\s*=\s*[\"']([^\"']*)")
-PARTS_OF_FIELD = ("begin", "separate", "end", "code")
+RANGE = re.compile(r"w:(\w+?)(Start|End)")
+ID = re.compile(r"\bid\s*=\s*[\"']([^\"']*)")
+FIELD_PARTS = ("begin", "separate", "end", "code")
 
 
-def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
-    return translate_archive(data, name, translate, PARTS, "word/document.xml", read)
+def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
+    return translate_archive(data, name, translate, TRANSLATED_PARTS, "word/document.xml", parse_docx_part)
 
 
-def read(text: str, name: str) -> tuple[list[Piece], Dialect]:
-    part = Part(text, prefix_in(text, MAIN if MAIN in text else STRICT))
-    return list(part.between(tree(text, name, SPACES))), Dialect(part.write, tidy)
+def parse_docx_part(text: str, name: str) -> tuple[list[Piece], MarkupFormat]:
+    namespace = TRANSITIONAL_NAMESPACE if TRANSITIONAL_NAMESPACE in text else STRICT_NAMESPACE
+    part = DocxPart(text, find_prefix(text, namespace))
+    return list(part.walk_blocks(parse_tree(text, name, PREFIXES))), MarkupFormat(part.write, merge_runs)
 
 
-def tidy(pieces: list[Piece]) -> list[Piece]:
-    """The formatting that most of the text has goes around everything; runs of it, and those that follow upon one of
-    their own kind, are no tags any more. So a word that was cut into runs is a word again."""
-    weight: Counter[str] = Counter()
-    now: list[str] = []
+def merge_runs(pieces: list[Piece]) -> list[Piece]:
+    """Put the most common formatting around the whole segment, and merge adjacent runs of equal formatting.
+
+    So a word that was split into runs is one word again."""
+    characters: Counter[str] = Counter()  # by formatting
+    formats: list[str] = []
     for piece in pieces:
         if piece.name == RUN:
-            now = [*now, piece.text] if piece.kind == "open" else now[:-1]
-        elif piece.kind == "text" and now:
-            weight[now[-1]] += len(piece.text)
-    if not weight:
+            formats = [*formats, piece.text] if piece.kind == "open" else formats[:-1]
+        elif piece.kind == "text" and formats:
+            characters[formats[-1]] += len(piece.text)
+    if not characters:
         return pieces
-    base = max(weight, key=lambda format: weight[format])
+    base = max(characters, key=lambda format: characters[format])
     result: list[Piece] = []
     for piece in pieces:
         if piece.name == RUN and piece.text == base:
@@ -62,89 +65,95 @@ def tidy(pieces: list[Piece]) -> list[Piece]:
     return [Piece("open", "", base, RUN), *result, Piece("close", "", base, RUN)]
 
 
-class Part:
-    """One file of the archive: its text, and how it writes Word's namespace."""
+class DocxPart:
+    """One XML part of the archive: its text, and its prefix for Word's namespace."""
 
     def __init__(self, text: str, prefix: str) -> None:
-        self.text, self.w = text, prefix
+        self.text = text
+        self.prefix = prefix
 
-    def raw(self, node: Node) -> str:
+    def raw_text(self, node: XmlNode) -> str:
         return self.text[node.start : node.end]
 
-    def between(self, node: Node) -> Iterator[Piece]:
-        """An element that holds no text of its own: breaks, and the paragraphs in it."""
-        at = node.start
+    def walk_blocks(self, node: XmlNode) -> Iterator[Piece]:
+        """The pieces of an element without text of its own: breaks, and the paragraphs in it."""
+        position = node.start
         for child in node.children:
-            if child.name and child.outer > child.inner:
-                yield Piece("break", self.text[at : child.start])
+            if child.name and child.content_end > child.content_start:
+                yield Piece("break", self.text[position : child.start])
                 if child.name == "w:p":
-                    yield Piece("break", self.raw(child), inside=list(self.paragraph(child)))
+                    yield Piece("break", self.raw_text(child), nested=list(self.paragraph(child)))
                 else:
-                    yield from self.between(child)
-                at = child.end
-        yield Piece("break", self.text[at : node.end])
+                    yield from self.walk_blocks(child)
+                position = child.end
+        yield Piece("break", self.text[position : node.end])
 
-    def paragraph(self, node: Node) -> Iterator[Piece]:
-        yield Piece("break", self.text[node.start : node.inner])
-        yield from as_points(as_pairs(self.fields(list(self.content(node)))), look, self.write)
-        yield Piece("break", self.text[node.outer : node.end])
+    def paragraph(self, node: XmlNode) -> Iterator[Piece]:
+        yield Piece("break", self.text[node.start : node.content_start])
+        pieces = pair_range_markers(self.merge_fields(list(self.walk_inline(node))))
+        yield from collapse_notes(pieces, note_style, self.write)
+        yield Piece("break", self.text[node.content_end : node.end])
 
-    def content(self, node: Node) -> Iterator[Piece]:
-        """Runs, and what stands around some of them."""
+    def walk_inline(self, node: XmlNode) -> Iterator[Piece]:
+        """Runs, and elements around some of them."""
         for child in node.children:
             if child.name == "w:r":
                 yield from self.run(child)
-            elif child.name in WRAPPERS and child.outer > child.inner:
-                yield Piece("open", self.text[child.start : child.inner], name=child.name)
-                yield from self.content(child)
-                yield Piece("close", self.text[child.outer : child.end], name=child.name)
-            elif child.name == "w:sdt" and (held := child.find("w:sdtContent")) and held.outer > held.inner:
-                yield Piece("open", self.text[child.start : held.inner], name=child.name)
-                yield from self.content(held)
-                yield Piece("close", self.text[held.outer : child.end], name=child.name)
+            elif child.name in WRAPPER_ELEMENTS and child.content_end > child.content_start:
+                yield Piece("open", self.text[child.start : child.content_start], name=child.name)
+                yield from self.walk_inline(child)
+                yield Piece("close", self.text[child.content_end : child.end], name=child.name)
+            elif (
+                child.name == "w:sdt"
+                and (content := child.find("w:sdtContent"))
+                and content.content_end > content.content_start
+            ):
+                yield Piece("open", self.text[child.start : content.content_start], name=child.name)
+                yield from self.walk_inline(content)
+                yield Piece("close", self.text[content.content_end : child.end], name=child.name)
             elif child.name == "w:pPr":
-                yield Piece("break", self.raw(child))
+                yield Piece("break", self.raw_text(child))
             elif child.name == "w:fldSimple":
-                said = "".join(part.said for text in child.all("w:t") for part in text.children)
-                yield Piece("kept" if said.strip() else "point", self.raw(child), said)
-            elif child.name and child.name not in NOTHING:
-                yield Piece("point", self.raw(child), *end_of_range(child))
+                text = "".join(part.text for element in child.find_all("w:t") for part in element.children)
+                yield Piece("verbatim" if text.strip() else "standalone", self.raw_text(child), text)
+            elif child.name and child.name not in DROPPED_ELEMENTS:
+                yield Piece("standalone", self.raw_text(child), *range_end(child))
 
-    def run(self, node: Node) -> Iterator[Piece]:
-        """The pieces of a run, each with the run's formatting, so that they can be written by themselves."""
-        found = node.find("w:rPr")
-        format = formatting(self.raw(found)) if found else ""
+    def run(self, node: XmlNode) -> Iterator[Piece]:
+        """The pieces of a run, each with the run's formatting, so that each can be written on its own."""
+        properties = node.find("w:rPr")
+        format = strip_non_formatting(self.raw_text(properties)) if properties else ""
         for child in node.children:
             if child.name == "w:t":
                 yield Piece("open", "", format, RUN)
-                yield from (Piece("text", self.raw(text), text.said) for text in child.children)
+                yield from (Piece("text", self.raw_text(part), part.text) for part in child.children)
                 yield Piece("close", "", format, RUN)
             elif child.name == "w:noBreakHyphen":
                 yield Piece("open", "", format, RUN)
                 yield Piece("text", "\u2011", "\u2011")
                 yield Piece("close", "", format, RUN)
-            elif child.name in BREAKS:
-                yield Piece("break", self.wrap(format, self.raw(child)))
-            elif child.name and child.name not in ("w:rPr", *NOTHING):
-                yield self.thing(child, format)
+            elif child.name in BREAK_ELEMENTS:
+                yield Piece("break", self.wrap_run(format, self.raw_text(child)))
+            elif child.name and child.name not in ("w:rPr", *DROPPED_ELEMENTS):
+                yield self.run_object(child, format)
 
-    def thing(self, node: Node, format: str) -> Piece:
-        """Something else in a run: a picture, a note, a part of a field, or a box with paragraphs of its own."""
-        raw = self.wrap(format, self.raw(node))
-        field = kind_of(node) if node.name == "w:fldChar" else ""
-        code = self.text[node.inner : node.outer] if node.name == "w:instrText" else ""
-        if next(node.all("w:p"), None) is None:
-            return Piece("point", raw, code, field or ("code" if code else ""))
-        head, tail = self.wrap(format, "\0").split("\0")
-        return Piece("point", raw, inside=[Piece("break", head), *self.between(node), Piece("break", tail)])
+    def run_object(self, node: XmlNode, format: str) -> Piece:
+        """Anything else in a run: a picture, a note, part of a field, or a text box with paragraphs of its own."""
+        raw = self.wrap_run(format, self.raw_text(node))
+        field = field_char_type(node) if node.name == "w:fldChar" else ""
+        code = self.text[node.content_start : node.content_end] if node.name == "w:instrText" else ""
+        if next(node.find_all("w:p"), None) is None:
+            return Piece("standalone", raw, code, field or ("code" if code else ""))
+        head, tail = self.wrap_run(format, "\0").split("\0")
+        return Piece("standalone", raw, nested=[Piece("break", head), *self.walk_blocks(node), Piece("break", tail)])
 
-    def wrap(self, format: str, content: str) -> str:
-        return f"<{self.w}r>{format}{content}</{self.w}r>"
+    def wrap_run(self, format: str, content: str) -> str:
+        return f"<{self.prefix}r>{format}{content}</{self.prefix}r>"
 
-    def fields(self, pieces: list[Piece]) -> list[Piece]:
-        """A field whose parts lie in one paragraph is kept as it is; a link goes around its words.
+    def merge_fields(self, pieces: list[Piece]) -> list[Piece]:
+        """Make a field within one paragraph one verbatim piece; a hyperlink field becomes a pair around its text.
 
-        Parts of one that goes on elsewhere end segments: nothing may move across them."""
+        The parts of a field that spans paragraphs end segments: nothing may move across them."""
         result: list[Piece] = []
         opened: list[int] = []
         for piece in pieces:
@@ -153,76 +162,77 @@ class Part:
             result.append(piece)
             if piece.name == "end" and opened:
                 start = opened.pop()
-                result[start:] = self.field(result[start:])
-        return [ended(piece) if piece.name in PARTS_OF_FIELD else piece for piece in result]
+                result[start:] = self.merge_field(result[start:])
+        return [as_break(piece) if piece.name in FIELD_PARTS else piece for piece in result]
 
-    def field(self, pieces: list[Piece]) -> list[Piece]:
-        """From begin to end."""
+    def merge_field(self, pieces: list[Piece]) -> list[Piece]:
+        """The pieces of one field, from begin to end; its visible result follows `separate`."""
         code = "".join(piece.text for piece in pieces if piece.name == "code")
-        shown = next((place for place, piece in enumerate(pieces) if piece.name == "separate"), len(pieces) - 1)
-        if any(piece.kind == "break" or piece.inside is not None for piece in pieces):
-            return [ended(piece) if piece.kind == "point" else piece for piece in pieces]
-        if "HYPERLINK" in code and shown < len(pieces) - 1:
-            head, last = self.write(pieces[: shown + 1]), pieces[-1].raw
-            return [Piece("open", head, name="field"), *pieces[shown + 1 : -1], Piece("close", last, name="field")]
-        said = "".join(piece.text for piece in pieces[shown:] if piece.kind in ("text", "kept"))
-        return [Piece("kept" if said.strip() else "point", self.write(pieces), said)]
+        separate = next((index for index, piece in enumerate(pieces) if piece.name == "separate"), len(pieces) - 1)
+        if any(piece.kind == "break" or piece.nested is not None for piece in pieces):
+            return [as_break(piece) if piece.kind == "standalone" else piece for piece in pieces]
+        if "HYPERLINK" in code and separate < len(pieces) - 1:
+            opening = Piece("open", self.write(pieces[: separate + 1]), name="field")
+            return [opening, *pieces[separate + 1 : -1], Piece("close", pieces[-1].raw, name="field")]
+        text = "".join(piece.text for piece in pieces[separate:] if piece.kind in ("text", "verbatim"))
+        return [Piece("verbatim" if text.strip() else "standalone", self.write(pieces), text)]
 
-    def write(self, items: Items) -> str:
-        """Text as runs of the formatting that holds where it stands."""
-        out: list[str] = []
+    def write(self, items: OutputItems) -> str:
+        """Write text as runs, with the formatting that applies at each position."""
+        output: list[str] = []
         formats = [""]
-        last = None  # the formatting of the text that is not yet written
-        waiting: list[str] = []
+        pending_format = None
+        pending: list[str] = []  # text that is not yet written
 
         def flush() -> None:
-            text = "".join(waiting)
+            text = "".join(pending)
             if text:
-                out.append(self.wrap(last or "", f'<{self.w}t xml:space="preserve">{text}</{self.w}t>'))
-            waiting.clear()
+                element = f'<{self.prefix}t xml:space="preserve">{text}</{self.prefix}t>'
+                output.append(self.wrap_run(pending_format or "", element))
+            pending.clear()
 
         for item in items:
             if isinstance(item, Piece) and item.name == RUN:
                 formats = [*formats, item.text] if item.kind == "open" else formats[:-1]
             elif isinstance(item, str) or item.kind == "text":
-                if last != formats[-1]:
+                if pending_format != formats[-1]:
                     flush()
-                    last = formats[-1]
-                waiting.append(escaped(item) if isinstance(item, str) else item.raw)
+                    pending_format = formats[-1]
+                pending.append(escape_xml(item) if isinstance(item, str) else item.raw)
             else:
                 flush()
-                out.append(item.raw)
+                output.append(item.raw)
         flush()
-        return "".join(out)
+        return "".join(output)
 
 
-def formatting(raw: str) -> str:
-    """Without what says nothing of how text looks, such as its language, which is another now."""
+def strip_non_formatting(raw: str) -> str:
+    """Run properties without those that do not affect formatting, such as the language, which changes anyway."""
     before = ""
     while before != raw:
-        before, raw = raw, STRAY.sub("", raw)
+        before, raw = raw, NON_FORMATTING.sub("", raw)
     return raw
 
 
-def look(piece: Piece) -> Look:
+def note_style(piece: Piece) -> NoteStyle:
     if piece.name == RUN:
-        return "raised" if SUPERSCRIPT.search(piece.text) else ""
+        return "superscript" if SUPERSCRIPT.search(piece.text) else ""
     return "link" if piece.name in ("w:hyperlink", "field") else ""
 
 
-def end_of_range(node: Node) -> tuple[str, str]:
-    """Which end, and of what, if it is one: of a comment, of a bookmark."""
+def range_end(node: XmlNode) -> tuple[str, str]:
+    """Of a comment or bookmark marker: START or END, and the name of its range; otherwise empty."""
     kind, number = RANGE.fullmatch(node.name), ID.search(node.attributes)
     if not kind or not number:
         return "", ""
     return (START if kind[2] == "Start" else END), f"{kind[1]} {number[1]}"
 
 
-def ended(piece: Piece) -> Piece:
+def as_break(piece: Piece) -> Piece:
     return piece._replace(kind="break", name="")
 
 
-def kind_of(node: Node) -> str:
-    """begin, separate or end, of a field."""
-    found = re.search(r"fldCharType\s*=\s*[\"'](\w+)", node.attributes)
-    return found[1] if found else ""
+def field_char_type(node: XmlNode) -> str:
+    """The part of a field: begin, separate or end."""
+    match = re.search(r"fldCharType\s*=\s*[\"'](\w+)", node.attributes)
+    return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""A file in, a file of the same type out."""
+"""Translate a document file into a file of the same type; dispatch by suffix."""
 
 import os
 import tempfile
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from headway.documents.segments import Asked, Counts, Said, Translate
+from headway.documents.segments import DocumentCounts, SegmentRequest, SegmentResult, TranslateSegments
 from headway.errors import HeadwayError
 
-# The module that knows each type: its translate_bytes(data, name, translate) gives the new bytes and the counts.
-KNOWN = {
+# The module for each suffix; its translate_bytes(data, name, translate) returns the new bytes and the counts.
+FORMAT_MODULES = {
     ".txt": "headway.documents.txt",
     ".html": "headway.documents.html",
     ".htm": "headway.documents.html",
@@ -19,71 +19,75 @@ KNOWN = {
     ".docx": "headway.documents.docx",
     ".odt": "headway.documents.odt",
 }
-MOST_BYTES = 256 << 20
-TELLING = 5000  # characters, by which a language is told
+MAX_DOCUMENT_BYTES = 256 << 20
+MAX_SAMPLE_CHARS = 5000  # enough to detect a language by
 
 
-def type_of(name: str) -> str:
-    """ ".docx" of report.DOCX. What is not known is refused."""
-    ending = Path(name).suffix.lower()
-    if ending not in KNOWN:
-        given = f"{ending} files are" if ending else "a file without an ending is"
-        raise HeadwayError(f"{name}: {given} not known here. Known: {', '.join(KNOWN)}.")
-    return ending
+def document_type(name: str) -> str:
+    """The suffix, such as .docx for report.DOCX; unsupported ones are refused."""
+    suffix = Path(name).suffix.lower()
+    if suffix not in FORMAT_MODULES:
+        given = f"{suffix} files are" if suffix else "a file without a suffix is"
+        raise HeadwayError(f"{name}: {given} not supported. Supported: {', '.join(FORMAT_MODULES)}.")
+    return suffix
 
 
 def translate_file(
-    path_in: str | os.PathLike[str], path_out: str | os.PathLike[str], translate: Translate, name: str | None = None
-) -> Counts:
-    """Translate a document. What is written is there as a whole or not at all.
+    path_in: str | os.PathLike[str],
+    path_out: str | os.PathLike[str],
+    translate: TranslateSegments,
+    name: str | None = None,
+) -> DocumentCounts:
+    """Translate a document. The output is written atomically.
 
-    name: what its owner calls the file, if it lies here under another name; its ending is the type."""
-    shown = name or os.fspath(path_in)
-    module = import_module(KNOWN[type_of(shown)])
-    data, counts = module.translate_bytes(read(Path(path_in), shown), shown, translate)
-    write(Path(path_out), data)
-    assert isinstance(counts, Counts)
+    name: the file's name for messages and for its type, if it is stored under another one."""
+    name = name or os.fspath(path_in)
+    module = import_module(FORMAT_MODULES[document_type(name)])
+    data, counts = module.translate_bytes(read_document(Path(path_in), name), name, translate)
+    write_document(Path(path_out), data)
+    assert isinstance(counts, DocumentCounts)
     return counts
 
 
-def beginning(path: str | os.PathLike[str], name: str | None = None) -> str:
-    """Of what there is to translate in a document: enough to tell its language by."""
-    shown = name or os.fspath(path)
-    module = import_module(KNOWN[type_of(shown)])
+def sample_text(path: str | os.PathLike[str], name: str | None = None) -> str:
+    """The beginning of a document's translatable text, to detect its language by."""
+    name = name or os.fspath(path)
+    module = import_module(FORMAT_MODULES[document_type(name)])
     try:
-        module.translate_bytes(read(Path(path), shown), shown, _listen)
-    except Heard as heard:
-        return str(heard)[:TELLING]
+        module.translate_bytes(read_document(Path(path), name), name, _collect_text)
+    except TextCollected as collected:
+        return str(collected)[:MAX_SAMPLE_CHARS]
     return ""
 
 
-class Heard(Exception):
-    """The text of a document: nothing more is wanted of it now."""
+class TextCollected(Exception):
+    """Raised instead of translating: carries the text of a document."""
 
 
-def _listen(asked: Sequence[Asked]) -> list[Said]:
-    raise Heard(" ".join(one.text for one in asked))
+def _collect_text(requests: Sequence[SegmentRequest]) -> list[SegmentResult]:
+    raise TextCollected(" ".join(request.text for request in requests))
 
 
-def read(path: Path, name: str) -> bytes:
+def read_document(path: Path, name: str) -> bytes:
     from headway.files.text_files import check_readable
 
     check_readable(path)
-    if path.stat().st_size > MOST_BYTES:
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
         raise HeadwayError(
-            f"{name} has more than {MOST_BYTES >> 20} MiB: that is no document. Cut it into smaller files."
+            f"{name} is larger than {MAX_DOCUMENT_BYTES >> 20} MiB, the limit for documents. Split it into smaller "
+            "files."
         )
     return path.read_bytes()
 
 
-def write(path: Path, data: bytes) -> None:
-    """Under another name first, so that nobody meets half a document. A link stays one: what it leads to is written."""
+def write_document(path: Path, data: bytes) -> None:
+    """Write atomically: to a temporary file first, then rename. A symbolic link is kept, and its target is written."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if path.exists() and not path.is_file():  # a pipe, or /dev/stdout
         path.write_bytes(data)
         return
     try:
-        handle, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
     except OSError as error:
         raise HeadwayError(f"{path} cannot be written: {error.strerror or error}") from None
     try:
@@ -91,8 +95,8 @@ def write(path: Path, data: bytes) -> None:
             file.write(data)
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(new, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-        os.replace(new, path)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(new)
+        os.unlink(temporary)
         raise

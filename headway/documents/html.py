@@ -1,170 +1,180 @@
-"""HTML. It is cut into pieces and never parsed into a tree, so that what is not translated stays as it was written."""
+"""HTML, tokenized but not parsed into a tree, so that everything outside of text keeps its exact bytes."""
 
 import html
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headway.documents.encodings import Encoded, decoded
-from headway.documents.footnotes import Look, as_points
-from headway.documents.markup import Dialect, Items, Piece, gather, written
-from headway.documents.segments import Counts, Translate, Work
+from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.footnotes import NoteStyle, collapse_notes
+from headway.documents.markup import MarkupFormat, OutputItems, Piece, collect_segments, write_translated
+from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
 
-# What can stand within a sentence. Everything else ends one.
-INLINE = frozenset((
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label", "mark",
-    "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+# Elements inside a sentence. All others end a segment.
+INLINE_ELEMENTS = frozenset((
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label",
+    "mark", "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
 ))  # fmt: skip
-POINTS = frozenset(["img", "wbr", "input"])
-VOID = POINTS | frozenset(["area", "base", "br", "col", "embed", "hr", "link", "meta", "param", "source", "track"])
-KEPT = frozenset(["code", "kbd", "pre", "samp", "var", "svg", "math"])
-SILENT = frozenset(["svg", "math"])  # kept, and no words of the sentence
-NEVER_NESTED = frozenset(["p", "dt", "dd", "option"])  # one ends where the next begins
-# No markup inside:
-RAW = frozenset(["script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"])
+STANDALONE_ELEMENTS = frozenset(["img", "wbr", "input"])
+VOID_ELEMENTS = STANDALONE_ELEMENTS | frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "link", "meta", "param", "source", "track"]
+)
+VERBATIM_ELEMENTS = frozenset(["code", "kbd", "pre", "samp", "var", "svg", "math"])
+GRAPHIC_ELEMENTS = frozenset(["svg", "math"])  # verbatim, but not words of the sentence
+IMPLICITLY_CLOSED_ELEMENTS = frozenset(["p", "dt", "dd", "option"])  # ended by the next one
+# Their content is not markup:
+RAW_TEXT_ELEMENTS = frozenset(["script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"])
 
 TAG = re.compile(
     r"""<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)
-    (?P<attributes>(?: [\s/]++ | =?[^\s/>=]++ (?: \s*+ = \s*+ (?: "[^"]*+" | '[^']*+' | [^\s>"'][^\s>]*+ | (?=>) ) )?+ )*+)
+    (?P<attributes>
+        (?: [\s/]++ | =?[^\s/>=]++ (?: \s*+ = \s*+ (?: "[^"]*+" | '[^']*+' | [^\s>"'][^\s>]*+ | (?=>) ) )?+ )*+)
     >""",
     re.VERBOSE,
 )
-# Comments and the like:
-OTHER = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)", re.DOTALL)
-MARKUP = re.compile(r"<(?=[a-zA-Z/!?])")
-NO = re.compile(
+# Comments, declarations, processing instructions:
+COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)", re.DOTALL)
+MARKUP_START = re.compile(r"<(?=[a-zA-Z/!?])")
+NO_TRANSLATE = re.compile(
     r"""(?:^|[\s/]) (?: translate\s*=\s*["']?no\b
     | class\s*=\s*(?:"[^"]*\bnotranslate\b | '[^']*\bnotranslate\b | notranslate\b) )""",
     re.IGNORECASE | re.VERBOSE,
 )
-DECLARED = re.compile(
+DECLARED_ENCODING = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})
     | <\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.-]{1,40})""",
     re.IGNORECASE | re.VERBOSE,
 )
-NOTES: dict[str, Look] = {"sup": "raised", "a": "link"}  # what the number of a note stands in
+NOTE_STYLES: dict[str, NoteStyle] = {"sup": "superscript", "a": "link"}  # elements around footnote marks
 
 
-class Token(NamedTuple):
+class HtmlToken(NamedTuple):
     kind: str  # text, start, end, other
     raw: str
     name: str = ""
     attributes: str = ""
 
 
-def translate_html(text: str, translate: Translate) -> str:
-    """HTML, a page or a part of one, with its text translated and everything else as it was."""
-    return translated(text, Work(), translate)
+def translate_html(text: str, translate: TranslateSegments) -> str:
+    """Translate the text of an HTML page or fragment; everything else stays unchanged."""
+    return translate_text(text, SegmentQueue(), translate)
 
 
-def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
-    source = decoded(data, name, label(data))
-    work = Work()
-    new = translated(source.text, work, translate)
-    return Encoded(new, source.encoding).bytes("xmlcharrefreplace"), work.counts()
+def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
+    source = decode_text(data, name, declared_encoding(data))
+    queue = SegmentQueue()
+    text = translate_text(source.text, queue, translate)
+    return DecodedText(text, source.encoding).encode("xmlcharrefreplace"), queue.counts()
 
 
-def label(data: bytes) -> str:
-    """The encoding that a page names, as browsers take it."""
-    found = DECLARED.search(data[:2048])
-    named = (found[1] or found[2]).decode().lower() if found else ""
-    if named.startswith("utf-16"):  # then nobody could have read the name
+def declared_encoding(data: bytes) -> str:
+    """The encoding that a page declares, interpreted as browsers do."""
+    match = DECLARED_ENCODING.search(data[:2048])
+    encoding = (match[1] or match[2]).decode().lower() if match else ""
+    if encoding.startswith("utf-16"):  # cannot be true: the declaration was read as ASCII
         return ""
-    return "windows-1252" if named in ("iso-8859-1", "latin1", "ascii", "us-ascii") else named
+    return "windows-1252" if encoding in ("iso-8859-1", "latin1", "ascii", "us-ascii") else encoding
 
 
-def translated(text: str, work: Work, translate: Translate) -> str:
-    parts = gather(pieces(text), work, HTML)
-    work.run(translate)
-    return written(parts, work, HTML)[0]
+def translate_text(text: str, queue: SegmentQueue, translate: TranslateSegments) -> str:
+    parts = collect_segments(parse_html(text), queue, HTML_FORMAT)
+    queue.translate_all(translate)
+    return write_translated(parts, queue, HTML_FORMAT)[0]
 
 
-def write(items: Items) -> str:
-    return "".join(escaped(item) if isinstance(item, str) else item.raw for item in items)
+def write_html(items: OutputItems) -> str:
+    return "".join(escape_html(item) if isinstance(item, str) else item.raw for item in items)
 
 
-def escaped(text: str) -> str:
+def escape_html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\u00a0", "&nbsp;")
 
 
-def unescaped(text: str) -> str:
+def unescape_html(text: str) -> str:
     try:
         return html.unescape(text)
-    except ValueError:  # the number of a letter, with thousands of digits
+    except ValueError:  # a character reference with thousands of digits
         return text
 
 
-HTML = Dialect(write)
+HTML_FORMAT = MarkupFormat(write_html)
 
 
-def pieces(text: str) -> list[Piece]:
-    """A page as pieces. What must not be translated is one piece, from its tag to the partner of that."""
-    found: list[Piece] = []
-    held: list[Token] = []  # of something that is kept, up to now
+def parse_html(text: str) -> list[Piece]:
+    """A page as pieces. An element that must not be translated is one piece, from its start tag to its end tag."""
+    pieces: list[Piece] = []
+    held: list[HtmlToken] = []  # tokens so far of an element that is not translated
     depth = 0
-    for token in tokens(text):
-        if held and token.kind == "start" and token.name == held[0].name and token.name in NEVER_NESTED:
-            found.append(kept_piece(held))
+    for token in tokenize_html(text):
+        if held and token.kind == "start" and token.name == held[0].name and token.name in IMPLICITLY_CLOSED_ELEMENTS:
+            pieces.append(verbatim_piece(held))
             held = []
         if held:
             held.append(token)
-            same = token.name == held[0].name
-            depth += same * ((token.kind == "start") - (token.kind == "end"))
+            same_element = token.name == held[0].name
+            depth += same_element * ((token.kind == "start") - (token.kind == "end"))
             if depth == 0:
-                found.append(kept_piece(held))
+                pieces.append(verbatim_piece(held))
                 held = []
-        elif token.kind == "start" and token.name not in VOID and (token.name in KEPT or NO.search(token.attributes)):
-            held, depth = [token], 1
+        elif (
+            token.kind == "start"
+            and token.name not in VOID_ELEMENTS
+            and (token.name in VERBATIM_ELEMENTS or NO_TRANSLATE.search(token.attributes))
+        ):
+            held = [token]
+            depth = 1
         else:
-            found.append(piece_of(token))
-    return as_points([*found, kept_piece(held)] if held else found, look, write)
+            pieces.append(token_piece(token))
+    return collapse_notes([*pieces, verbatim_piece(held)] if held else pieces, note_style, write_html)
 
 
-def kept_piece(held: list[Token]) -> Piece:
-    raw, name = "".join(token.raw for token in held), held[0].name
-    if name in SILENT:
-        return Piece("point", raw)
-    if name in INLINE or (name in KEPT and name != "pre"):
-        return Piece("kept", raw, unescaped("".join(token.raw for token in held if token.kind == "text")))
+def verbatim_piece(held: list[HtmlToken]) -> Piece:
+    raw = "".join(token.raw for token in held)
+    name = held[0].name
+    if name in GRAPHIC_ELEMENTS:
+        return Piece("standalone", raw)
+    if name in INLINE_ELEMENTS or (name in VERBATIM_ELEMENTS and name != "pre"):
+        return Piece("verbatim", raw, unescape_html("".join(token.raw for token in held if token.kind == "text")))
     return Piece("break", raw)
 
 
-def piece_of(token: Token) -> Piece:
+def token_piece(token: HtmlToken) -> Piece:
     if token.kind == "text":
-        return Piece("text", token.raw, unescaped(token.raw))
-    if token.name in POINTS or token.raw.startswith("<!--"):
-        return Piece("point", token.raw)
-    if token.name in INLINE:
+        return Piece("text", token.raw, unescape_html(token.raw))
+    if token.name in STANDALONE_ELEMENTS or token.raw.startswith("<!--"):
+        return Piece("standalone", token.raw)
+    if token.name in INLINE_ELEMENTS:
         return Piece("open" if token.kind == "start" else "close", token.raw, name=token.name)
     return Piece("break", token.raw)
 
 
-def look(piece: Piece) -> Look:
-    return NOTES.get(piece.name, "")
+def note_style(piece: Piece) -> NoteStyle:
+    return NOTE_STYLES.get(piece.name, "")
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Tags, text and the rest, as a browser tells them apart. Their raw text, joined, is the page."""
-    at, size = 0, len(text)
-    while at < size:
-        markup = MARKUP.search(text, at)
+def tokenize_html(text: str) -> Iterator[HtmlToken]:
+    """Tags, text and the rest, tokenized as browsers do. Their raw text, joined, is the page."""
+    position = 0
+    size = len(text)
+    while position < size:
+        markup = MARKUP_START.search(text, position)
         start = markup.start() if markup else size
-        if start > at:
-            yield Token("text", text[at:start])
+        if start > position:
+            yield HtmlToken("text", text[position:start])
         if not markup:
             return
-        tag = TAG.match(text, start) or OTHER.match(text, start)
-        if tag is None:  # a tag that never ends: the page ends in it
-            yield Token("other", text[start:])
+        tag = TAG.match(text, start) or COMMENT.match(text, start)
+        if tag is None:  # an unterminated tag, up to the end of the page
+            yield HtmlToken("other", text[start:])
             return
-        at = tag.end()
-        if tag.re is OTHER:
-            yield Token("other", tag[0])
+        position = tag.end()
+        if tag.re is COMMENT:
+            yield HtmlToken("other", tag[0])
             continue
         name = tag["name"].lower()
-        yield Token("end" if tag["end"] else "start", tag[0], name, tag["attributes"])
-        if name in RAW and not tag["end"]:
-            end = re.compile(rf"</{name}(?=[\s/>])", re.I).search(text, at)
-            if (stop := end.start() if end else size) > at:
-                yield Token("other", text[at:stop])
-            at = stop
+        yield HtmlToken("end" if tag["end"] else "start", tag[0], name, tag["attributes"])
+        if name in RAW_TEXT_ELEMENTS and not tag["end"]:
+            end = re.compile(rf"</{name}(?=[\s/>])", re.I).search(text, position)
+            if (stop := end.start() if end else size) > position:
+                yield HtmlToken("other", text[position:stop])
+            position = stop

@@ -1,158 +1,175 @@
-"""A document as pieces: text, tags within it, and whatever stands between segments.
+"""A document as a sequence of pieces: text, inline tags, and breaks between segments.
 
-Written one after the other, the pieces are the document again, to the byte. Segments are what stands between two
-breaks; in them every tag has its partner, because a tag without one counts as a break."""
+The raw text of all pieces, joined, is the document, to the byte. A segment is what lies between two breaks; within it,
+every tag has its partner, because a tag without one counts as a break."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from headway.documents.inline_tags import Mark
-from headway.documents.segments import Work
-from headway.documents.tag_placement import placed
+from headway.documents.inline_tags import InlineTag
+from headway.documents.segments import SegmentQueue
+from headway.documents.tag_placement import place_tags
 
-Kind = Literal["text", "open", "close", "point", "kept", "break"]
-SPACE = " \t\r\n\f"
-SPACES = re.compile(f"[{SPACE}]+")
-DEEPEST = 50  # pairs inside pairs in one segment
-LONGEST = 2000  # pieces of one segment: placing takes the square of their number
+PieceKind = Literal["text", "open", "close", "standalone", "verbatim", "break"]
+WHITESPACE = " \t\r\n\f"
+WHITESPACE_RUN = re.compile(f"[{WHITESPACE}]+")
+MAX_NESTED_PAIRS = 50  # in one segment
+MAX_SEGMENT_PIECES = 2000  # placing tags takes time proportional to their square
 SOFT_HYPHEN = "\u00ad"
 
 
 class Piece(NamedTuple):
-    kind: Kind
-    raw: str  # as the document has it
-    text: str = ""  # what a piece of text, or one that is kept, says
-    name: str = ""  # of a tag that has a partner
-    inside: "Sequence[Piece | Segment] | None" = None  # a piece that holds segments of its own; raw, unless they change
+    """A stretch of a document.
+
+    text: translated. open, close: a pair of tags. standalone: a tag without a partner, such as an image. verbatim: text
+    inside a sentence that is not translated, such as code, with its tags. break: anything between segments."""
+
+    kind: PieceKind
+    raw: str  # as in the document
+    text: str = ""  # of text and verbatim pieces: decoded
+    name: str = ""  # of a tag with a partner
+    nested: "Sequence[Piece | MarkupSegment] | None" = None  # segments inside this piece; raw is used if none changes
 
 
-Items = Sequence["Piece | str"]  # pieces as they were, and new text between them
+OutputItems = Sequence["Piece | str"]  # unchanged pieces, and new text between them
 
 
-class Dialect(NamedTuple):
-    """How a format writes a segment, and what it does to pieces before they become one."""
+class MarkupFormat(NamedTuple):
+    """How a format writes a segment, and how it simplifies pieces before they become one."""
 
-    write: Callable[[Items], str]
-    tidy: Callable[[list[Piece]], list[Piece]] = lambda pieces: pieces
-    squeezes: bool = True  # whether many spaces are shown as one
+    write: Callable[[OutputItems], str]
+    simplify: Callable[[list[Piece]], list[Piece]] = lambda pieces: pieces
+    collapses_whitespace: bool = True
 
 
 @dataclass(frozen=True)
-class Segment:
-    """What is translated as a whole, and what stands around it."""
+class MarkupSegment:
+    """Pieces that are translated together, and those around them."""
 
     before: list[Piece]
     body: list[Piece]
     after: list[Piece]
     plain: str = ""
-    marks: Sequence[Mark] = ()
-    number: int = -1  # of the work; -1: there is nothing in it to translate
+    tags: Sequence[InlineTag] = ()
+    number: int = -1  # in the queue; -1: nothing to translate
 
 
-Parts = Sequence[Piece | Segment]
+Parts = Sequence[Piece | MarkupSegment]
 
 
-def gather(pieces: Sequence[Piece], work: Work, dialect: Dialect) -> list[Piece | Segment]:
-    """The segments of a document, asked for, with what stands between them."""
-    parts: list[Piece | Segment] = []
-    run: list[Piece] = []
-    loose = unmatched(pieces)
-    for place, piece in enumerate(pieces):
-        if piece.inside is not None:
-            piece = piece._replace(inside=gather([p for p in piece.inside if isinstance(p, Piece)], work, dialect))
-        if piece.kind == "break" or place in loose:
-            parts += [segment(run, work, dialect)] if run else []
+def collect_segments(
+    pieces: Sequence[Piece], queue: SegmentQueue, markup_format: MarkupFormat
+) -> list[Piece | MarkupSegment]:
+    """Group pieces into segments, queue those with text, and keep what lies between them."""
+    parts: list[Piece | MarkupSegment] = []
+    current: list[Piece] = []
+    unpaired = find_unpaired(pieces)
+    for index, piece in enumerate(pieces):
+        if piece.nested is not None:
+            nested = [part for part in piece.nested if isinstance(part, Piece)]
+            piece = piece._replace(nested=collect_segments(nested, queue, markup_format))
+        if piece.kind == "break" or index in unpaired:
+            parts += [make_segment(current, queue, markup_format)] if current else []
             parts.append(piece._replace(kind="break"))
-            run = []
+            current = []
         else:
-            run.append(piece)
-    return [*parts, segment(run, work, dialect)] if run else parts
+            current.append(piece)
+    return [*parts, make_segment(current, queue, markup_format)] if current else parts
 
 
-def written(parts: Parts, work: Work, dialect: Dialect) -> tuple[str, bool]:
+def write_translated(parts: Parts, queue: SegmentQueue, markup_format: MarkupFormat) -> tuple[str, bool]:
     """The document with its translations, and whether anything has changed."""
-    out, changed = [], False
+    output = []
+    any_changed = False
     for part in parts:
         if isinstance(part, Piece):
-            piece, new = settled(part, work, dialect)
+            piece, changed = resolve_nested(part, queue, markup_format)
             text = piece.raw
         else:
-            text, new = written_segment(part, work, dialect)
-        out.append(text)
-        changed |= new
-    return "".join(out), changed
+            text, changed = write_segment(part, queue, markup_format)
+        output.append(text)
+        any_changed |= changed
+    return "".join(output), any_changed
 
 
-def written_segment(part: Segment, work: Work, dialect: Dialect) -> tuple[str, bool]:
-    said = work.said[part.number] if part.number >= 0 else None
-    items: list[Piece | str] = [*part.before, *part.body, *part.after]
-    changed = False
-    if said is not None and not said.text.strip():
-        work.refuse(part.number, "the translation is empty")
-    elif said is not None and said.text != part.plain:
-        items = [*part.before, *placed(part.plain, part.marks, said.text, said.links), *part.after]
-        changed = True
-    done: list[Piece | str] = []
+def write_segment(segment: MarkupSegment, queue: SegmentQueue, markup_format: MarkupFormat) -> tuple[str, bool]:
+    result = queue.results[segment.number] if segment.number >= 0 else None
+    items: list[Piece | str] = [*segment.before, *segment.body, *segment.after]
+    any_changed = False
+    if result is not None and not result.text.strip():
+        queue.reject(segment.number, "the translation is empty")
+    elif result is not None and result.text != segment.plain:
+        translated = place_tags(segment.plain, segment.tags, result.text, result.links)
+        items = [*segment.before, *translated, *segment.after]
+        any_changed = True
+    resolved: list[Piece | str] = []
     for item in items:
         if isinstance(item, Piece):
-            item, new = settled(item, work, dialect)
-            changed |= new
-        done.append(item)
-    return dialect.write(done), changed
+            item, changed = resolve_nested(item, queue, markup_format)
+            any_changed |= changed
+        resolved.append(item)
+    return markup_format.write(resolved), any_changed
 
 
-def settled(piece: Piece, work: Work, dialect: Dialect) -> tuple[Piece, bool]:
-    """With what its own segments have become."""
-    if piece.inside is None:
+def resolve_nested(piece: Piece, queue: SegmentQueue, markup_format: MarkupFormat) -> tuple[Piece, bool]:
+    """The piece with the translations of its nested segments written into it, and whether it has changed."""
+    if piece.nested is None:
         return piece, False
-    raw, changed = written(piece.inside, work, dialect)
-    return (piece._replace(raw=raw, inside=None), True) if changed else (piece, False)
+    raw, changed = write_translated(piece.nested, queue, markup_format)
+    return (piece._replace(raw=raw, nested=None), True) if changed else (piece, False)
 
 
-def unmatched(pieces: Sequence[Piece]) -> set[int]:
-    """Tags that have no partner in their segment. Between two that are partners there is never one of them."""
-    loose: set[int] = set()
-    waiting: list[int] = []
-    start = 0
-    for place, piece in enumerate(pieces):
-        too_much = len(waiting) == DEEPEST if piece.kind == "open" else place - start > LONGEST and piece.kind != "text"
-        if piece.kind == "close" and waiting and pieces[waiting[-1]].name == piece.name and not too_much:
-            waiting.pop()
-        elif piece.kind in ("close", "break") or too_much:
-            loose.update(waiting, [place])
-            waiting, start = [], place
+def find_unpaired(pieces: Sequence[Piece]) -> set[int]:
+    """Tags without a partner in their segment, as indices. None of them lies between two partners."""
+    unpaired: set[int] = set()
+    opened: list[int] = []
+    segment_start = 0
+    for index, piece in enumerate(pieces):
+        if piece.kind == "open":
+            over_limit = len(opened) == MAX_NESTED_PAIRS
+        else:
+            over_limit = index - segment_start > MAX_SEGMENT_PIECES and piece.kind != "text"
+        if piece.kind == "close" and opened and pieces[opened[-1]].name == piece.name and not over_limit:
+            opened.pop()
+        elif piece.kind in ("close", "break") or over_limit:
+            unpaired.update(opened, [index])
+            opened = []
+            segment_start = index
         elif piece.kind == "open":
-            waiting.append(place)
-    return loose.union(waiting)
+            opened.append(index)
+    return unpaired.union(opened)
 
 
-def segment(pieces: list[Piece], work: Work, dialect: Dialect) -> Segment:
-    before, body, after = trimmed(dialect.tidy(pieces))
-    plain, marks = read(body, squeezed if dialect.squeezes else unhyphenated)
-    own = "".join(piece.text for piece in body if piece.kind == "text")
-    if not any(character.isalpha() for character in own):
-        return Segment(before, body, after)
-    return Segment(before, body, after, plain, marks, work.ask(plain, bool(marks)))
+def make_segment(pieces: list[Piece], queue: SegmentQueue, markup_format: MarkupFormat) -> MarkupSegment:
+    before, body, after = trim_segment(markup_format.simplify(pieces))
+    normalise = collapse_whitespace if markup_format.collapses_whitespace else drop_soft_hyphens
+    plain, tags = extract_text(body, normalise)
+    translatable = "".join(piece.text for piece in body if piece.kind == "text")
+    if not any(character.isalpha() for character in translatable):
+        return MarkupSegment(before, body, after)
+    return MarkupSegment(before, body, after, plain, tags, queue.add(plain, bool(tags)))
 
 
-def trimmed(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
-    """What stands at the edges goes: space, tags around everything, tags around nothing."""
-    partner = partners(pieces)
-    tells = [0]  # how many pieces say something, up to each place
+def trim_segment(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
+    """Split off what is at the edges: whitespace, tags around everything, tags around nothing."""
+    partners = find_partners(pieces)
+    text_counts = [0]  # how many pieces have text, up to each index
     for piece in pieces:
-        tells.append(tells[-1] + (piece.kind in ("text", "kept") and bool(piece.text.strip(SPACE))))
+        has_text = piece.kind in ("text", "verbatim") and bool(piece.text.strip(WHITESPACE))
+        text_counts.append(text_counts[-1] + has_text)
 
-    def silent(start: int, end: int) -> bool:
-        return tells[end] == tells[start]
+    def is_empty(start: int, end: int) -> bool:
+        return text_counts[end] == text_counts[start]
 
-    first, last = 0, len(pieces)
+    first = 0
+    last = len(pieces)
     while first < last:
-        left, right = partner.get(first, first), partner.get(last - 1, last - 1)
-        if left >= first and silent(first, left + 1):
+        left, right = partners.get(first, first), partners.get(last - 1, last - 1)
+        if left >= first and is_empty(first, left + 1):
             first = left + 1
-        elif right < last and silent(right, last):
+        elif right < last and is_empty(right, last):
             last = right
         elif left == last - 1 and left > first:
             first, last = first + 1, last - 1
@@ -160,67 +177,70 @@ def trimmed(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]
             break
     before, body, after = pieces[:first], pieces[first:last], pieces[last:]
     if body and body[0].kind == "text":
-        space, body[0] = cut_space(body[0])
+        space, body[0] = split_leading_space(body[0])
         before += [space] if space.raw else []
     if body and body[-1].kind == "text":
-        rest = body[-1].raw.rstrip(SPACE)
-        gone = len(body[-1].raw) - len(rest)
-        if gone:
-            after = [Piece("text", body[-1].raw[-gone:], body[-1].text[-gone:]), *after]
-            body[-1] = Piece("text", rest, body[-1].text[:-gone])
+        stripped = body[-1].raw.rstrip(WHITESPACE)
+        space_length = len(body[-1].raw) - len(stripped)
+        if space_length:
+            after = [Piece("text", body[-1].raw[-space_length:], body[-1].text[-space_length:]), *after]
+            body[-1] = Piece("text", stripped, body[-1].text[:-space_length])
     return before, body, after
 
 
-def cut_space(piece: Piece) -> tuple[Piece, Piece]:
-    """The space at the beginning of a piece, which is never written as an entity, and the rest."""
-    size = len(piece.raw) - len(piece.raw.lstrip(SPACE))
+def split_leading_space(piece: Piece) -> tuple[Piece, Piece]:
+    """The whitespace at the start of a piece, which is never written as an entity, and the rest."""
+    size = len(piece.raw) - len(piece.raw.lstrip(WHITESPACE))
     return Piece("text", piece.raw[:size], piece.text[:size]), Piece("text", piece.raw[size:], piece.text[size:])
 
 
-def partners(pieces: Sequence[Piece]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    waiting: list[int] = []
-    for place, piece in enumerate(pieces):
+def find_partners(pieces: Sequence[Piece]) -> dict[int, int]:
+    """The index of each tag's partner; all tags have one."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    for index, piece in enumerate(pieces):
         if piece.kind == "open":
-            waiting.append(place)
+            opened.append(index)
         elif piece.kind == "close":
-            found[place] = waiting.pop()
-            found[found[place]] = place
-    return found
+            partners[index] = opened.pop()
+            partners[partners[index]] = index
+    return partners
 
 
-def read(body: Sequence[Piece], shown: Callable[[str], str]) -> tuple[str, list[Mark]]:
-    """The text of a segment on one line, and its tags with their places in it. shown: the text of a piece as it is read."""
+def extract_text(body: Sequence[Piece], normalise: Callable[[str], str]) -> tuple[str, list[InlineTag]]:
+    """The plain text of a segment, on one line, and its tags with their positions in it."""
     plain = ""
-    levels: list[list[Mark]] = [[]]
-    starts: list[tuple[int, Piece]] = []
+    levels: list[list[InlineTag]] = [[]]
+    opened: list[tuple[int, Piece]] = []
     for piece in body:
         if piece.kind == "open":
-            starts.append((len(plain), piece))
+            opened.append((len(plain), piece))
             levels.append([])
             continue
         start = len(plain)
-        if piece.kind in ("text", "kept"):
-            text = shown(piece.text)
+        if piece.kind in ("text", "verbatim"):
+            text = normalise(piece.text)
             if text[:1] == " " and plain[-1:] in (" ", ""):
                 text = text[1:]
-                if levels[-1] and levels[-1][-1].kind == "point" and levels[-1][-1].end == start:
+                if levels[-1] and levels[-1][-1].kind == "standalone" and levels[-1][-1].end == start:
                     levels[-1][-1] = replace(levels[-1][-1], spaced=True)
             plain += text
         if piece.kind == "close":
-            inner = levels.pop()
-            start, opening = starts.pop()
-            levels[-1].append(Mark("pair", opening, start, len(plain), piece, inner).or_point(plain))
+            children = levels.pop()
+            start, opening = opened.pop()
+            tag = InlineTag("pair", opening, start, len(plain), piece, children)
+            levels[-1].append(tag.standalone_if_empty(plain))
         elif piece.kind != "text":
-            levels[-1].append(Mark("kept" if plain[start:].strip() else "point", piece, start, len(plain)))
+            kind: Literal["verbatim", "standalone"] = "verbatim" if plain[start:].strip() else "standalone"
+            levels[-1].append(InlineTag(kind, piece, start, len(plain)))
     return plain, levels[0]
 
 
-def squeezed(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """One space for many, as a browser shows it."""
-    return SPACES.sub(" ", unhyphenated(text))
+    return WHITESPACE_RUN.sub(" ", drop_soft_hyphens(text))
 
 
-def unhyphenated(text: str) -> str:
-    """Soft hyphens would cut words that a model knows."""
+def drop_soft_hyphens(text: str) -> str:
+    """Soft hyphens would split words that a model knows."""
     return text.replace(SOFT_HYPHEN, "")

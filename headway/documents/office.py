@@ -1,42 +1,41 @@
-"""What .docx and .odt have in common: parts of an archive, each translated as pieces."""
+"""What .docx and .odt have in common: XML parts of a zip archive, each translated as pieces."""
 
 import re
 import zipfile
 from collections.abc import Callable, Sequence
 
-from headway.documents.encodings import Encoded
-from headway.documents.markup import Dialect, Piece, gather, written
-from headway.documents.segments import Counts, Translate, Work
-from headway.documents.xml import text_of
-from headway.documents.zip_archive import Archive
+from headway.documents.encodings import DecodedText
+from headway.documents.markup import MarkupFormat, Piece, collect_segments, write_translated
+from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
+from headway.documents.xml import decode_xml
+from headway.documents.zip_archive import ZipDocument
 from headway.errors import HeadwayError
 
-Read = Callable[[str, str], tuple[Sequence[Piece], Dialect]]  # the text of a part and its name
+ParsePart = Callable[[str, str], tuple[Sequence[Piece], MarkupFormat]]  # takes the text of a part and its name
 
 
 def translate_archive(
-    data: bytes, name: str, translate: Translate, parts: re.Pattern[str], main: str, read: Read
-) -> tuple[bytes, Counts]:
-    """parts: the names of those that are translated; main: the one that must be there."""
-    archive = Archive(data, name)
-    names = [member.filename for member in archive.members]
-    if main not in names:
-        raise HeadwayError(f"{name} has no {main} in it: this is no {name.rpartition('.')[2]} file.")
-    work = Work()
-    found = {}
+    data: bytes, name: str, translate: TranslateSegments, parts: re.Pattern[str], main: str, parse: ParsePart
+) -> tuple[bytes, DocumentCounts]:
+    """parts: the names of the parts to translate; main: the one that must exist."""
+    archive = ZipDocument(data, name)
+    if main not in [member.filename for member in archive.members]:
+        raise HeadwayError(f"{name} is not a valid .{name.rpartition('.')[2]} document: it has no {main}.")
+    queue = SegmentQueue()
+    parsed = {}
     for member in archive.members:
         if parts.fullmatch(member.filename):
-            shown = f"{name}: {member.filename}"
-            source = text_of(archive.text(member), shown)
-            pieces, dialect = read(source.text, shown)
-            found[member.filename] = source, gather(pieces, work, dialect), dialect
-    work.run(translate)
+            part_name = f"{name}: {member.filename}"
+            source = decode_xml(archive.read_xml(member), part_name)
+            pieces, markup_format = parse(source.text, part_name)
+            parsed[member.filename] = source, collect_segments(pieces, queue, markup_format), markup_format
+    queue.translate_all(translate)
 
-    def changed(member: zipfile.ZipInfo) -> bytes | None:
-        if member.filename not in found:
+    def translated_part(member: zipfile.ZipInfo) -> bytes | None:
+        if member.filename not in parsed:
             return None
-        source, gathered, dialect = found[member.filename]
-        new, is_new = written(gathered, work, dialect)
-        return Encoded(new, source.encoding).bytes("xmlcharrefreplace") if is_new else None
+        source, segments, markup_format = parsed[member.filename]
+        text, changed = write_translated(segments, queue, markup_format)
+        return DecodedText(text, source.encoding).encode("xmlcharrefreplace") if changed else None
 
-    return archive.written(changed), work.counts()
+    return archive.rewrite(translated_part), queue.counts()

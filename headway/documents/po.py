@@ -1,133 +1,120 @@
-"""Gettext's catalogues: what has no translation yet gets one, and nothing else changes.
+"""Gettext catalogues (.po): untranslated messages are translated, and nothing else changes.
 
-Placeholders are kept pieces, so each is in the translation once; were one lost or doubled all the same, or put before
-another although only their order says what they stand for, the message stays empty: programs may break down over it."""
+Placeholders are verbatim pieces, so each is in the translation once. If one is lost or doubled all the same, or if
+positional placeholders change their order, the message stays untranslated: programs could crash over it."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headway.documents.encodings import Encoded, decoded
-from headway.documents.html import INLINE, POINTS, piece_of, tokens
-from headway.documents.markup import Piece, Segment, gather, written
-from headway.documents.segments import Counts, Translate, Work
-from headway.documents.txt import PLAIN
+from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.html import INLINE_ELEMENTS, STANDALONE_ELEMENTS, token_piece, tokenize_html
+from headway.documents.markup import MarkupSegment, Piece, collect_segments, write_translated
+from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
+from headway.documents.txt import COLLAPSED_TEXT_FORMAT
 from headway.errors import HeadwayError
 
-LINE = re.compile(
-    r'(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d{1,3})\])?)?[ \t]*"(?P<said>(?:[^"\\]|\\.)*+)"[ \t]*'
+PO_LINE = re.compile(
+    r"(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d{1,3})\])?)?[ \t]*"
+    r'"(?P<value>(?:[^"\\]|\\.)*+)"[ \t]*'
 )
-NUMBER = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2}))")
-ESCAPE = re.compile(rf"(?:{NUMBER.pattern})+|\\.")
-LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-BACK = {letter: f"\\{name}" for name, letter in LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
+NUMERIC_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2}))")
+ESCAPE = re.compile(rf"(?:{NUMERIC_ESCAPE.pattern})+|\\.")
+LETTER_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+ESCAPED = {letter: f"\\{name}" for name, letter in LETTER_ESCAPES.items()} | {'"': '\\"', "\\": "\\\\"}
 PLACEHOLDER = re.compile(
     r"%(?:\([^()\s]+\)|\d+\$)?[-+#0]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|j|z|t|L|q)?[diouxXeEfFgGaAcsprn@%]"
     r"|%<\w+>[a-zA-Z]?|\$?\{[^{}\s]*\}|\$\([^()\s]+\)|%\w+%"
 )
-BY_ORDER = re.compile(r"%(?![(<]|\d+\$)[^%]+|\{(?:[:!].*)?\}")  # of these, such as say neither a name nor a number
-BLOCKS = frozenset(
-    [
-        "p",
-        "br",
-        "li",
-        "ul",
-        "ol",
-        "div",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "table",
-        "tr",
-        "td",
-        "th",
-        "hr",
-        "pre",
-        "blockquote",
-    ]
-)
-CHARSET = re.compile(rb"charset=([\w.:-]{1,40})")
-FORMS = re.compile(r"nplurals\s*=\s*(\d{1,3})")
-NO_CHARSET = "CHARSET"  # what a template says before anybody has filled it in
+POSITIONAL_PLACEHOLDER = re.compile(r"%(?![(<]|\d+\$)[^%]+|\{(?:[:!].*)?\}")  # one without a name or a number
+BLOCK_ELEMENTS = frozenset((
+    "p", "br", "li", "ul", "ol", "div", "h1", "h2", "h3", "h4", "h5", "h6", "table", "tr", "td", "th", "hr", "pre",
+    "blockquote",
+))  # fmt: skip
+DECLARED_ENCODING = re.compile(rb"charset=([\w.:-]{1,40})")
+PLURAL_COUNT = re.compile(r"nplurals\s*=\s*(\d{1,3})")
+UNSET_CHARSET = "CHARSET"  # in a template that nobody has filled in
 
 
 @dataclass
-class Field:
+class PoString:
     """A keyword with its string, and the lines that they take."""
 
     keyword: str
     form: int
-    first: int
-    last: int
-    said: str
+    first_line: int
+    last_line: int
+    value: str
 
 
 @dataclass
-class Entry:
-    fields: dict[str, Field] = field(default_factory=dict)  # by keyword
-    forms: list[Field] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] …
+class PoEntry:
+    fields: dict[str, PoString] = field(default_factory=dict)  # by keyword
+    forms: list[PoString] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] …
 
 
 @dataclass
-class Filling:
-    """A message to be translated for a field."""
+class PendingString:
+    """An empty string, and the queued message for it."""
 
-    place: Field
+    string: PoString
     source: str
-    parts: list[Piece | Segment]
-    first: int  # its segments, by number
-    last: int
+    parts: list[Piece | MarkupSegment]
+    segments: range  # of the queue
 
 
-def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
-    declared = CHARSET.search(data)
+def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
+    declared = DECLARED_ENCODING.search(data)
     charset = declared[1].decode() if declared else ""
-    source = decoded(data, name, "" if charset.upper() == NO_CHARSET else charset)
+    source = decode_text(data, name, "" if charset.upper() == UNSET_CHARSET else charset)
     lines = source.text.split("\n")
-    entries = list(read(lines, name, source.encoding))
+    entries = list(parse_po(lines, name, source.encoding))
     header = next((entry for entry in entries if is_header(entry)), None)
-    found = FORMS.search(header.forms[0].said) if header and header.forms else None
-    work = Work()
-    fillings = [
-        filling(place, text, work) for entry in entries for place, text in to_fill(entry, int(found[1]) if found else 2)
+    plurals = PLURAL_COUNT.search(header.forms[0].value) if header and header.forms else None
+    plural_count = int(plurals[1]) if plurals else 2
+    queue = SegmentQueue()
+    pending = [
+        queue_string(string, text, queue)
+        for entry in entries
+        for string, text in find_untranslated(entry, plural_count)
     ]
-    work.run(translate)
-    for one in reversed(fillings):  # from the end: what is put in moves the lines that follow
-        new = filled(one, work)
-        if new:
-            end = "\r" if lines[one.place.first].endswith("\r") else ""
-            lines[one.place.first : one.place.last + 1] = [line + end for line in quoted(one.place, new)]
-    return Encoded("\n".join(lines), source.encoding).bytes(), work.counts()
+    queue.translate_all(translate)
+    for message in reversed(pending):  # from the end, because new lines shift those that follow
+        translation = finished_translation(message, queue)
+        if translation:
+            string = message.string
+            line_end = "\r" if lines[string.first_line].endswith("\r") else ""
+            new_lines = [line + line_end for line in quote_lines(string, translation)]
+            lines[string.first_line : string.last_line + 1] = new_lines
+    return DecodedText("\n".join(lines), source.encoding).encode(), queue.counts()
 
 
-def read(lines: list[str], name: str, encoding: str) -> Iterator[Entry]:
-    """The messages. Comments, also those that comment messages out, and blank lines are passed over."""
-    entry = Entry()
-    last: Field | None = None
+def parse_po(lines: list[str], name: str, encoding: str) -> Iterator[PoEntry]:
+    """The entries of a catalogue. Comments, including commented-out messages, and blank lines are skipped."""
+    entry = PoEntry()
+    last: PoString | None = None
     for number, line in enumerate(lines):
         body = line.rstrip("\r").strip(" \t\ufeff")
         if not body or body.startswith("#"):
             last = None
             continue
-        found = LINE.fullmatch(body)
-        if not found or not (found["keyword"] or last):
-            raise HeadwayError(f'{name}, line {number + 1} is not part of a .po file: "{body[:40]}".')
-        said = unescaped(found["said"], encoding)
-        keyword = found["keyword"]
+        match = PO_LINE.fullmatch(body)
+        if not match or not (match["keyword"] or last):
+            raise HeadwayError(f'{name}, line {number + 1} is not valid in a .po file: "{body[:40]}".')
+        value = unescape_po(match["value"], encoding)
+        keyword = match["keyword"]
         if keyword is None:
             assert last is not None
-            last.said, last.last = last.said + said, number
+            last.value += value
+            last.last_line = number
             continue
         if (keyword in ("msgid", "msgctxt") and entry.forms) or (
             keyword in entry.fields and not keyword.startswith("msgstr")
         ):
             yield entry
-            entry = Entry()
-        last = Field(keyword, int(found["form"] or 0), number, number, said)
+            entry = PoEntry()
+        last = PoString(keyword, int(match["form"] or 0), number, number, value)
         if keyword.startswith("msgstr"):
             entry.forms.append(last)
         else:
@@ -135,87 +122,88 @@ def read(lines: list[str], name: str, encoding: str) -> Iterator[Entry]:
     yield entry
 
 
-def is_header(entry: Entry) -> bool:
-    return "msgid" in entry.fields and not entry.fields["msgid"].said and "msgctxt" not in entry.fields
+def is_header(entry: PoEntry) -> bool:
+    return "msgid" in entry.fields and not entry.fields["msgid"].value and "msgctxt" not in entry.fields
 
 
-def to_fill(entry: Entry, forms: int) -> Iterator[tuple[Field, str]]:
-    """What is empty, and what it should say. The first of several forms is the singular."""
+def find_untranslated(entry: PoEntry, plural_count: int) -> Iterator[tuple[PoString, str]]:
+    """Empty strings and their source texts. The first of several plural forms is the singular."""
     message, plural = entry.fields.get("msgid"), entry.fields.get("msgid_plural")
-    if message is None or not message.said:
+    if message is None or not message.value:
         return
-    for place in entry.forms:
-        if not place.said:
-            yield place, plural.said if plural and (place.form or forms == 1) else message.said
+    for string in entry.forms:
+        if not string.value:
+            yield string, plural.value if plural and (string.form or plural_count == 1) else message.value
 
 
-def filling(place: Field, source: str, work: Work) -> Filling:
-    first = len(work.asked)
-    return Filling(place, source, gather(pieces(source), work, PLAIN), first, len(work.asked))
+def queue_string(string: PoString, source: str, queue: SegmentQueue) -> PendingString:
+    first = len(queue.requests)
+    parts = collect_segments(parse_message(source), queue, COLLAPSED_TEXT_FORMAT)
+    return PendingString(string, source, parts, range(first, len(queue.requests)))
 
 
-def pieces(text: str) -> list[Piece]:
-    """Lines of a message, with tags and placeholders in them. A tag that HTML does not have stands for a word."""
-    found: list[Piece] = []
-    for token in tokens(text):
-        if token.kind in ("start", "end") and token.name in BLOCKS | INLINE | POINTS:
-            found.append(piece_of(token))
+def parse_message(text: str) -> list[Piece]:
+    """The lines of a message, with tags and placeholders. A tag that HTML does not have counts as a word."""
+    pieces: list[Piece] = []
+    for token in tokenize_html(text):
+        if token.kind in ("start", "end") and token.name in BLOCK_ELEMENTS | INLINE_ELEMENTS | STANDALONE_ELEMENTS:
+            pieces.append(token_piece(token))
         elif token.kind in ("start", "end"):
-            found.append(Piece("kept", token.raw, token.raw))
+            pieces.append(Piece("verbatim", token.raw, token.raw))
         else:
             for line in re.findall(r"[\n\t]+|[^\n\t]+", token.raw):
-                found += [Piece("break", line)] if line[0] in "\n\t" else around_placeholders(line)
-    return found
+                pieces += [Piece("break", line)] if line[0] in "\n\t" else split_placeholders(line)
+    return pieces
 
 
-def around_placeholders(line: str) -> Iterator[Piece]:
-    at = 0
+def split_placeholders(line: str) -> Iterator[Piece]:
+    position = 0
     for match in PLACEHOLDER.finditer(line):
-        if match.start() > at:
-            yield Piece("text", line[at : match.start()], line[at : match.start()])
-        yield Piece("kept", match[0], match[0])
-        at = match.end()
-    if at < len(line):
-        yield Piece("text", line[at:], line[at:])
+        if match.start() > position:
+            yield Piece("text", line[position : match.start()], line[position : match.start()])
+        yield Piece("verbatim", match[0], match[0])
+        position = match.end()
+    if position < len(line):
+        yield Piece("text", line[position:], line[position:])
 
 
-def filled(one: Filling, work: Work) -> str:
-    """The translation of a message; nothing if there is none that can be used."""
-    new, _ = written(one.parts, work, PLAIN)
-    numbers = range(one.first, one.last)
-    found, wanted = (PLACEHOLDER.findall(text) for text in (new, one.source))
-    fault = "are others" if Counter(found) != Counter(wanted) else ""
-    if not fault and by_order(found) != by_order(wanted):
-        fault = "stand in another order"
+def finished_translation(message: PendingString, queue: SegmentQueue) -> str:
+    """The translation of a message; "" if there is none that can be used."""
+    translation, _ = write_translated(message.parts, queue, COLLAPSED_TEXT_FORMAT)
+    found, expected = (PLACEHOLDER.findall(text) for text in (translation, message.source))
+    fault = "differ" if Counter(found) != Counter(expected) else ""
+    if not fault and positional_placeholders(found) != positional_placeholders(expected):
+        fault = "are in another order"
     if fault:
-        for number in numbers:
-            work.refuse(number, f"the placeholders of its translation {fault}")
+        for number in message.segments:
+            queue.reject(number, f"the placeholders of its translation {fault}")
         return ""
-    return new if numbers and all(work.said[number].text.strip() for number in numbers) else ""
+    complete = message.segments and all(queue.results[number].text.strip() for number in message.segments)
+    return translation if complete else ""
 
 
-def by_order(found: list[str]) -> list[str]:
-    return [one for one in found if BY_ORDER.fullmatch(one)]
+def positional_placeholders(found: list[str]) -> list[str]:
+    return [placeholder for placeholder in found if POSITIONAL_PLACEHOLDER.fullmatch(placeholder)]
 
 
-def unescaped(said: str, encoding: str) -> str:
-    """Numbers are bytes as the file has them, of which several may be a letter."""
+def unescape_po(value: str, encoding: str) -> str:
+    """Unescape a string. Numeric escapes are bytes in the file's encoding, several of which may be one character."""
 
-    def letters(match: re.Match[str]) -> str:
-        numbers = NUMBER.findall(match[0])
+    def characters(match: re.Match[str]) -> str:
+        numbers = NUMERIC_ESCAPE.findall(match[0])
         if not numbers:
-            return LETTERS.get(match[0][1], match[0][1])
-        data = bytes(int(octal, 8) & 255 if octal else int(other, 16) for octal, other in numbers)
+            return LETTER_ESCAPES.get(match[0][1], match[0][1])
+        data = bytes(int(octal, 8) & 255 if octal else int(hexadecimal, 16) for octal, hexadecimal in numbers)
         try:
             return data.decode("utf-8" if encoding.lower().startswith("utf") else encoding)
         except UnicodeDecodeError:
             return data.decode("latin-1")
 
-    return ESCAPE.sub(letters, said)
+    return ESCAPE.sub(characters, value)
 
 
-def quoted(place: Field, text: str) -> list[str]:
-    """The lines of a field, as gettext writes them: one, or one for each line of the text."""
+def quote_lines(string: PoString, text: str) -> list[str]:
+    """The lines of a string as gettext writes them: one, or an empty one and one for each line of the text."""
     lines = [line for line in re.split(r"(?<=\n)", text) if line]
-    strings = [f'"{"".join(BACK.get(letter, letter) for letter in line)}"' for line in lines]
-    return [f"{place.keyword} {strings[0]}"] if len(strings) == 1 else [f'{place.keyword} ""', *strings]
+    quoted = [f'"{"".join(ESCAPED.get(character, character) for character in line)}"' for line in lines]
+    return [f"{string.keyword} {quoted[0]}"] if len(quoted) == 1 else [f'{string.keyword} ""', *quoted]

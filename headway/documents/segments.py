@@ -1,118 +1,120 @@
-"""What a document asks of whoever translates: a list of segments in, what each says in the other language out."""
+"""Segments of a document: the interface between document formats and whatever translates them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.config.search import Search
-    from headway.text.glossary import Glossary
+    from headway.translate.options import TranslateOptions
     from headway.translate.translator import Translator
 
-AT_ONCE = 4096  # segments asked for together
-SHOWN = 40  # characters of a segment in a warning
-NO_LINKS = "this model cannot say which word says which, so formatting and tags inside sentences are placed by guess"
+SEGMENTS_PER_CALL = 4096  # translated together
+MAX_QUOTED_CHARS = 40  # of a segment, in a warning
+NO_ALIGNMENT_WARNING = (
+    "this model cannot align words, so the position of formatting and tags inside sentences is a guess"
+)
 
 
-class Asked(NamedTuple):
-    """One segment: a paragraph, a heading, a cell, without its markup and on one line."""
-
-    text: str
-    align: bool = False  # whether it has markup inside, which must find its words again
-
-
-class Said(NamedTuple):
-    """Its translation."""
+class SegmentRequest(NamedTuple):
+    """One segment to translate: a paragraph, a heading, a cell; one line, without markup."""
 
     text: str
-    links: Sequence[Sequence[int]] | None = None  # (source word, target word), words between spaces, counted from 0
+    align: bool = False  # it has inline markup, so its words must be aligned
+
+
+class SegmentResult(NamedTuple):
+    """The translation of a segment."""
+
+    text: str
+    links: Sequence[Sequence[int]] | None = None  # (source word, target word), separated by spaces, counted from 0
     warnings: Sequence[str] = ()
 
 
-Translate = Callable[[Sequence[Asked]], Sequence[Said]]
+TranslateSegments = Callable[[Sequence[SegmentRequest]], Sequence[SegmentResult]]
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What became of a document."""
+class DocumentCounts:
+    """How many segments of a document were translated, and warnings."""
 
-    segments: int  # that have something to translate
+    segments: int  # with text to translate
     translated: int
     warnings: list[str] = field(default_factory=list)
 
 
-class Work:
-    """The segments of a document. All are gathered first, so that they can be translated together."""
+class SegmentQueue:
+    """The segments of a document, collected first so that they can be translated together."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
-        self.said: list[Said] = []
+        self.requests: list[SegmentRequest] = []
+        self.results: list[SegmentResult] = []
         self.warnings: list[str] = []
-        self.refused: set[int] = set()
+        self.rejected: set[int] = set()
 
-    def ask(self, text: str, align: bool = False) -> int:
-        """The number under which its translation can be found."""
-        self.asked.append(Asked(text, align))
-        return len(self.asked) - 1
+    def add(self, text: str, align: bool = False) -> int:
+        """Queue a segment; returns the index of its future result."""
+        self.requests.append(SegmentRequest(text, align))
+        return len(self.requests) - 1
 
-    def run(self, translate: Translate) -> None:
-        for start in range(0, len(self.asked), AT_ONCE):
-            group = self.asked[start : start + AT_ONCE]
-            said = list(translate(group))
-            if len(said) != len(group):
-                raise HeadwayError(f"{len(group)} segments were given to be translated, and {len(said)} came back.")
-            self.said += said
-        for asked, said_of_it in zip(self.asked, self.said):
-            for warning in said_of_it.warnings:
-                self.warn(asked.text, warning)
+    def translate_all(self, translate: TranslateSegments) -> None:
+        for start in range(0, len(self.requests), SEGMENTS_PER_CALL):
+            group = self.requests[start : start + SEGMENTS_PER_CALL]
+            results = list(translate(group))
+            if len(results) != len(group):
+                raise HeadwayError(f"{len(group)} segments were given, but {len(results)} translations came back.")
+            self.results += results
+        for request, result in zip(self.requests, self.results):
+            for warning in result.warnings:
+                self.warn(request.text, warning)
 
-    def refuse(self, number: int, why: str) -> None:
-        """A translation is not used, and the segment stays as it was."""
-        self.refused.add(number)
-        self.warn(self.asked[number].text, f"{why}: it was left as it is")
+    def reject(self, number: int, reason: str) -> None:
+        """Do not use a translation: the segment stays unchanged."""
+        self.rejected.add(number)
+        self.warn(self.requests[number].text, f"{reason}: left untranslated")
 
     def warn(self, text: str, warning: str) -> None:
-        shown = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-        self.warnings.append(f'"{shown}": {warning}')
+        quoted = text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
+        self.warnings.append(f'"{quoted}": {warning}')
 
-    def counts(self) -> Counts:
-        return Counts(len(self.asked), len(self.asked) - len(self.refused), list(dict.fromkeys(self.warnings)))
+    def counts(self) -> DocumentCounts:
+        total = len(self.requests)
+        return DocumentCounts(total, total - len(self.rejected), list(dict.fromkeys(self.warnings)))
 
 
-def through(
-    translator: "Translator", search: "Search | None" = None, *, to: str = "", split: bool = True,
-    protect: Sequence[str] | None = (), glossary: "Glossary | None" = None, min_score: float = 0.0,
-) -> Translate:  # fmt: skip
-    """A model as what documents ask. Links are looked for only where there is markup to place."""
-    more: dict[str, Any] = {"to": to, "split": split, "protect": protect, "glossary": glossary, "min_score": min_score}
+def segment_translator(translator: "Translator", options: "TranslateOptions | None" = None) -> TranslateSegments:
+    """A function that translates segments with this model. Words are aligned only where there is markup to place."""
+    from headway.translate.options import TranslateOptions
 
-    def translate(asked: Sequence[Asked]) -> list[Said]:
-        can = any(one.align for one in asked) and can_align(translator)
-        said: dict[int, Said] = {}
+    base = options or TranslateOptions()
+
+    def translate(requests: Sequence[SegmentRequest]) -> list[SegmentResult]:
+        aligns = any(request.align for request in requests) and can_align(translator)
+        results: dict[int, SegmentResult] = {}
         for align in (False, True):
-            rows = [row for row, one in enumerate(asked) if one.align is align]
-            lines = [asked[row].text for row in rows]
-            results = translator.translate(lines, search, align=align and can, **more) if rows else []
-            for row, result in zip(rows, results):
-                warnings = result.warnings if can or not align else [*result.warnings, NO_LINKS]
-                said[row] = Said(result.text, result.guesses[0].alignment, warnings)
-        return [said[row] for row in range(len(asked))]
+            indices = [index for index, request in enumerate(requests) if request.align is align]
+            lines = [requests[index].text for index in indices]
+            translations = translator.translate(lines, replace(base, align=align and aligns)) if indices else []
+            for index, translation in zip(indices, translations):
+                extra = [NO_ALIGNMENT_WARNING] if align and not aligns else []
+                links = translation.guesses[0].alignment
+                results[index] = SegmentResult(translation.text, links, [*translation.warnings, *extra])
+        return [results[index] for index in range(len(requests))]
 
     return translate
 
 
 def can_align(translator: "Translator") -> bool:
-    """Whether links can be read from a model's attention, with words that can be found again."""
-    from headway.text.align.words import word_roles
-    from headway.translate.alignment import place_of
+    """Whether word alignments can be read from a model's attention and its tokenizers."""
+    from headway.text.align.words import token_roles
+    from headway.translate.alignment import find_alignment_weights
 
     try:
         for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):
-            word_roles(tokenizer)
+            token_roles(tokenizer)
         for config in translator.configs:
-            place_of(config)
+            find_alignment_weights(config)
     except HeadwayError:
         return False
     return True

@@ -1,38 +1,39 @@
-"""Subtitles. Numbers and times stay as they are, to the byte.
+"""Subtitles (.srt). Numbers and times are kept, to the byte.
 
-A sentence that goes on in the next cue is translated as one, and cut again where the fewest words change sides."""
+A sentence that continues in the next cue is translated as one segment, and split again where the fewest aligned words
+change sides."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from headway.documents.encodings import Encoded, decoded
-from headway.documents.markup import SPACE, Kind, Piece, Segment, gather, written
-from headway.documents.segments import Counts, Said, Translate, Work
-from headway.documents.tag_placement import diagonal
-from headway.documents.txt import PLAIN
+from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.markup import WHITESPACE, MarkupSegment, Piece, PieceKind, collect_segments, write_translated
+from headway.documents.segments import DocumentCounts, SegmentQueue, SegmentResult, TranslateSegments
+from headway.documents.tag_placement import diagonal_links
+from headway.documents.txt import COLLAPSED_TEXT_FORMAT
 from headway.text.align.words import WORD
-from headway.text.scripts import UNSPACED, count_scripts
+from headway.text.scripts import UNSPACED_SCRIPTS, count_scripts
 
-CLOCK = r"(\d{1,4}):(\d\d):(\d\d)[,.](\d{1,3})"
-TIME = re.compile(rf"\ufeff?\s*{CLOCK}\s*-->\s*{CLOCK}[^\r\n]*")
+TIMESTAMP = r"(\d{1,4}):(\d\d):(\d\d)[,.](\d{1,3})"
+TIMING_LINE = re.compile(rf"\ufeff?\s*{TIMESTAMP}\s*-->\s*{TIMESTAMP}[^\r\n]*")
 TAG = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")
-TAGGED = re.compile(rf"(?:{TAG.pattern}|\S)+")
+TAGGED_WORD = re.compile(rf"(?:{TAG.pattern}|\S)+")
 DASH = re.compile(r"\s*[-–—‐]+\s*")
-ENDS = re.compile(r"""[.!?…。！？:;"”»\])♪*-]\s*$""")
+SENTENCE_END = re.compile(r"""[.!?…。！？:;"”»\])♪*-]\s*$""")
 LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
-PAUSE = 1000  # milliseconds after which nobody goes on with a sentence
-LONGEST = 300  # letters: more is no cue that anybody could read
-MOST = 4  # cues of one sentence
-MORE = "…"  # for a cue whose sentence was said in the one before
+MAX_GAP_MS = 1000  # between two cues of one sentence
+MAX_CUE_CHARS = 300  # longer text is not a cue that anybody could read
+MAX_CUES_PER_SENTENCE = 4
+ELLIPSIS = "…"  # for a cue that nothing of its sentence is left for
 
 
 @dataclass
 class Cue:
-    """The text of a cue, and what stands before and behind it in the file."""
+    """The text of a cue, and what is before and after it in the file."""
 
-    start: int  # milliseconds
-    stop: int
+    start_ms: int
+    end_ms: int
     head: str
     raw: str = ""
     tail: str = ""
@@ -45,65 +46,67 @@ class Cue:
     def text(self) -> str:
         return " ".join(line.strip() for line in self.lines)
 
-    def ended(self, lines: Sequence[str]) -> str:
-        """New lines with the line ends that there were; the last has one if it had one."""
-        end = "\r\n" if self.head.endswith("\r\n") else "\n"
-        return end.join(lines) + self.raw[len(self.raw.rstrip("\r\n")) :]
+    def join_lines(self, lines: Sequence[str]) -> str:
+        """Join new lines with the line ends of the file; the last has one if it had one before."""
+        line_end = "\r\n" if self.head.endswith("\r\n") else "\n"
+        return line_end.join(lines) + self.raw[len(self.raw.rstrip("\r\n")) :]
 
 
 @dataclass
-class Group:
-    """Cues that say one sentence together, or one cue by itself."""
+class CueGroup:
+    """Cues that share one sentence, or a single cue."""
 
     cues: list[Cue]
-    number: int = -1  # of several cues: their segment
-    parts: list[list[Piece | Segment]] = field(default_factory=list)  # of a single one: of its lines, or of all as one
+    number: int = -1  # of several cues: their segment in the queue
+    parts: list[list[Piece | MarkupSegment]] = field(default_factory=list)  # of a single cue: one, or one per line
 
 
-def translate_bytes(data: bytes, name: str, translate: Translate) -> tuple[bytes, Counts]:
-    source = decoded(data, name)
-    opening, cues = read(source.text)
-    work = Work()
-    groups = [asked(group, work) for group in grouped(cues)]
-    work.run(translate)
-    new = opening + "".join(cue.head + body + cue.tail for group in groups for cue, body in answered(group, work))
-    return Encoded(new, source.encoding).bytes(), work.counts()
+def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
+    source = decode_text(data, name)
+    opening, cues = parse_srt(source.text)
+    queue = SegmentQueue()
+    groups = [queue_group(group, queue) for group in group_cues(cues)]
+    queue.translate_all(translate)
+    translated = (pair for group in groups for pair in translated_cues(group, queue))
+    text = opening + "".join(cue.head + body + cue.tail for cue, body in translated)
+    return DecodedText(text, source.encoding).encode(), queue.counts()
 
 
-def read(text: str) -> tuple[str, list[Cue]]:
-    """What stands before the first time, and the cues. Joined they are the file."""
+def parse_srt(text: str) -> tuple[str, list[Cue]]:
+    """What comes before the first timing line, and the cues. Joined, they are the file."""
     lines = LINE.findall(text)
     cues: list[Cue] = []
-    opening: list[str] = []  # lines that belong to no cue's text, up to now
-    inside = False
-    for place, line in enumerate(lines):
-        time = TIME.fullmatch(line.rstrip("\r\n"))
-        if time:
-            numbers = [int(number) for number in time.groups()]
-            start, stop = (((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (numbers[:4], numbers[4:]))
-            cues.append(Cue(start, stop, "".join(opening) + line))
-            opening, inside = [], True
-        elif inside and line.strip() and not begins(lines, place):
+    between: list[str] = []  # lines since the last cue's text
+    in_text = False
+    for index, line in enumerate(lines):
+        timing = TIMING_LINE.fullmatch(line.rstrip("\r\n"))
+        if timing:
+            numbers = [int(number) for number in timing.groups()]
+            start, end = (((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (numbers[:4], numbers[4:]))
+            cues.append(Cue(start, end, "".join(between) + line))
+            between = []
+            in_text = True
+        elif in_text and line.strip() and not starts_next_cue(lines, index):
             cues[-1].raw += line
         else:
-            inside = False
-            opening.append(line)
+            in_text = False
+            between.append(line)
     if cues:
-        cues[-1].tail = "".join(opening)
+        cues[-1].tail = "".join(between)
         return "", cues
-    return "".join(opening), cues
+    return "".join(between), cues
 
 
-def begins(lines: Sequence[str], place: int) -> bool:
-    """Whether a number is that of the next cue, which follows without a blank line."""
-    after = lines[place + 1].rstrip("\r\n") if place + 1 < len(lines) else ""
-    return lines[place].strip().isdigit() and bool(TIME.fullmatch(after))
+def starts_next_cue(lines: Sequence[str], index: int) -> bool:
+    """Whether a line is the number of the next cue, which follows without a blank line."""
+    following = lines[index + 1].rstrip("\r\n") if index + 1 < len(lines) else ""
+    return lines[index].strip().isdigit() and bool(TIMING_LINE.fullmatch(following))
 
 
-def grouped(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
+def group_cues(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
     group: list[Cue] = []
     for cue in cues:
-        if group and not (len(group) < MOST and goes_on(group[-1], cue)):
+        if group and not (len(group) < MAX_CUES_PER_SENTENCE and continues_in(group[-1], cue)):
             yield group
             group = []
         group.append(cue)
@@ -111,115 +114,122 @@ def grouped(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
         yield group
 
 
-def goes_on(cue: Cue, following: Cue) -> bool:
+def continues_in(cue: Cue, following: Cue) -> bool:
     """Whether a sentence runs from one cue to the next. In doubt it does not."""
-    texts = [cue.text, following.text]
-    if any(TAG.search(text) or is_dialogue(one) for text, one in zip(texts, (cue, following))):
+    if any(TAG.search(one.text) or is_dialogue(one) for one in (cue, following)):
         return False
-    if not all(0 < len(text) < LONGEST for text in texts):
+    if not all(0 < len(one.text) < MAX_CUE_CHARS for one in (cue, following)):
         return False
-    return following.start - cue.stop <= PAUSE and not ENDS.search(texts[0]) and texts[1][0].islower()
+    gap = following.start_ms - cue.end_ms
+    return gap <= MAX_GAP_MS and not SENTENCE_END.search(cue.text) and following.text[0].islower()
 
 
 def is_dialogue(cue: Cue) -> bool:
-    """Several people speak, each on a line of his own."""
+    """Whether several people speak, each on a line of their own."""
     return any(DASH.match(line) for line in cue.lines)
 
 
-def asked(cues: list[Cue], work: Work) -> Group:
+def queue_group(cues: list[Cue], queue: SegmentQueue) -> CueGroup:
     if len(cues) > 1:
-        return Group(cues, work.ask(" ".join(cue.text for cue in cues), align=True))
+        return CueGroup(cues, queue.add(" ".join(cue.text for cue in cues), align=True))
     texts = cues[0].lines if is_dialogue(cues[0]) else ["\n".join(cues[0].lines)]
-    return Group(cues, parts=[gather(pieces(text), work, PLAIN) for text in texts])
+    return CueGroup(
+        cues, parts=[collect_segments(parse_cue_text(text), queue, COLLAPSED_TEXT_FORMAT) for text in texts]
+    )
 
 
-def pieces(text: str) -> list[Piece]:
-    """Tags of subtitles are few, and there are no entities."""
+def parse_cue_text(text: str) -> list[Piece]:
+    """The pieces of a cue. Subtitles have few tags, and no entities."""
     dash = DASH.match(text)
-    found = [Piece("break", dash[0])] if dash else []
-    at = dash.end() if dash else 0
-    for match in TAG.finditer(text, at):
-        if match.start() > at:
-            found.append(Piece("text", text[at : match.start()], text[at : match.start()]))
+    pieces = [Piece("break", dash[0])] if dash else []
+    position = dash.end() if dash else 0
+    for match in TAG.finditer(text, position):
+        if match.start() > position:
+            pieces.append(Piece("text", text[position : match.start()], text[position : match.start()]))
         name = re.sub(r"[</>]", " ", match[0]).split()[0].lower()
-        kind: Kind = "point" if match[0][0] == "{" else "close" if match[0][1] == "/" else "open"
-        found.append(Piece(kind, match[0], name=name))
-        at = match.end()
-    return [*found, Piece("text", text[at:], text[at:])] if at < len(text) else found
+        kind: PieceKind = "standalone" if match[0][0] == "{" else "close" if match[0][1] == "/" else "open"
+        pieces.append(Piece(kind, match[0], name=name))
+        position = match.end()
+    return [*pieces, Piece("text", text[position:], text[position:])] if position < len(text) else pieces
 
 
-def answered(group: Group, work: Work) -> Iterator[tuple[Cue, str]]:
+def translated_cues(group: CueGroup, queue: SegmentQueue) -> Iterator[tuple[Cue, str]]:
     """Each cue with its new text."""
     if group.number >= 0:
-        said = work.said[group.number]
-        if not said.text.strip():
-            work.refuse(group.number, "the translation is empty")
-        new = said.text.strip() and said.text != work.asked[group.number].text
-        texts = cut(said, [cue.text for cue in group.cues]) if new else []
-        for place, cue in enumerate(group.cues):
-            yield cue, wrapped(texts[place], cue) if new else cue.raw
+        result = queue.results[group.number]
+        if not result.text.strip():
+            queue.reject(group.number, "the translation is empty")
+        changed = result.text.strip() and result.text != queue.requests[group.number].text
+        texts = split_translation(result, [cue.text for cue in group.cues]) if changed else []
+        for index, cue in enumerate(group.cues):
+            yield cue, wrap_cue_text(texts[index], cue) if changed else cue.raw
         return
     (cue,) = group.cues
-    results = [written(parts, work, PLAIN) for parts in group.parts]
+    results = [write_translated(parts, queue, COLLAPSED_TEXT_FORMAT) for parts in group.parts]
     if not any(changed for _, changed in results):
         yield cue, cue.raw
     elif is_dialogue(cue):
-        yield cue, cue.ended([text for text, _ in results])
+        yield cue, cue.join_lines([text for text, _ in results])
     else:
-        yield cue, wrapped(results[0][0], cue)
+        yield cue, wrap_cue_text(results[0][0], cue)
 
 
-def wrapped(text: str, cue: Cue) -> str:
-    """On one line if it fits into the longest that was there, else on as many as there were, of like length."""
-    words = TAGGED.findall(text)
-    shown = [len(TAG.sub("", word)) + 1 for word in words]
-    longest = max((len(TAG.sub("", line)) for line in cue.lines), default=0)
-    count = 1 if sum(shown) - 1 <= longest else len(cue.lines)
+def wrap_cue_text(text: str, cue: Cue) -> str:
+    """On one line if it fits into the longest line before, else on as many lines as before, of similar length."""
+    words = TAGGED_WORD.findall(text)
+    widths = [len(TAG.sub("", word)) + 1 for word in words]
+    max_width = max((len(TAG.sub("", line)) for line in cue.lines), default=0)
+    count = 1 if sum(widths) - 1 <= max_width else len(cue.lines)
     lines: list[list[str]] = [[] for _ in range(count)]
     done = 0
-    for word, size in zip(words, shown):
-        lines[min((2 * done + size) * count // (2 * max(sum(shown), 1)), count - 1)].append(word)
-        done += size
-    return cue.ended([" ".join(line) for line in lines if line])
+    for word, width in zip(words, widths):
+        lines[min((2 * done + width) * count // (2 * max(sum(widths), 1)), count - 1)].append(word)
+        done += width
+    return cue.join_lines([" ".join(line) for line in lines if line])
 
 
-def cut(said: Said, sources: Sequence[str]) -> list[str]:
-    """A translation in as many parts as its source had, in order. A part that nothing is left for is "…"."""
-    words = WORD.findall(said.text)
+def split_translation(result: SegmentResult, sources: Sequence[str]) -> list[str]:
+    """Split a translation into as many parts as its source had, in order; "…" for a part that gets nothing."""
+    words = WORD.findall(result.text)
     if len(words) < len(sources):
-        letters = said.text.strip(SPACE)
-        if len(letters) < len(sources) or not without_spaces(letters):
-            return [letters, *[MORE] * (len(sources) - 1)]
-        ends = shares([len(source) for source in sources], len(letters))
-        return [letters[start:end] or MORE for start, end in zip([0, *ends], ends)]
+        characters = result.text.strip(WHITESPACE)
+        if len(characters) < len(sources) or not is_unspaced(characters):
+            return [characters, *[ELLIPSIS] * (len(sources) - 1)]
+        ends = proportional_ends([len(source) for source in sources], len(characters))
+        return [characters[start:end] or ELLIPSIS for start, end in zip([0, *ends], ends)]
     sizes = [len(WORD.findall(source)) for source in sources]
-    links = said.links or diagonal(sum(sizes), len(words))
+    links = result.links or diagonal_links(sum(sizes), len(words))
     ends = []
-    last, behind = 0, 0
-    for place, size in enumerate(sizes[:-1]):
-        behind += size
-        aim = behind / sum(sizes) * len(words)
-        most = len(words) - (len(sizes) - 1 - place)  # so that every later one gets a word
-        last = min(range(last + 1, most + 1), key=lambda end: crossing(links, behind, end) + 0.3 * abs(end - aim))
-        ends.append(last)
+    end = 0
+    source_end = 0
+    for index, size in enumerate(sizes[:-1]):
+        source_end += size
+        expected = source_end / sum(sizes) * len(words)
+        max_end = len(words) - (len(sizes) - 1 - index)  # so that every later part gets a word
+        end = min(
+            range(end + 1, max_end + 1),
+            key=lambda end: count_crossing_links(links, source_end, end) + 0.3 * abs(end - expected),
+        )
+        ends.append(end)
     ends.append(len(words))
     return [" ".join(words[start:end]) for start, end in zip([0, *ends], ends)]
 
 
-def without_spaces(text: str) -> bool:
-    """Whether most letters are of a script that has none between words, and can be cut between any two of them."""
+def is_unspaced(text: str) -> bool:
+    """Whether most letters are of a script without spaces, which can be split between any two of them."""
     counts = count_scripts(text)
-    return 2 * sum(counts.get(script, 0) for script in UNSPACED) > sum(counts.values())
+    return 2 * sum(counts.get(script, 0) for script in UNSPACED_SCRIPTS) > sum(counts.values())
 
 
-def crossing(links: Sequence[Sequence[int]], source: int, target: int) -> int:
-    """How many links go from one side of a cut to the other."""
-    return sum((i < source) != (j < target) for i, j in links)
+def count_crossing_links(links: Sequence[Sequence[int]], source_end: int, target_end: int) -> int:
+    """How many links go from one side of a split to the other."""
+    return sum((i < source_end) != (j < target_end) for i, j in links)
 
 
-def shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Where parts end that divide a total as the sizes do."""
-    done, ends = 0, []
+def proportional_ends(sizes: Sequence[int], total: int) -> list[int]:
+    """Where parts end that divide a total in proportion to the sizes."""
+    done = 0
+    ends = []
     for size in sizes:
         done += size
         ends.append(round(done * total / max(sum(sizes), 1)))

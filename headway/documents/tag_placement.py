@@ -1,243 +1,262 @@
-"""Tags carried to the right words of a translation, by which source word says which target word.
+"""Place inline tags around the right words of a translation, by word alignment.
 
-A pair of tags goes around the stretch of the translation that says what it stood around; what stands at one place
-goes to the word that it touched. Every tag is written exactly once, and pairs that were inside others stay inside."""
+A pair of tags goes around the span of the translation that is aligned with what it surrounded; a standalone tag goes to
+the word that it touched. Every tag is written exactly once, and nested pairs stay nested."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.documents.inline_tags import Copies, Mark, Range, Spot, Words, kept, meets, outside
+from headway.documents.inline_tags import (
+    InlineTag,
+    PlacedTag,
+    Span,
+    VerbatimMatches,
+    WordSpans,
+    iter_verbatim,
+    move_outside,
+    overlaps,
+)
 
-SIGNS = ".,;:!?…\"'“”„‚‘’«»‹›()[]{}¿¡。、，！？；：（）「」"  # not part of the word that they touch
-FOREIGN = 0.4  # what a word that says something else costs a stretch; one between two that belong to it is taken in
+PUNCTUATION = ".,;:!?…\"'“”„‚‘’«»‹›()[]{}¿¡。、，！？；：（）「」"  # not part of the word that it touches
+UNRELATED_WORD_COST = 0.4  # of a word in a span that is aligned elsewhere; low enough to bridge one between two aligned
 
 
-def placed(plain: str, marks: Sequence[Mark], target: str, links: Sequence[Sequence[int]] | None) -> list[Any]:
+def place_tags(plain: str, tags: Sequence[InlineTag], target: str, links: Sequence[Sequence[int]] | None) -> list[Any]:
     """The translation as text and pieces, in order."""
-    if not marks:
+    if not tags:
         return [target]
-    sentence = Sentence(plain, marks, target, links)
-    return [item for item in sentence.written(sentence.spots(marks, 0, len(target)), 0, len(target)) if item != ""]
+    placer = TagPlacer(plain, tags, target, links)
+    placed = placer.place_siblings(tags, 0, len(target))
+    return [item for item in placer.write(placed, 0, len(target)) if item != ""]
 
 
-def diagonal(sources: int, targets: int) -> list[tuple[int, int]]:
-    """Links for want of better ones: what stands in the middle says what stands in the middle."""
-    if not sources or not targets:
+def diagonal_links(source_count: int, target_count: int) -> list[tuple[int, int]]:
+    """A word alignment by relative position, for want of a better one."""
+    if not source_count or not target_count:
         return []
-    return [(i, i * targets // sources) for i in range(sources)] + [(j * sources // targets, j) for j in range(targets)]
+    forward = [(i, i * target_count // source_count) for i in range(source_count)]
+    return forward + [(j * source_count // target_count, j) for j in range(target_count)]
 
 
-def best_stretch(gains: Sequence[float | None]) -> Range | None:
-    """The first and the last word of the stretch that gains most, without words at its ends that gain nothing.
+def best_span(gains: Sequence[float | None]) -> Span | None:
+    """The first and last word of the span with the largest total gain, without gainless words at its ends.
 
-    None cannot be part of one. Of equals the first, and the shorter."""
-    best, found = 0.0, None
-    total, start = 0.0, 0
-    for place, gain in enumerate(gains):
+    None cannot be part of a span. Of equals the first, and the shorter."""
+    best = 0.0
+    best_ends = None
+    total = 0.0
+    start = 0
+    for index, gain in enumerate(gains):
         if gain is None or total <= 0:
-            total, start = 0.0, place + (gain is None)
+            total = 0.0
+            start = index + (gain is None)
         if gain is not None:
             total += gain
             if total > best + 1e-9:
-                best, found = total, (start, place)
-    return found
+                best = total
+                best_ends = (start, index)
+    return best_ends
 
 
-class Sentence:
-    """A segment, its translation, and what is linked with what."""
+class TagPlacer:
+    """A segment, its translation, and their word alignment. Source words are called i, target words j."""
 
-    def __init__(self, plain: str, marks: Sequence[Mark], target: str, links: Sequence[Sequence[int]] | None) -> None:
-        self.plain, self.target = plain, target
-        self.sources, self.targets = Words(plain), Words(target)
-        self.says: list[set[int]] = [
-            set() for _ in range(len(self.targets))
-        ]  # the source words that each target word says
-        for i, j in links or diagonal(len(self.sources), len(self.targets)):
-            if i < len(self.sources) and j < len(self.targets):
-                self.says[j].add(i)
-        self.said_by: list[list[int]] = [[] for _ in range(len(self.sources))]  # the same, the other way round
-        for j, says in enumerate(self.says):
-            for i in says:
-                self.said_by[i].append(j)
-        self.found: dict[int, Range] = {}  # kept pieces that are there letter by letter, by where they start
-        self.copies = Copies(target)
-        for mark in kept(marks):
-            self.find(mark)
+    def __init__(
+        self, plain: str, tags: Sequence[InlineTag], target: str, links: Sequence[Sequence[int]] | None
+    ) -> None:
+        self.plain = plain
+        self.target = target
+        self.source_words = WordSpans(plain)
+        self.target_words = WordSpans(target)
+        self.sources_of: list[set[int]] = [set() for _ in range(len(self.target_words))]  # aligned with each j
+        for i, j in links or diagonal_links(len(self.source_words), len(self.target_words)):
+            if i < len(self.source_words) and j < len(self.target_words):
+                self.sources_of[j].add(i)
+        self.targets_of: list[list[int]] = [[] for _ in range(len(self.source_words))]  # aligned with each i
+        for j, sources in enumerate(self.sources_of):
+            for i in sources:
+                self.targets_of[i].append(j)
+        self.copied: dict[int, Span] = {}  # where verbatim tags are found in the translation, by their start
+        self.matches = VerbatimMatches(target)
+        for tag in iter_verbatim(tags):
+            self.find_copy(tag)
 
-    def find(self, mark: Mark) -> None:
-        """A kept piece that the translation has copied: there it belongs, whatever the links say."""
-        aim = mark.start / max(len(self.plain), 1) * len(self.target)
-        where = self.copies.take(self.plain[mark.start : mark.end].strip(), aim)
-        if where is None:
+    def find_copy(self, tag: InlineTag) -> None:
+        """Look for verbatim text in the translation: there it belongs, whatever the alignment says."""
+        expected = tag.start / max(len(self.plain), 1) * len(self.target)
+        span = self.matches.take(self.plain[tag.start : tag.end].strip(), expected)
+        if span is None:
             return
-        self.found[mark.start] = where
-        own = set(self.words_of(mark))
-        for j in {j for i in own for j in self.said_by[i]}:
-            self.says[j] -= own
+        self.copied[tag.start] = span
+        own = set(self.words_in(tag))
+        for j in {j for i in own for j in self.targets_of[i]}:
+            self.sources_of[j] -= own
         for i in own:
-            self.said_by[i] = list(self.targets.over(*where))
-        for j in self.targets.over(*where):
-            self.says[j] |= own
+            self.targets_of[i] = list(self.target_words.overlapping(*span))
+        for j in self.target_words.overlapping(*span):
+            self.sources_of[j] |= own
 
-    def words_of(self, mark: Mark) -> range:
-        return self.sources.over(mark.start, mark.end)
+    def words_in(self, tag: InlineTag) -> range:
+        """The source words of a tag."""
+        return self.source_words.overlapping(tag.start, tag.end)
 
-    def spots(self, marks: Sequence[Mark], low: int, high: int) -> list[Spot]:
-        """Where marks go that stand side by side, within a part of the translation. They do not overlap."""
-        taken: list[Spot] = []
-        free = set(self.targets.over(low, high))  # words that no other has taken
-        for mark in sorted(marks, key=lambda mark: mark.start not in self.found):
-            if mark.kind != "point":
-                spot = self.spot(mark, low, high, taken, free)
-                free.difference_update(self.targets.over(spot.start, spot.end))
+    def place_siblings(self, tags: Sequence[InlineTag], low: int, high: int) -> list[PlacedTag]:
+        """Place tags that stand side by side, within a span of the translation, without overlap."""
+        taken: list[PlacedTag] = []
+        free = set(self.target_words.overlapping(low, high))  # words that no other tag has taken
+        for tag in sorted(tags, key=lambda tag: tag.start not in self.copied):
+            if tag.kind != "standalone":
+                placed = self.place(tag, low, high, taken, free)
+                free.difference_update(self.target_words.overlapping(placed.start, placed.end))
         position = low
-        points = []
-        for mark in marks:
-            if mark.kind == "point":
-                position = outside(min(max(self.position(mark), position), high), taken)  # in order, as notes must be
-                points.append(Spot(mark, position, position))
-        return sorted(points + taken, key=lambda spot: (spot.start, spot.end))
+        standalone = []
+        for tag in tags:
+            if tag.kind == "standalone":
+                wanted = min(max(self.standalone_position(tag), position), high)  # in order, as footnotes must be
+                position = move_outside(wanted, taken)
+                standalone.append(PlacedTag(tag, position, position))
+        return sorted(standalone + taken, key=lambda placed: (placed.start, placed.end))
 
-    def spot(self, mark: Mark, low: int, high: int, taken: list[Spot], free: set[int]) -> Spot:
-        """Where a pair or a kept piece goes; it is added to what is taken."""
-        used = [(one.start, one.end) for one in taken]
-        where = self.found.get(mark.start) if mark.kind == "kept" else None
-        where = where or self.as_it_was(mark)
-        if where is None or where[0] < low or where[1] > high or meets(where, used):
-            where = self.stretch(mark, low, high, free)
-        spot = Spot(mark, *where)
-        if spot.start == spot.end or meets(where, used):
-            own = self.words_of(mark)
-            for place, other in enumerate(taken):  # one word says what two pairs stood around: it gets both
-                if self.wraps(mark, own, other):
-                    taken[place] = Spot(mark, other.start, other.end, [other])
-                    return taken[place]
-            spot.start = spot.end = outside(max(min(self.position(mark), high), low), taken)
-        if mark.kind == "pair":
-            spot.inner = self.spots(mark.inner, spot.start, spot.end)
-        taken.append(spot)
-        return spot
+    def place(self, tag: InlineTag, low: int, high: int, taken: list[PlacedTag], free: set[int]) -> PlacedTag:
+        """Place a pair or a verbatim tag, and add it to what is taken."""
+        used = [(other.start, other.end) for other in taken]
+        span = self.copied.get(tag.start) if tag.kind == "verbatim" else None
+        span = span or self.copied_span(tag)
+        if span is None or span[0] < low or span[1] > high or overlaps(span, used):
+            span = self.aligned_span(tag, low, high, free)
+        placed = PlacedTag(tag, *span)
+        if placed.start == placed.end or overlaps(span, used):
+            own = self.words_in(tag)
+            for index, other in enumerate(taken):  # one word is aligned with both pairs: it gets both
+                if self.can_wrap(tag, own, other):
+                    taken[index] = PlacedTag(tag, other.start, other.end, [other])
+                    return taken[index]
+            placed.start = placed.end = move_outside(max(min(self.standalone_position(tag), high), low), taken)
+        if tag.kind == "pair":
+            placed.children = self.place_siblings(tag.children, placed.start, placed.end)
+        taken.append(placed)
+        return placed
 
-    def wraps(self, mark: Mark, own: range, other: Spot) -> bool:
-        """Whether a pair that found no word of its own can stand around another. A link has no link inside."""
-        if (
-            mark.kind != "pair"
-            or other.mark.kind != "pair"
-            or mark.inner
-            or mark.opening.name == other.mark.opening.name
-        ):
+    def can_wrap(self, tag: InlineTag, own: range, other: PlacedTag) -> bool:
+        """Whether a pair without a word of its own can go around another. A link must not contain a link."""
+        if tag.kind != "pair" or other.tag.kind != "pair" or tag.children:
             return False
-        shared = self.targets.over(other.start, other.end)
-        return any(j in shared for i in own for j in self.said_by[i])
+        if tag.opening.name == other.tag.opening.name:
+            return False
+        shared = self.target_words.overlapping(other.start, other.end)
+        return any(j in shared for i in own for j in self.targets_of[i])
 
-    def stretch(self, mark: Mark, low: int, high: int, free: set[int]) -> Range:
-        """The characters that say what a mark stands around; none if there are none."""
-        own = self.words_of(mark)
-        linked = sorted({j for i in own for j in self.said_by[i]})
-        if mark.kind == "kept":  # it takes the place of words: only of those that say it and nothing else
-            whole = all(self.is_whole(mark, i) for i in own)
-            free = {j for j in linked if j in free and whole and self.share(own, j) == 1}
+    def aligned_span(self, tag: InlineTag, low: int, high: int, free: set[int]) -> Span:
+        """The characters that are aligned with a tag's words; an empty span if there are none."""
+        own = self.words_in(tag)
+        linked = sorted({j for i in own for j in self.targets_of[i]})
+        if tag.kind == "verbatim":  # it replaces words: only those that are aligned with it alone
+            covers_words = all(self.covers_word(tag, i) for i in own)
+            free = {j for j in linked if j in free and covers_words and self.share(own, j) == 1}
         first = linked[0] if linked else 0
-        words = best_stretch(
+        words = best_span(
             [self.gain(own, j) if j in free else None for j in range(first, linked[-1] + 1 if linked else 0)]
         )
         if words is None:
-            some = [j for j in linked if j in free]
+            candidates = [j for j in linked if j in free]
             if not linked and free:
-                aim = self.guess(own)
-                some = [min(free, key=lambda j: (abs(j - aim), j))]
-            if not some:
+                expected = self.expected_word(own)
+                candidates = [min(free, key=lambda j: (abs(j - expected), j))]
+            if not candidates:
                 return low, low
-            first, words = max(some, key=lambda j: self.share(own, j)), (0, 0)
-        words = first + words[0], first + words[1]
-        start, end = self.exact(mark, words)
+            first = max(candidates, key=lambda j: self.share(own, j))
+            words = (0, 0)
+        start, end = self.characters_of(tag, (first + words[0], first + words[1]))
         start, end = max(start, low), min(end, high)
         return start, max(start, end)
 
     def share(self, own: range, j: int) -> float:
-        """How much of what a target word says belongs to some source words."""
-        return sum(i in own for i in self.says[j]) / max(len(self.says[j]), 1)
+        """The share of a target word's links that go to these source words."""
+        return sum(i in own for i in self.sources_of[j]) / max(len(self.sources_of[j]), 1)
 
     def gain(self, own: range, j: int) -> float:
-        return self.share(own, j) ** 2 - FOREIGN if self.says[j] else 0.0
+        return self.share(own, j) ** 2 - UNRELATED_WORD_COST if self.sources_of[j] else 0.0
 
-    def is_whole(self, mark: Mark, i: int) -> bool:
-        """Whether a mark stands around all of a word but signs."""
-        first, last = self.sources[i]
-        return not (self.plain[first : max(mark.start, first)] + self.plain[mark.end : last]).strip(SIGNS)
+    def covers_word(self, tag: InlineTag, i: int) -> bool:
+        """Whether a tag surrounds all of a word except punctuation."""
+        first, last = self.source_words[i]
+        return not (self.plain[first : max(tag.start, first)] + self.plain[tag.end : last]).strip(PUNCTUATION)
 
-    def guess(self, own: range) -> float:
+    def expected_word(self, own: range) -> float:
+        """The target word at the relative position of some source words."""
         middle = sum(own) / len(own) if own else 0.0
-        return middle * len(self.targets) / max(len(self.sources), 1)
+        return middle * len(self.target_words) / max(len(self.source_words), 1)
 
-    def exact(self, mark: Mark, words: Range) -> Range:
-        """From words to characters: a sign that touches a word belongs to the pair if it did so in the source."""
-        start, end = self.targets[words[0]][0], self.targets[words[1]][1]
-        inside = self.plain[mark.start : mark.end].strip()
-        said = self.target[start:end]
-        if inside[0] not in SIGNS and said.lstrip(SIGNS):
-            start = end - len(said.lstrip(SIGNS))
-        if inside[-1] not in SIGNS and said.rstrip(SIGNS):
-            end = self.targets[words[0]][0] + len(said.rstrip(SIGNS))
+    def characters_of(self, tag: InlineTag, words: Span) -> Span:
+        """From words to characters: punctuation that touches a word belongs to the pair if it did in the source."""
+        start, end = self.target_words[words[0]][0], self.target_words[words[1]][1]
+        inside = self.plain[tag.start : tag.end].strip()
+        text = self.target[start:end]
+        if inside[0] not in PUNCTUATION and text.lstrip(PUNCTUATION):
+            start = end - len(text.lstrip(PUNCTUATION))
+        if inside[-1] not in PUNCTUATION and text.rstrip(PUNCTUATION):
+            end = self.target_words[words[0]][0] + len(text.rstrip(PUNCTUATION))
         return start, end
 
-    def as_it_was(self, mark: Mark) -> Range | None:
-        """Where a mark goes that begins and ends in words which the translation has as they were, to the letter."""
-        own = self.words_of(mark)
-        inside = self.plain[mark.start : mark.end]
-        start = mark.start + len(inside) - len(inside.lstrip())
+    def copied_span(self, tag: InlineTag) -> Span | None:
+        """The span of a tag that starts and ends in words which the translation has copied."""
+        own = self.words_in(tag)
+        inside = self.plain[tag.start : tag.end]
+        start = tag.start + len(inside) - len(inside.lstrip())
         end = start + len(inside.strip())
-        for first in self.said_by[own[0]]:
-            for last in self.said_by[own[-1]]:
+        for first in self.targets_of[own[0]]:
+            for last in self.targets_of[own[-1]]:
                 if first <= last and all(self.share(own, j) == 1 for j in range(first + 1, last)):
-                    left = self.copied(start, own[0], first)
-                    right = self.copied(end, own[-1], last)
+                    left = self.copied_position(start, own[0], first)
+                    right = self.copied_position(end, own[-1], last)
                     if left is not None and right is not None:
                         return left, right
         return None
 
-    def copied(self, position: int, i: int, j: int) -> int | None:
-        """A place in a word, as in H2O, in one that is the same but for signs and capitals."""
-        (first, last), (start, end) = self.sources[i], self.targets[j]
-        word, said = self.plain[first:last], self.target[start:end]
-        for old, new in ((word, said), (word.strip(SIGNS), said.strip(SIGNS))):
-            begin = first + word.index(old)
+    def copied_position(self, position: int, i: int, j: int) -> int | None:
+        """A position inside a word, as in H2O, in a target word that differs at most in case and punctuation."""
+        (first, last), (start, end) = self.source_words[i], self.target_words[j]
+        source = self.plain[first:last]
+        target = self.target[start:end]
+        for old, new in ((source, target), (source.strip(PUNCTUATION), target.strip(PUNCTUATION))):
+            old_start = first + source.index(old)
             same = old and len(old) == len(new) and old.casefold() == new.casefold()
-            if same and begin <= position <= begin + len(old):
-                return start + said.index(new) + position - begin
+            if same and old_start <= position <= old_start + len(old):
+                return start + target.index(new) + position - old_start
         return None
 
-    def position(self, mark: Mark) -> int:
-        """Where a point goes: behind the word that it touches, else before the one that follows."""
-        following = self.sources.before(mark.start)
-        touches = following > 0 and mark.start <= self.sources[following - 1][1]
-        if not touches and following < len(self.sources) and self.said_by[following]:
-            return self.targets[self.said_by[following][0]][0]
+    def standalone_position(self, tag: InlineTag) -> int:
+        """Where a standalone tag goes: after the word that it touches, else before the next one."""
+        following = self.source_words.count_before(tag.start)
+        touches = following > 0 and tag.start <= self.source_words[following - 1][1]
+        if not touches and following < len(self.source_words) and self.targets_of[following]:
+            return self.target_words[self.targets_of[following][0]][0]
         for i in range(following - 1, -1, -1):
-            if self.said_by[i]:
-                start, end = self.targets[self.said_by[i][-1]]
-                if (copy := self.copied(mark.start, i, self.said_by[i][-1])) is not None:
+            if self.targets_of[i]:
+                start, end = self.target_words[self.targets_of[i][-1]]
+                if (copy := self.copied_position(tag.start, i, self.targets_of[i][-1])) is not None:
                     return copy
-                word = self.target[start:end].rstrip(SIGNS)
-                before = self.plain[mark.start - 1]
-                return start + len(word) if word and before not in SIGNS and not before.isspace() else end
+                word = self.target[start:end].rstrip(PUNCTUATION)
+                before = self.plain[tag.start - 1]
+                return start + len(word) if word and before not in PUNCTUATION and not before.isspace() else end
         return 0
 
-    def written(self, spots: Sequence[Spot], low: int, high: int) -> Iterator[Any]:
-        """What stands between two characters, with the marks in it."""
-        at = low
-        for spot in spots:
-            yield self.target[at : spot.start]
-            if spot.mark.kind == "pair":
-                yield spot.mark.opening
-                yield from self.written(spot.inner, spot.start, spot.end)
-                yield spot.mark.closing
+    def write(self, placed_tags: Sequence[PlacedTag], low: int, high: int) -> Iterator[Any]:
+        """The translation from low to high, with the tags in it."""
+        position = low
+        for placed in placed_tags:
+            tag = placed.tag
+            yield self.target[position : placed.start]
+            if tag.kind == "pair":
+                yield tag.opening
+                yield from self.write(placed.children, placed.start, placed.end)
+                yield tag.closing
             else:
-                alone = spot.mark.kind == "kept" and spot.start == spot.end  # no word to stand for: a word by itself
-                if alone and not self.target[spot.start - 1 : spot.start].isspace() and spot.start:
+                replaces_nothing = tag.kind == "verbatim" and placed.start == placed.end  # so it needs spaces around it
+                if replaces_nothing and not self.target[placed.start - 1 : placed.start].isspace() and placed.start:
                     yield " "
-                yield from spot.mark.items()
-                if spot.mark.spaced or (alone and self.target[spot.end : spot.end + 1].strip()):
+                yield from tag.pieces()
+                if tag.spaced or (replaces_nothing and self.target[placed.end : placed.end + 1].strip()):
                     yield " "
-            at = max(at, spot.end)
-        yield self.target[at:high]
+            position = max(position, placed.end)
+        yield self.target[position:high]

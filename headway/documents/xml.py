@@ -1,13 +1,13 @@
-"""XML as a tree over its own text: every element knows where it begins and ends, so that nothing is written anew.
+"""An XML tree over its source text: every element knows its span, so unchanged parts keep their exact bytes.
 
-A parser looks at it first and refuses what is not well-formed, and everything that declares entities."""
+expat parses the text first, and refuses what is not well-formed or declares a document type or entities."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from headway.documents.encodings import Encoded, decoded
+from headway.documents.encodings import DecodedText, decode_text
 from headway.errors import HeadwayError
 
 TOKEN = re.compile(
@@ -15,124 +15,126 @@ TOKEN = re.compile(
     | <!--.*?--> | <!\[CDATA\[(?P<data>.*?)\]\]> | <\?.*?\?>""",
     re.VERBOSE | re.DOTALL,
 )
-SPACE_OF = re.compile(r"""\sxmlns(?::(?P<prefix>[^\s=]+))?\s*=\s*(?:"(?P<one>[^"]*)"|'(?P<two>[^']*)')""")
-DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
-REFERENCE = re.compile(r"&(?:#x0*([0-9a-fA-F]+)|#0*([0-9]+)|(amp|lt|gt|quot|apos));")
-LETTERS = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-COMMENT = "!"  # the name of a comment, or of an instruction to some program
-MOST = 2_000_000  # tags: the tree takes some 200 bytes for each
-DEEPEST = 150  # elements inside elements
+NAMESPACE_DECLARATION = re.compile(r"""\sxmlns(?::(?P<prefix>[^\s=]+))?\s*=\s*(?:"(?P<one>[^"]*)"|'(?P<two>[^']*)')""")
+DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+CHARACTER_REFERENCE = re.compile(r"&(?:#x0*([0-9a-fA-F]+)|#0*([0-9]+)|(amp|lt|gt|quot|apos));")
+PREDEFINED_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+COMMENT = "!"  # the name of comments and processing instructions
+MAX_TAGS = 2_000_000  # the tree takes some 200 bytes for each
+MAX_DEPTH = 150  # of nested elements
 
 
 @dataclass(slots=True)
-class Node:
-    """An element, or text between elements, which has no name. Places are characters of the part's text."""
+class XmlNode:
+    """An element, or text between elements, which has no name. Positions are characters of the source text."""
 
-    name: str  # with the prefix that the format's own documents use
+    name: str  # with the canonical prefix of its namespace
     start: int
-    inner: int  # where its first tag ends
-    outer: int = 0  # where its last tag begins
+    content_start: int  # the end of its start tag
+    content_end: int = 0  # the start of its end tag
     end: int = 0
     attributes: str = ""
-    children: "list[Node]" = field(default_factory=list)
-    said: str = ""  # of text: what it says
+    children: "list[XmlNode]" = field(default_factory=list)
+    text: str = ""  # of a text node: unescaped
 
-    def find(self, name: str) -> "Node | None":
+    def find(self, name: str) -> "XmlNode | None":
         return next((child for child in self.children if child.name == name), None)
 
-    def all(self, *names: str) -> "Iterator[Node]":
-        """Everything of these names in it, in order, however deep."""
+    def find_all(self, *names: str) -> "Iterator[XmlNode]":
+        """All descendants with these names, in document order."""
         for child in self.children:
             if child.name in names:
                 yield child
-            yield from child.all(*names)
+            yield from child.find_all(*names)
 
 
-def text_of(data: bytes, name: str) -> Encoded:
-    """The text of a part, which is well-formed and declares nothing."""
-    declared = DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
-    found = decoded(data, name, declared[1].decode() if declared else "")
+def decode_xml(data: bytes, name: str) -> DecodedText:
+    """Decode a part; refuse it unless it is well-formed and declares no document type or entities."""
+    declared = DECLARED_ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
+    decoded = decode_text(data, name, declared[1].decode() if declared else "")
     parser = expat.ParserCreate("utf-8")
 
     def refuse(*_: object) -> None:
         raise HeadwayError(
-            f"{name} declares a document type or entities, which no document of its kind needs: refused."
+            f"{name} is refused: it declares a document type or entities, which such a document does not need."
         )
 
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(found.text.encode(), True)
+        parser.Parse(decoded.text.encode(), True)
     except (expat.ExpatError, UnicodeEncodeError, ValueError) as error:
         raise HeadwayError(f"{name} is damaged: {error}.") from None
-    return found
+    return decoded
 
 
-def tree(text: str, name: str, spaces: dict[str, str]) -> Node:
-    """The elements of a part. spaces: namespaces by address, with the prefix under which they are looked for."""
-    root = Node("", 0, 0, len(text), len(text))
-    path = [root]
+def parse_tree(text: str, name: str, namespaces: dict[str, str]) -> XmlNode:
+    """The tree of a part. namespaces: canonical prefix by namespace URI."""
+    root = XmlNode("", 0, 0, len(text), len(text))
+    stack = [root]
     prefixes: dict[str, str] = {}
-    at = 0
-    if text.count("<") > MOST:
-        raise HeadwayError(f"{name} has more than {MOST:,} elements: refused.")
+    position = 0
+    if text.count("<") > MAX_TAGS:
+        raise HeadwayError(f"{name} has more than {MAX_TAGS:,} elements, the limit for a part.")
     for token in TOKEN.finditer(text):
-        if token.start() > at:
-            add_text(path[-1], text, at, token.start())
-        at = token.end()
+        if token.start() > position:
+            add_text(stack[-1], text, position, token.start())
+        position = token.end()
         if token["data"] is not None:
-            path[-1].children.append(Node("", token.start(), at, at, at, said=token["data"]))
+            stack[-1].children.append(XmlNode("", token.start(), position, position, position, text=token["data"]))
         elif not token["name"]:
-            path[-1].children.append(Node(COMMENT, token.start(), at, at, at))
+            stack[-1].children.append(XmlNode(COMMENT, token.start(), position, position, position))
         elif token["end"]:
-            done = path.pop()
-            done.outer, done.end = token.start(), at
+            done = stack.pop()
+            done.content_end, done.end = token.start(), position
         else:
-            if len(path) == 1:
-                prefixes = known_prefixes(token["attributes"], spaces)
-            if len(path) > DEEPEST:
-                raise HeadwayError(f"{name} has elements more than {DEEPEST} deep inside each other: refused.")
-            node = Node(named(token["name"], prefixes), token.start(), at, at, at, token["attributes"])
-            path[-1].children.append(node)
+            if len(stack) == 1:
+                prefixes = canonical_prefixes(token["attributes"], namespaces)
+            if len(stack) > MAX_DEPTH:
+                raise HeadwayError(f"{name} has elements nested more than {MAX_DEPTH} deep, the limit for a part.")
+            node_name = canonical_name(token["name"], prefixes)
+            node = XmlNode(node_name, token.start(), position, position, position, token["attributes"])
+            stack[-1].children.append(node)
             if not token["empty"]:
-                path.append(node)
+                stack.append(node)
     return root
 
 
-def add_text(parent: Node, text: str, start: int, end: int) -> None:
-    parent.children.append(Node("", start, end, end, end, said=unescaped(text[start:end])))
+def add_text(parent: XmlNode, text: str, start: int, end: int) -> None:
+    parent.children.append(XmlNode("", start, end, end, end, text=unescape_xml(text[start:end])))
 
 
-def unescaped(text: str) -> str:
-    """By XML's rules: browsers read &#146; as an apostrophe, and know names that XML does not."""
+def unescape_xml(text: str) -> str:
+    """Unescape by XML's rules, not HTML's: browsers read &#146; as an apostrophe and know more names."""
 
-    def letter(match: re.Match[str]) -> str:
+    def character(match: re.Match[str]) -> str:
         hexadecimal, decimal, name = match.groups()
-        return LETTERS[name] if name else chr(int(hexadecimal, 16) if hexadecimal else int(decimal))
+        return PREDEFINED_ENTITIES[name] if name else chr(int(hexadecimal, 16) if hexadecimal else int(decimal))
 
-    return REFERENCE.sub(letter, text)
-
-
-def known_prefixes(attributes: str, spaces: dict[str, str]) -> dict[str, str]:
-    found = SPACE_OF.finditer(attributes)
-    return {match["prefix"] or "": spaces.get(match["one"] or match["two"] or "", "") for match in found}
+    return CHARACTER_REFERENCE.sub(character, text)
 
 
-def named(name: str, prefixes: dict[str, str]) -> str:
+def canonical_prefixes(attributes: str, namespaces: dict[str, str]) -> dict[str, str]:
+    """The canonical prefix for each prefix that an element declares."""
+    declarations = NAMESPACE_DECLARATION.finditer(attributes)
+    return {match["prefix"] or "": namespaces.get(match["one"] or match["two"] or "", "") for match in declarations}
+
+
+def canonical_name(name: str, prefixes: dict[str, str]) -> str:
     prefix, _, local = name.rpartition(":")
     known = prefixes.get(prefix)
     return f"{known}:{local}" if known else name
 
 
-def prefix_in(text: str, address: str) -> str:
-    """How a part itself writes a namespace: "w:" or "ns0:" or nothing."""
+def find_prefix(text: str, namespace: str) -> str:
+    """The prefix that a part itself uses for a namespace: "w:" or "ns0:" or none."""
     root = next((token for token in TOKEN.finditer(text) if token["name"]), None)
-    for match in SPACE_OF.finditer(root["attributes"] if root else ""):
-        if (match["one"] or match["two"]) == address:
+    for match in NAMESPACE_DECLARATION.finditer(root["attributes"] if root else ""):
+        if (match["one"] or match["two"]) == namespace:
             return f"{match['prefix']}:" if match["prefix"] else ""
     return "w:"
 
 
-def escaped(text: str) -> str:
-    """Text as XML has it. What XML cannot have at all, most control characters, is left out."""
+def escape_xml(text: str) -> str:
+    """Escape text for XML. Characters that XML does not allow, such as most control characters, are dropped."""
     text = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]", "", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

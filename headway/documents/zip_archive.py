@@ -1,4 +1,4 @@
-"""Documents that are zip archives of XML. Parts that nobody translates are copied, unopened."""
+"""Documents that are zip archives of XML, with limits against zip bombs. Other parts are copied unchanged."""
 
 import io
 import struct
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from headway.errors import HeadwayError
 
-MOST_MEMBERS = 10_000
-MOST_BYTES = 512 << 20  # unpacked, all together
-MOST_TEXT = 64 << 20  # unpacked, a part that is read
-MOST_RATIO = 200  # unpacked to packed, from RATIO_FROM on: XML of real documents seldom reaches 30
-RATIO_FROM = 16 << 20
-BROKEN = (
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 512 << 20  # of all parts together
+MAX_PART_BYTES = 64 << 20  # of a part that is translated, unpacked
+MAX_COMPRESSION_RATIO = 200  # XML of real documents rarely reaches 30
+MIN_BYTES_FOR_RATIO = 16 << 20  # smaller archives may have any ratio
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -25,55 +25,57 @@ BROKEN = (
 )
 
 
-class Archive:
+class ZipDocument:
     """The members of a zip file, in order."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.name = name
         try:
             self.zip = zipfile.ZipFile(io.BytesIO(data))
-        except BROKEN as error:
+        except ZIP_ERRORS as error:
             raise HeadwayError(
-                f"{name} cannot be opened: {error}. Is it really a {name.rpartition('.')[2]} file?"
+                f"{name} cannot be opened: {error}. Is it a valid .{name.rpartition('.')[2]} document?"
             ) from None
         self.members = self.zip.infolist()
-        self.refuse(len(data))
+        self.check_limits(len(data))
 
-    def refuse(self, size: int) -> None:
-        """Archives that would grow without bound, or that hide something."""
+    def check_limits(self, size: int) -> None:
+        """Refuse zip bombs, ambiguous archives and encrypted ones."""
         total = sum(member.file_size for member in self.members)
-        if len(self.members) > MOST_MEMBERS:
-            raise HeadwayError(f"{self.name} has {len(self.members):,} parts, more than {MOST_MEMBERS:,}: refused.")
-        if total > MOST_BYTES or (total > RATIO_FROM and total > MOST_RATIO * size):
+        if len(self.members) > MAX_MEMBERS:
+            raise HeadwayError(f"{self.name} has {len(self.members):,} parts: at most {MAX_MEMBERS:,} are allowed.")
+        if total > MAX_UNPACKED_BYTES or (total > MIN_BYTES_FOR_RATIO and total > MAX_COMPRESSION_RATIO * size):
             raise HeadwayError(
-                f"{self.name} would unpack {size:,} bytes to {total:,}, which no document does: refused."
+                f"{self.name} is refused as a zip bomb: it would unpack from {size:,} to {total:,} bytes."
             )
         if len({member.filename for member in self.members}) < len(self.members):
-            raise HeadwayError(f"{self.name} has two parts of the same name: refused.")
+            raise HeadwayError(f"{self.name} is refused: two of its parts have the same name.")
         if any(member.flag_bits & 1 for member in self.members):
             raise HeadwayError(f"{self.name} is encrypted. Save it without a password first.")
 
     def read(self, member: zipfile.ZipInfo) -> bytes:
         try:
             return self.zip.read(member)
-        except BROKEN as error:
+        except ZIP_ERRORS as error:
             raise HeadwayError(f"{self.name} is damaged: {member.filename}: {error}") from None
 
-    def text(self, member: zipfile.ZipInfo) -> bytes:
-        """A part that is to be read as XML."""
-        if member.file_size > MOST_TEXT:
-            raise HeadwayError(f"{self.name}: {member.filename} has more than {MOST_TEXT >> 20} MiB: refused.")
+    def read_xml(self, member: zipfile.ZipInfo) -> bytes:
+        """A part to be parsed as XML."""
+        if member.file_size > MAX_PART_BYTES:
+            raise HeadwayError(
+                f"{self.name}: {member.filename} is larger than {MAX_PART_BYTES >> 20} MiB, the limit for a part."
+            )
         return self.read(member)
 
-    def written(self, changed: Callable[[zipfile.ZipInfo], bytes | None]) -> bytes:
-        """The archive again, with other content where there is some; order, dates and packing as they were."""
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as new:
+    def rewrite(self, new_content: Callable[[zipfile.ZipInfo], bytes | None]) -> bytes:
+        """The archive with new content where there is some; order, dates and compression are kept."""
+        output = io.BytesIO()
+        with zipfile.ZipFile(output, "w") as new:
             new.comment = self.zip.comment
             for member in self.members:
-                data = changed(member)
+                data = new_content(member)
                 info = zipfile.ZipInfo(member.filename, member.date_time)
                 info.compress_type, info.comment = member.compress_type, member.comment
                 info.external_attr, info.create_system = member.external_attr, member.create_system
                 new.writestr(info, self.read(member) if data is None else data)
-        return out.getvalue()
+        return output.getvalue()

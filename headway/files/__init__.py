@@ -1,1 +1,8 @@
-"""files."""
+"""Reading and writing files. Knows nothing of text processing, data or models, and loads without torch.
+
+text_files    lines of UTF-8 text, plain or compressed, from files, pipes and terminals
+prefetch      run an iterator ahead in a background thread
+atomic        write a file or directory completely or not at all
+resumable     an output file that grows over hours and can be resumed
+cache         directories of computed data, named by a fingerprint
+"""

@@ -1,7 +1,8 @@
-"""What was worked out once and is wanted again: folders named by a fingerprint, complete or absent.
+"""A cache on disk: directories of computed data, each named by a fingerprint of its inputs, complete or absent.
 
-They lie in HEADWAY_CACHE, or where the system keeps such things (~/.cache/headway). All of it may be deleted at any
-time: it is made again. What nobody has used for a month is deleted."""
+It lives in HEADWAY_CACHE, or in the system's cache directory (~/.cache/headway). All of it may be deleted at any time:
+it is rebuilt. Entries unused for a month are deleted.
+"""
 
 import hashlib
 import os
@@ -13,12 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.errors import HeadwayError
+from headway.files.atomic import atomic_directory
 
 T = TypeVar("T")
 
-UNUSED = 30 * 86400  # seconds after which an entry goes
-ABANDONED = 86400  # seconds after which a half-made one does
-READY = "ready"  # the file whose time tells when an entry was used last
+MAX_UNUSED_SECONDS = 30 * 86400  # older entries are deleted
+MAX_PARTIAL_SECONDS = 86400  # and so are entries that a killed process left unfinished
+READY_FILE = "ready"  # its modification time is when the entry was last used
 
 
 def cache_folder() -> Path:
@@ -29,7 +31,7 @@ def cache_folder() -> Path:
 
 
 def fingerprint(parts: Iterable[str]) -> str:
-    """The same for the same parts in the same order."""
+    """A hash, equal for equal parts in the same order."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -37,46 +39,41 @@ def fingerprint(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def cached(kind: str, key: str, build: Callable[[Path], None], load: Callable[[Path], T]) -> T:
-    """What `load` makes of the folder for this key, which `build` fills if it is not there. A folder that cannot be
-    loaded is built again."""
+def load_or_build(kind: str, key: str, build: Callable[[Path], None], load: Callable[[Path], T]) -> T:
+    """`load(folder)` of the entry for this key. `build(folder)` fills it if it is missing or cannot be loaded."""
     folder = cache_folder() / f"{kind}-{key}"
-    if (folder / READY).exists():
+    if (folder / READY_FILE).exists():
         try:
-            found = load(folder)
-            os.utime(folder / READY)
-            return found
+            value = load(folder)
+            os.utime(folder / READY_FILE)
+            return value
         except (HeadwayError, OSError, ValueError, TypeError):
             shutil.rmtree(folder, ignore_errors=True)
-    fill(folder, build)
+    build_entry(folder, build)
     return load(folder)
 
 
-def fill(folder: Path, build: Callable[[Path], None]) -> None:
-    """Built under another name and renamed when it is whole: however a build ends, what is found later is complete."""
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+def build_entry(folder: Path, build: Callable[[Path], None]) -> None:
+    """Build an entry atomically: however the build ends, an entry that exists is complete."""
     try:
-        partial.mkdir(parents=True)
-        build(partial)
-        (partial / READY).touch()
-        with suppress(OSError):  # another process was faster: its folder is as good
-            partial.rename(folder)
+        with atomic_directory(folder, exist_ok=True) as partial:  # another process may be faster
+            build(partial)
+            (partial / READY_FILE).touch()
     except OSError as error:
         raise HeadwayError(
-            f"{cache_folder()} cannot be written to: {error.strerror or error}. Tokenised text is kept there: make "
-            "room, or name another folder in the environment variable HEADWAY_CACHE."
+            f"{cache_folder()} cannot be written to: {error.strerror or error}. Tokenised text is kept there: free "
+            "some space, or set the environment variable HEADWAY_CACHE to another folder."
         ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    sweep()
+    delete_stale_entries()
 
 
-def sweep() -> None:
-    """Delete what has not been used for long, and what was left behind half made."""
+def delete_stale_entries() -> None:
+    """Delete entries that have not been used for long, and unfinished ones that were left behind."""
     now = time.time()
     with suppress(OSError):
         for folder in cache_folder().iterdir():
-            made = folder.name.endswith(".partial")
-            used = folder if made else folder / READY
-            if used.exists() and now - used.stat().st_mtime > (ABANDONED if made else UNUSED):
+            partial = folder.name.endswith(".partial")
+            used = folder if partial else folder / READY_FILE
+            max_age = MAX_PARTIAL_SECONDS if partial else MAX_UNUSED_SECONDS
+            if used.exists() and now - used.stat().st_mtime > max_age:
                 shutil.rmtree(folder, ignore_errors=True)

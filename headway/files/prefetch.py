@@ -1,4 +1,4 @@
-"""Making things ahead of time, while whoever wants them is busy."""
+"""Prefetch items in a background thread."""
 
 import queue
 import threading
@@ -9,32 +9,32 @@ T = TypeVar("T")
 
 
 def prefetch(items: Iterable[T], depth: int = 8) -> Generator[T, None, None]:
-    """The same items, made ahead of time by a thread. What goes wrong there is raised here."""
-    waiting: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(depth)
+    """The same items, up to `depth` of them made ahead of time by a thread. Its exceptions are raised here."""
+    ready: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(depth)
     stopped = threading.Event()
 
-    def offer(kind: str, value: T | BaseException | None) -> None:
+    def put(kind: str, value: T | BaseException | None) -> None:
         while not stopped.is_set():
             try:
-                return waiting.put((kind, value), timeout=0.1)
+                return ready.put((kind, value), timeout=0.1)
             except queue.Full:
                 continue
 
-    def work() -> None:
+    def produce() -> None:
         try:
             for item in items:
-                offer("item", item)
+                put("item", item)
                 if stopped.is_set():
                     return
-            offer("end", None)
+            put("end", None)
         except BaseException as error:
-            offer("error", error)
+            put("error", error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=produce, daemon=True)
     thread.start()
     try:
         while True:
-            kind, value = waiting.get()
+            kind, value = ready.get()
             if kind == "item":
                 yield value  # type: ignore[misc]
             elif kind == "error":
@@ -43,4 +43,4 @@ def prefetch(items: Iterable[T], depth: int = 8) -> Generator[T, None, None]:
                 return
     finally:
         stopped.set()
-        thread.join(2.0)  # a thread that is still inside of PyTorch when Python ends takes the program down with it
+        thread.join(2.0)  # a thread still inside PyTorch when Python exits crashes the process

@@ -1,4 +1,7 @@
-"""Text files as lines. A line ends at \\n and nowhere else, so that two files of a pair stay side by side."""
+"""Read text files as lines: UTF-8, plain or compressed (.gz, .xz, .zst), from a file, a pipe or a terminal.
+
+A line ends at \\n and nowhere else, so that line n of two parallel files stays a pair.
+"""
 
 import codecs
 import gzip
@@ -18,19 +21,19 @@ from typing import BinaryIO
 from headway.errors import HeadwayError, did_you_mean
 from headway.files.prefetch import prefetch
 
-PACKED = (".gz", ".xz", ".zst")
-PIECE = 1 << 18  # bytes read at once
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst")
+READ_BYTES = 1 << 18  # per read
 
-UNPACK = "Unpack it first, or name it {}: by its name it is unpacked while it is read."
-WIDE = ("in UTF-16", "Convert it first, for example with: iconv -f utf-16 -t utf-8")
-NO_TEXT = {  # what a file is that begins so, and what to do
-    codecs.BOM_UTF16_LE: WIDE,
-    codecs.BOM_UTF16_BE: WIDE,
-    b"PK\x03\x04": ("a zip archive, as .docx and .odt files are", "Unpack it, or save its text as plain text."),
-    b"\x1f\x8b": ("packed by gzip", UNPACK.format(".gz")),
-    b"\xfd7zXZ\x00": ("packed by xz", UNPACK.format(".xz")),
-    b"\x28\xb5\x2f\xfd": ("packed by zstd", UNPACK.format(".zst")),
-    b"BZh": ("packed by bzip2", "Unpack it first."),
+DECOMPRESS_ADVICE = "Decompress it first, or rename it to end in {}: it is then decompressed while it is read."
+UTF16 = ("in UTF-16", "Convert it first, for example with: iconv -f utf-16 -t utf-8")
+BINARY_SIGNATURES = {  # first bytes: what such a file is, and what to do
+    codecs.BOM_UTF16_LE: UTF16,
+    codecs.BOM_UTF16_BE: UTF16,
+    b"PK\x03\x04": ("a zip archive (as .docx and .odt files are)", "Unpack it, or save its text as plain text."),
+    b"\x1f\x8b": ("compressed by gzip", DECOMPRESS_ADVICE.format(".gz")),
+    b"\xfd7zXZ\x00": ("compressed by xz", DECOMPRESS_ADVICE.format(".xz")),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", DECOMPRESS_ADVICE.format(".zst")),
+    b"BZh": ("compressed by bzip2", "Decompress it first."),
     b"%PDF-": ("a PDF", "Save its text as plain text, for example with: pdftotext"),
 }
 
@@ -38,37 +41,37 @@ FilePath = str | os.PathLike[str]
 
 
 def read_lines(path: FilePath) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or .gz, .xz, .zst by its name; "-" is standard input.
+    """The lines of a UTF-8 file, compressed if its suffix is .gz, .xz or .zst; "-" is standard input.
 
-    U+2028, \\x0b, \\x85 and a lone \\r stay inside their line; the \\r of a Windows line end and a byte order mark
-    are dropped; a last line without \\n counts."""
+    U+2028, \\x0b, \\x85 and a lone \\r do not end a line; the \\r of a Windows line end and a byte order mark are
+    dropped; a last line without \\n counts."""
     check_readable(path)
-    return decoded_lines(path)
+    return decode_lines(path)
 
 
 def read_pairs(source: FilePath, target: FilePath) -> Iterator[tuple[str, str]]:
-    """Two files line by line. Unequal numbers of lines are refused, with both numbers, once the ends are seen."""
+    """Two files line by line. Raises an error that names both line counts if they turn out to differ."""
     if str(source) == str(target) == "-":
         raise HeadwayError("source and target are both standard input (-): at most one of them can be.")
-    return paired_lines(source, read_lines(source), target, read_lines(target))
+    return pair_lines(source, read_lines(source), target, read_lines(target))
 
 
-def paired_lines(
+def pair_lines(
     source: FilePath, source_lines: Iterator[str], target: FilePath, target_lines: Iterator[str]
 ) -> Iterator[tuple[str, str]]:
     count = 0
     for source_line in source_lines:
         target_line = next(target_lines, None)
         if target_line is None:
-            raise unequal(source, count + 1 + sum(1 for _ in source_lines), target, count)
+            raise line_count_error(source, count + 1 + sum(1 for _ in source_lines), target, count)
         count += 1
         yield source_line, target_line
-    left_over = sum(1 for _ in target_lines)
-    if left_over:
-        raise unequal(source, count, target, count + left_over)
+    extra = sum(1 for _ in target_lines)
+    if extra:
+        raise line_count_error(source, count, target, count + extra)
 
 
-def unequal(source: FilePath, source_count: int, target: FilePath, target_count: int) -> HeadwayError:
+def line_count_error(source: FilePath, source_count: int, target: FilePath, target_count: int) -> HeadwayError:
     return HeadwayError(
         f"{source} has {source_count:,} lines and {target} has {target_count:,}: line n of the one must be the "
         "translation of line n of the other."
@@ -76,7 +79,7 @@ def unequal(source: FilePath, source_count: int, target: FilePath, target_count:
 
 
 def check_readable(path: FilePath) -> None:
-    """Say what is wrong with a path before anything is read."""
+    """Raise an error if this is no path of a file, before anything is read."""
     if str(path) == "-":
         return
     path = Path(path)
@@ -90,139 +93,140 @@ def check_readable(path: FilePath) -> None:
     raise HeadwayError(f"there is no file {path}.{near}")
 
 
-def called(path: FilePath) -> str:
-    """As a message names it."""
+def format_path(path: FilePath) -> str:
+    """The path as error messages name it."""
     return "standard input" if str(path) == "-" else str(path)
 
 
-def decoded_lines(path: FilePath) -> Iterator[str]:
-    """Many lines at a time where the file allows it: decoding each by itself takes most of the time of reading."""
-    number, start = 0, 0  # lines and bytes before the block
-    for block in byte_blocks(path):
+def decode_lines(path: FilePath) -> Iterator[str]:
+    """Decode a file block by block where possible: line by line, decoding would take most of the time."""
+    line_count = 0  # before the block
+    offset = 0  # of the block, in bytes
+    for block in read_blocks(path):
         try:
-            lines = _split(block.decode("utf-8"), start)
+            lines = _split_block(block.decode("utf-8"), offset)
         except UnicodeDecodeError as error:
-            sound = block[: block.rfind(b"\n", 0, error.start) + 1]
-            yield from _split(sound.decode("utf-8"), start)
-            line = number + sound.count(b"\n") + 1
+            valid = block[: block.rfind(b"\n", 0, error.start) + 1]
+            yield from _split_block(valid.decode("utf-8"), offset)
+            line = line_count + valid.count(b"\n") + 1
+            byte = f"byte 0x{block[error.start]:02x} at offset {offset + error.start}"
             raise HeadwayError(
-                f"{called(path)}, line {line}: byte 0x{block[error.start]:02x} at offset {start + error.start} is not UTF-8. "
-                "Convert it first, for example with: iconv -f latin1 -t utf-8"
+                f"{format_path(path)}, line {line}: {byte} is not UTF-8. Convert it first, for example with: "
+                "iconv -f latin1 -t utf-8"
             ) from None
         yield from lines
-        number += block.count(b"\n")
-        start += len(block)
+        line_count += block.count(b"\n")
+        offset += len(block)
 
 
-def _split(text: str, start: int) -> Iterable[str]:
-    """The lines of a part of a file that begins so many bytes from its start, and ends with a line."""
-    lines = text.removeprefix("\ufeff").split("\n") if not start else text.split("\n")
+def _split_block(text: str, offset: int) -> Iterable[str]:
+    """The lines of a block of complete lines that begins at this offset in the file."""
+    lines = text.split("\n") if offset else text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
     return (line.removesuffix("\r") for line in lines) if "\r" in text else lines
 
 
-def byte_blocks(path: FilePath) -> Iterator[bytes]:
-    """Whole lines, as many as come at once: one from a pipe, where the next may take its time, and many from a file,
-    which is unpacked ahead of them."""
+def read_blocks(path: FilePath) -> Iterator[bytes]:
+    """Blocks of complete lines: single lines from a pipe, where the next may take long to come; many at once from a
+    file. Compressed files are decompressed ahead in a thread (prefetch)."""
     if str(path) == "-" or is_plain_pipe(Path(path)):
-        return of_text(path, byte_lines(path))
-    blocks = of_text(path, whole_lines(byte_pieces(Path(path))))
-    return prefetch(blocks, 4) if Path(path).suffix in PACKED else blocks
+        return refuse_binary(path, read_byte_lines(path))
+    blocks = refuse_binary(path, cut_at_line_ends(read_chunks(Path(path))))
+    return prefetch(blocks, 4) if Path(path).suffix in COMPRESSED_SUFFIXES else blocks
 
 
-def of_text(path: FilePath, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same, if it does not begin as something else does."""
+def refuse_binary(path: FilePath, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same blocks, or an error if the first begins like a file of another type."""
     for number, block in enumerate(blocks):
         if number == 0:
-            for first, (what, advice) in NO_TEXT.items():
-                if block.startswith(first):
-                    name = called(path)
-                    raise HeadwayError(f"{name} is {what}, and not plain text in UTF-8. {advice}")
+            for signature, (what, advice) in BINARY_SIGNATURES.items():
+                if block.startswith(signature):
+                    raise HeadwayError(f"{format_path(path)} is {what}, not UTF-8 text. {advice}")
         yield block
 
 
 def is_plain_pipe(path: Path) -> bool:
-    return not path.is_file() and path.suffix not in PACKED
+    return not path.is_file() and path.suffix not in COMPRESSED_SUFFIXES
 
 
-def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, cut behind line ends."""
+def cut_at_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in blocks that end with a line end."""
     rest: list[bytes] = []
-    for piece in pieces:
-        cut = piece.rfind(b"\n") + 1
+    for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
         if cut:
-            yield b"".join([*rest, piece[:cut]])
+            yield b"".join([*rest, chunk[:cut]])
             rest = []
-        rest.append(piece[cut:])
+        rest.append(chunk[cut:])
     if last := b"".join(rest):
         yield last
 
 
-def byte_lines(path: FilePath) -> Iterator[bytes]:
-    """Iterating over a binary file splits at \\n only, where text in Python can split at other characters too."""
+def read_byte_lines(path: FilePath) -> Iterator[bytes]:
+    """The lines as bytes. Iterating over a binary file splits at \\n only; str.splitlines splits elsewhere, too."""
     if str(path) == "-":
-        with standard_input() as file:
-            yield from typed_lines(file.fileno()) if isinstance(file, io.IOBase) and file.isatty() else file
+        with open_standard_input() as file:
+            yield from read_terminal_lines(file.fileno()) if isinstance(file, io.IOBase) and file.isatty() else file
     elif is_plain_pipe(Path(path)):
         with open(path, "rb") as file:
             yield from file
     else:
-        for block in whole_lines(byte_pieces(Path(path))):
+        for block in cut_at_line_ends(read_chunks(Path(path))):
             yield from block.splitlines(keepends=True) if b"\r" not in block else io.BytesIO(block)
 
 
-def typed_lines(terminal: int) -> Iterator[bytes]:
-    """What a person types. A Ctrl-C that comes just before read() would be noticed only after the next line, so a pipe
-    that signals write to is waited for too."""
-    for block in whole_lines(typed_pieces(terminal)):
+def read_terminal_lines(terminal: int) -> Iterator[bytes]:
+    """Lines typed at a terminal. A Ctrl-C just before read() would be noticed only after the next line, so this also
+    waits on a pipe that signals write to."""
+    for block in cut_at_line_ends(read_terminal_chunks(terminal)):
         yield from io.BytesIO(block)
 
 
-def typed_pieces(terminal: int) -> Iterator[bytes]:
-    woken, waker = os.pipe()
-    os.set_blocking(waker, False)
-    with open(woken, "rb", 0), open(waker, "wb", 0), wakes(waker):
+def read_terminal_chunks(terminal: int) -> Iterator[bytes]:
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    with open(wakeup_read, "rb", 0), open(wakeup_write, "wb", 0), wake_on_signals(wakeup_write):
         while True:
-            ready, _, _ = select.select([terminal, woken], [], [])
-            if woken in ready:
-                os.read(woken, PIECE)  # whoever handles the signal has been called by now
-            elif piece := os.read(terminal, PIECE):
-                yield piece
+            ready, _, _ = select.select([terminal, wakeup_read], [], [])
+            if wakeup_read in ready:
+                os.read(wakeup_read, READ_BYTES)  # the signal handler has run by now
+            elif chunk := os.read(terminal, READ_BYTES):
+                yield chunk
             else:
                 return
 
 
 @contextmanager
-def wakes(waker: int) -> Iterator[None]:
-    """Signals write to this pipe. Only the main thread is told of them."""
+def wake_on_signals(wakeup_write: int) -> Iterator[None]:
+    """Have signals write to this pipe; only the main thread receives any."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
 
 
-def byte_pieces(path: Path) -> Iterator[bytes]:
-    """What is in a file, unpacked by its name."""
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """A file's bytes, decompressed by its suffix."""
     try:
         if path.suffix == ".zst":
-            yield from unpack_zstandard(path)
+            yield from decompress_zstandard(path)
             return
         with open_bytes(path) as file:
-            while piece := file.read(PIECE):
-                yield piece
+            while chunk := file.read(READ_BYTES):
+                yield chunk
     except (gzip.BadGzipFile, lzma.LZMAError, EOFError, zlib.error) as error:
-        raise HeadwayError(f"{path} cannot be unpacked: {error}") from None
+        raise HeadwayError(f"{path} cannot be decompressed: {error}") from None
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def standard_input() -> AbstractContextManager[Iterable[bytes]]:
-    """A reader of its own: Python aborts when it ends while a thread still waits inside `sys.stdin`."""
+def open_standard_input() -> AbstractContextManager[Iterable[bytes]]:
+    """A separate reader: Python aborts on exit while a thread still waits inside `sys.stdin`."""
     try:
         return open(os.dup(sys.stdin.fileno()), "rb")
     except io.UnsupportedOperation:  # not a file, as in tests and notebooks
@@ -237,8 +241,8 @@ def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
     return open(path, "rb")
 
 
-def unpack_zstandard(path: Path) -> Iterator[bytes]:
-    """One frame after the other. The library's own reader takes a cut file for a complete one."""
+def decompress_zstandard(path: Path) -> Iterator[bytes]:
+    """Decompress frame by frame: the library's own reader takes a truncated file for a complete one."""
     import zstandard
 
     frame = zstandard.ZstdDecompressor().decompressobj()

@@ -1,1 +1,15 @@
-"""Looking inside: traces and pictures."""
+"""Look inside a model: record everything it computes for one text (a trace), then plot or explore it.
+
+model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.safetensors, and back: load_trace
+                          │
+          ┌───────────────┼──────────────────────────────┐
+          ▼               ▼                              ▼
+    attention         beam_tree, embeddings,        events ─► html_page: a page without a server
+    experts           rank_collapse                 (also what `headway serve` streams to its page)
+          │               │
+          ├─► terminal_plots   heatmaps in a terminal
+          ├─► plots            PNG, SVG, PDF: attention, masks, positions, experts, curves
+          └─► trace_plots      PNG, SVG, PDF of one trace: predictions, beam, paths of tokens
+
+without a trace: positions (tables of positional encodings), model_summary (parameters and FLOPs of each block)
+"""

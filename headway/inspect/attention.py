@@ -1,4 +1,4 @@
-"""Where each head of one layer looks, out of a trace."""
+"""Attention weights of one layer, from a trace."""
 
 import re
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import Translator
 
-Kind = Literal["encoder", "decoder", "cross"]
+AttentionKind = Literal["encoder", "decoder", "cross"]
 
-PLACES = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
-KINDS: dict[str, list[Kind]] = {
+ATTENTION_PATHS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
+ATTENTION_KINDS: dict[str, list[AttentionKind]] = {
     "translation": ["cross", "encoder", "decoder"],
     "causal": ["decoder"],
     "masked": ["encoder"],
@@ -24,30 +24,30 @@ KINDS: dict[str, list[Kind]] = {
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionMap:
     """Weights (heads, queries, keys) of one layer, and the tokens on both sides.
 
-    A decoder's query is named by the token that it is about to write: "Hund" is the row that looks at "dog".
+    A decoder's query is named by the token that it predicts: "Hund" is the row that attends to "dog".
     """
 
     weights: np.ndarray
     queries: list[str]
     keys: list[str]
-    kind: Kind
+    kind: AttentionKind
     layer: int  # counted from 1
-    text: str  # what the model said, or read where it says nothing
+    text: str  # the output, or the input of a model that generates nothing
 
 
-def label(piece: str) -> str:
-    """A token as it can be shown: without the space before it, and with what cannot be seen spelled out."""
-    shown = piece.strip(" ") or "␣"
-    return "".join(letter if letter.isprintable() else f"<{ord(letter):02X}>" for letter in shown)
+def format_token(piece: str) -> str:
+    """A token for display: without the space before it, and with unprintable characters as hex codes."""
+    stripped = piece.strip(" ") or "␣"
+    return "".join(char if char.isprintable() else f"<{ord(char):02X}>" for char in stripped)
 
 
-def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended:
-    """`kind`: source on itself, target on itself, or target on source; None is cross, or what the
-    model has. `layer` counts from 1; 0 is the last that has weights."""
-    known = KINDS[trace.kind]
+def read_attention(trace: Trace, kind: AttentionKind | None = None, layer: int = 0) -> AttentionMap:
+    """`kind`: encoder or decoder self-attention, or cross-attention; None is cross, or what the model has. `layer`
+    counts from 1; 0 is the last that has weights."""
+    known = ATTENTION_KINDS[trace.kind]
     kind = kind or known[0]
     if kind not in known:
         raise HeadwayError(f'this model has no attention of the kind "{kind}". It has: {", ".join(known)}.')
@@ -55,39 +55,41 @@ def attended(trace: Trace, kind: Kind | None = None, layer: int = 0) -> Attended
     layers = {found[1] for name in trace.tensors if (found := re.match(rf"{side}\.([0-9]+)\.", name))}
     if not 0 <= layer <= len(layers):
         raise HeadwayError(f"there is no layer {layer}: this model has 1 to {len(layers)}.")
-    place = re.compile(PLACES[kind].format(r"([0-9]+)") + r"\.weights")
-    others = sorted(int(found[1]) + 1 for name in trace.tensors if (found := place.fullmatch(name)))
-    layer = layer or max(others, default=len(layers))
-    weights = trace.tensors.get(f"{PLACES[kind].format(layer - 1)}.weights")
+    pattern = re.compile(ATTENTION_PATHS[kind].format(r"([0-9]+)") + r"\.weights")
+    with_weights = sorted(int(found[1]) + 1 for name in trace.tensors if (found := pattern.fullmatch(name)))
+    layer = layer or max(with_weights, default=len(layers))
+    weights = trace.tensors.get(f"{ATTENTION_PATHS[kind].format(layer - 1)}.weights")
     if weights is None:
-        raise HeadwayError(
-            f"layer {layer} of the {side} has no attention weights: its mixer shares out no attention. "
-            + (
-                f"Layers that have some: {', '.join(map(str, others))}."
-                if others
-                else "No other layer of this kind has any."
-            )
-            + " What it does compute is in a trace: headway trace."
+        others = (
+            f"Layers that have some: {', '.join(map(str, with_weights))}."
+            if with_weights
+            else "No other layer of this kind has any."
         )
-    read, heard, written = trace.source.pieces, trace.target.pieces, list(trace.written.pieces)
-    written += ["…"] * (len(heard) - len(written))  # of a text that does not end, nobody knows what follows
-    queries, keys = {"encoder": (read, read), "decoder": (written, heard), "cross": (written, read)}[kind]
+        raise HeadwayError(
+            f"layer {layer} of the {side} has no attention weights, because its mixer is not attention. {others} What "
+            "it does compute is in a trace: headway trace."
+        )
+    source = trace.source.pieces
+    target = trace.target.pieces
+    predicted = list(trace.written.pieces)
+    predicted += ["…"] * (len(target) - len(predicted))  # after an output that was cut, the next token is unknown
+    queries, keys = {"encoder": (source, source), "decoder": (predicted, target), "cross": (predicted, source)}[kind]
     if weights.dim() != 3 or weights.shape[1:] != (len(queries), len(keys)):
         raise HeadwayError(
-            f"this trace does not fit together: {len(queries)} and {len(keys)} tokens have weights of the shape "
-            f"{tuple(weights.shape)}. Make it anew."
+            f"this trace is inconsistent: {len(queries)} queries and {len(keys)} keys have weights of the shape "
+            f"{tuple(weights.shape)}. Make it again: headway trace."
         )
-    return Attended(weights.numpy(), queries, keys, kind, layer, trace.output or trace.text)
+    return AttentionMap(weights.numpy(), queries, keys, kind, layer, trace.output or trace.text)
 
 
-def attention(
-    model: "Translator | LanguageModel", text: str, kind: Kind | None = None, layer: int = 0, to: str = ""
-) -> Attended:
-    """Where a model looks while it translates a sentence, or reads a text."""
+def compute_attention(
+    model: "Translator | LanguageModel", text: str, kind: AttentionKind | None = None, layer: int = 0, target: str = ""
+) -> AttentionMap:
+    """The attention of a model while it translates a sentence, or reads a text."""
     from headway.translate.translator import Translator
 
     if isinstance(model, Translator):
-        return attended(model.trace(text, to=to), kind, layer)
-    if to:
-        raise HeadwayError(f'a language model does not translate to "{to}": leave the target language out.')
-    return attended(model.trace(text, length=0), kind, layer)
+        return read_attention(model.trace(text, target=target), kind, layer)
+    if target:
+        raise HeadwayError(f'a language model does not translate to "{target}": leave out the target language.')
+    return read_attention(model.trace(text, length=0), kind, layer)

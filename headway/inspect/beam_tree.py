@@ -1,45 +1,45 @@
-"""The whole tree of a beam search, from what it told step by step: what ran on, what ended, what was pruned."""
+"""The tree of a beam search, from its recorded steps: hypotheses that ran on, ended, or were pruned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.decode.types import Choice, Fate
+from headway.decode.types import BeamStep, Fate
 
 
 @dataclass(frozen=True)
-class Node:
-    """One hypothesis that the search looked at. `parent` is the place in the list of the one that it goes on from."""
+class BeamNode:
+    """One hypothesis that the search considered. `parent` is the index in the list of the one that it extends."""
 
     step: int
     parent: int | None
-    ids: list[int]  # all that was produced, this token last
-    logp: float  # of them together
+    ids: list[int]  # all tokens so far, its own last
+    logp: float  # sum over its tokens
     fate: Fate
-    copy: int = 0  # which of several draws
+    copy: int = 0  # which of several samples
 
 
-def tree(beam: Sequence[Choice]) -> list[Node]:
+def build_tree(beam: Sequence[BeamStep]) -> list[BeamNode]:
     """Every hypothesis, step by step, the best of a step first."""
-    nodes: list[Node] = []
-    running: dict[int, list[int]] = {}  # by draw: the node in each slot
-    for choice in beam:
-        slots = running.get(choice.copy)
-        grown = []
-        for parent, token, logp, fate in zip(choice.parents, choice.ids, choice.logps, choice.fates):
-            before = None if slots is None else slots[parent]
-            ids = [token] if before is None else [*nodes[before].ids, token]
+    nodes: list[BeamNode] = []
+    running: dict[int, list[int]] = {}  # by sample: the node in each slot of the beam
+    for step in beam:
+        slots = running.get(step.copy)
+        survivors = []
+        for parent, token, logp, fate in zip(step.parents, step.ids, step.logps, step.fates):
+            previous = None if slots is None else slots[parent]
+            ids = [token] if previous is None else [*nodes[previous].ids, token]
             if fate == "runs":
-                grown.append(len(nodes))
-            nodes.append(Node(choice.step, before, ids, logp, fate, choice.copy))
-        running[choice.copy] = grown
+                survivors.append(len(nodes))
+            nodes.append(BeamNode(step.step, previous, ids, logp, fate, step.copy))
+        running[step.copy] = survivors
     return nodes
 
 
-def search_that_found(told: Sequence[Choice], produced: list[int]) -> list[Choice]:
-    """Of several searches for one row, one after the other, the last that came to this output."""
-    starts = [n for n, choice in enumerate(told) if choice.step == 0 and choice.copy == 0]
-    searches = [list(told[start:stop]) for start, stop in zip(starts, [*starts[1:], len(told)])]
+def find_search(steps: Sequence[BeamStep], produced: list[int]) -> list[BeamStep]:
+    """Of several searches of one row, one after the other, the last that found this output."""
+    starts = [n for n, step in enumerate(steps) if step.step == 0 and step.copy == 0]
+    searches = [list(steps[start:stop]) for start, stop in zip(starts, [*starts[1:], len(steps)])]
     for search in reversed(searches):
-        if any(node.ids == produced and node.fate in ("ends", "cut") for node in tree(search)):
+        if any(node.ids == produced and node.fate in ("ends", "cut") for node in build_tree(search)):
             return search
     return searches[-1] if searches else []

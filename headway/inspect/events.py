@@ -1,4 +1,4 @@
-"""A trace as the events that the page draws: those of the server's stream, with everything that it could ask for."""
+"""A trace as events and answers for the page: the same JSON that the server's stream and its other routes send."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -11,94 +11,107 @@ from torch import Tensor
 from headway.inspect.trace import Trace
 
 Event = dict[str, Any]
-Pieces = Callable[[Sequence[int]], list[str]]  # how tokens read
-TOP = 10  # likeliest tokens of each place that are told
-SUFFIXES = (".q", ".k", ".v", ".scores", ".weights")
+TokenTexts = Callable[[Sequence[int]], list[str]]  # the texts of token ids
+TOP_TOKENS = 10  # how many of the likeliest tokens are reported for each position
+SUBLAYER_SUFFIXES = (".q", ".k", ".v", ".scores", ".weights")
 
 
-def packed_weights(weights: Tensor) -> dict[str, Any]:
-    """Between 0 and 1 as 16 bits: 65535 is 1, and only what is exactly 0, as behind a mask, is 0. Little-endian, in
+def pack_weights(weights: Tensor) -> dict[str, Any]:
+    """Weights from 0 to 1 as 16-bit integers: 65535 is 1, and 0 only for exactly 0, as behind a mask. Little-endian, in
     base64."""
     weights = weights.float().clamp(0, 1)
     rounded = (weights * 65535).round().clamp(min=1).masked_fill(weights == 0, 0)
-    whole = rounded.to(torch.int32).numpy().astype("<u2")
-    return {"shape": list(whole.shape), "dtype": "uint16", "data": base64.b64encode(whole.tobytes()).decode()}
+    int_weights = rounded.to(torch.int32).numpy().astype("<u2")
+    return {
+        "shape": list(int_weights.shape),
+        "dtype": "uint16",
+        "data": base64.b64encode(int_weights.tobytes()).decode(),
+    }
 
 
-def packed_floats(values: Tensor) -> dict[str, Any]:
-    plain = values.float().numpy().astype("<f4")
-    return {"shape": list(plain.shape), "dtype": "float32", "data": base64.b64encode(plain.tobytes()).decode()}
+def pack_floats(values: Tensor) -> dict[str, Any]:
+    float_values = values.float().numpy().astype("<f4")
+    return {
+        "shape": list(float_values.shape),
+        "dtype": "float32",
+        "data": base64.b64encode(float_values.tobytes()).decode(),
+    }
 
 
-def places_of(
-    logps: Tensor, written: Sequence[int], pieces: Pieces, top: int = TOP, temperature: float = 1.0
+def describe_predictions(
+    logps: Tensor, written: Sequence[int], pieces: TokenTexts, top: int = TOP_TOKENS, temperature: float = 1.0
 ) -> dict[str, Any]:
-    """For each place of a decoder what was likely there, from log-probabilities (T, V); and how likely what came was."""
+    """For each decoder position the likeliest tokens, from log-probabilities (T, V), and the probability and rank of
+    the token that was generated."""
     logps = (logps / temperature).log_softmax(-1)
     best = logps.topk(min(top, logps.shape[-1]))
     entropies = -(logps.exp() * logps.clamp(min=-1e4)).sum(-1)
     rows = []
-    for place, ids in enumerate(best.indices.tolist()):
-        chosen = written[place] if place < len(written) else None
+    for position, ids in enumerate(best.indices.tolist()):
+        chosen = written[position] if position < len(written) else None
         rows.append(
             {
                 "ids": ids,
                 "pieces": pieces(ids),
-                "probabilities": [round(p, 6) for p in best.values[place].exp().tolist()],
-                "entropy": round(float(entropies[place]), 5),
+                "probabilities": [round(p, 6) for p in best.values[position].exp().tolist()],
+                "entropy": round(float(entropies[position]), 5),
                 "chosen": chosen,
-                "probability": None if chosen is None else round(float(logps[place, chosen].exp()), 6),
-                "rank": None if chosen is None else int((logps[place] > logps[place, chosen]).sum()) + 1,
+                "probability": None if chosen is None else round(float(logps[position, chosen].exp()), 6),
+                "rank": None if chosen is None else int((logps[position] > logps[position, chosen]).sum()) + 1,
             }
         )
     return {"temperature": temperature, "places": rows}
 
 
-def place_of(tensors: Mapping[str, Tensor], place: str) -> dict[str, Any]:
-    """Everything of one sub-layer, such as decoder.0.cross; x is what it was given, before its norm if it has one."""
-    side, layer, sub = place.split(".")
+def describe_sublayer(tensors: Mapping[str, Tensor], path: str) -> dict[str, Any]:
+    """All tensors of one sub-layer, such as decoder.0.cross; x is its input, before the norm if there is one."""
+    side, layer, sub = path.split(".")
     order = ["self", "cross", "feedforward"]
     before = [f"{side}.{layer}.{name}.stream" for name in order[: order.index(sub)]]
     before += [f"{side}.{int(layer) - 1}.{name}.stream" for name in order]
     earlier = [name for name in (*reversed(before[: order.index(sub)]), *reversed(before[-3:])) if name in tensors]
     x = tensors.get(earlier[0] if earlier else f"{side}.embedded")
-    found = {suffix[1:]: tensors[place + suffix] for suffix in SUFFIXES if place + suffix in tensors}
+    found = {suffix[1:]: tensors[path + suffix] for suffix in SUBLAYER_SUFFIXES if path + suffix in tensors}
     if x is not None:
         found["x"] = x
-    if f"{place}.output" in tensors:
-        found["output"] = tensors[f"{place}.output"]
-    return {name: packed_floats(tensor) for name, tensor in found.items()}
+    if f"{path}.output" in tensors:
+        found["output"] = tensors[f"{path}.output"]
+    return {name: pack_floats(tensor) for name, tensor in found.items()}
 
 
-def penalty_of(search: Mapping[str, Any]) -> list[Any]:
-    """How lengths count, and how much; nothing where nothing was searched."""
+def length_penalty(search: Mapping[str, Any]) -> list[Any]:
+    """The kind of length penalty and its strength; "none" where nothing was searched."""
     return [search.get("penalty", "none"), search.get("alpha", 0.0)]
 
 
-def events_of(trace: Trace, model: str) -> list[Event]:
-    """As POST /api/translate tells them."""
-    weights = {name: packed_weights(t) for name, t in trace.tensors.items() if name.endswith(".weights")}
+def trace_events(trace: Trace, model: str) -> list[Event]:
+    """The events of POST /api/translate."""
+    weights = {name: pack_weights(t) for name, t in trace.tensors.items() if name.endswith(".weights")}
     encoder = {name: tensor for name, tensor in weights.items() if name.startswith("encoder.")}
     decoder = {name: tensor for name, tensor in weights.items() if name.startswith("decoder.")}
     sentence = {"sentence": 0, "sentences": 1, "text": trace.text, "forced": trace.forced}
     events: list[Event] = [
-        {"event": "start", "model": model, "kind": trace.kind, "penalty": penalty_of(trace.search)},
+        {"event": "start", "model": model, "kind": trace.kind, "penalty": length_penalty(trace.search)},
         {"event": "sentence", **sentence, **trace.source._asdict(), "tensors": encoder},
     ]
-    for choice in trace.beam:
-        beam = {name: asdict(choice)[name] for name in ("parents", "ids", "logps", "fates")}
-        beam["pieces"] = [trace.pieces[token] for token in choice.ids]
-        events.append({"event": "step", "step": choice.step, "beam": beam})
-    told = {"text": trace.output, "score": round(trace.found[0].score, 5) if trace.found else 0.0}
-    told["finished"] = len(trace.written.ids) == len(trace.target.ids)
-    ids, pieces = trace.target.ids[1:], trace.target.pieces[1:]
-    events.append({"event": "found", "ids": ids, "pieces": pieces, "first": 0, "tensors": decoder, **told})
+    for step in trace.beam:
+        beam = {name: asdict(step)[name] for name in ("parents", "ids", "logps", "fates")}
+        beam["pieces"] = [trace.pieces[token] for token in step.ids]
+        events.append({"event": "step", "step": step.step, "beam": beam})
+    result = {
+        "text": trace.output,
+        "score": round(trace.found[0].score, 5) if trace.found else 0.0,
+        "finished": len(trace.written.ids) == len(trace.target.ids),
+    }
+    ids = trace.target.ids[1:]
+    pieces = trace.target.pieces[1:]
+    events.append({"event": "found", "ids": ids, "pieces": pieces, "first": 0, "tensors": decoder, **result})
     return [*events, {"event": "end", "text": trace.output, "warnings": trace.warnings}]
 
 
-def places_in(trace: Trace, top: int = TOP) -> dict[str, Any]:
-    """Of a trace, which knows how its likeliest tokens read."""
+def trace_predictions(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
+    """describe_predictions of a trace, which has the texts of its likeliest tokens."""
     known = trace.pieces
-    return places_of(
+    return describe_predictions(
         trace.tensors["output.logps"], trace.written.ids, lambda ids: [known.get(n, f"⟨{n}⟩") for n in ids], top
     )

@@ -1,4 +1,4 @@
-"""A trace as a page that needs nobody: the page of `headway serve`, with everything that it could ask for inside."""
+"""A trace as one HTML file that works without a server: the page of `headway serve` with all its answers inside."""
 
 import json
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from headway.config.schema import from_dict
-from headway.inspect.embeddings import vectors_of
-from headway.inspect.events import events_of, penalty_of, place_of, places_in
-from headway.inspect.model_summary import blocks
+from headway.inspect.embeddings import describe_vectors
+from headway.inspect.events import describe_sublayer, length_penalty, trace_events, trace_predictions
+from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
-STATIC = Path(__file__).parent.parent / "serve" / "static"
-HEIGHT = 900  # pixels, in a notebook
+STATIC_DIR = Path(__file__).parent.parent / "serve" / "static"
+FRAME_PIXELS = 900  # pixels, in a notebook
 
 
-def page_of(trace: Trace, name: str = "", model: Transformer | None = None, pieces: Any = None) -> str:
-    """HTML. With the model, and `pieces` of a side and its ids, it shows who is near whom in the vocabulary, too."""
-    recorded = {"events": events_of(trace, name), "answers": answers_of(trace, name, model, pieces)}
+def render_page(trace: Trace, name: str = "", model: Transformer | None = None, pieces: Any = None) -> str:
+    """HTML. With the model, and `pieces` (token texts, given a side and ids), it shows nearest tokens as well."""
+    recorded = {"events": trace_events(trace, name), "answers": record_answers(trace, name, model, pieces)}
     data = json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    script, style = ((STATIC / f"page.{ending}").read_text(encoding="utf-8") for ending in ("js", "css"))
+    script, style = ((STATIC_DIR / f"page.{ending}").read_text(encoding="utf-8") for ending in ("js", "css"))
     script = script.replace("</script", "<\\/script")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -33,39 +33,39 @@ def page_of(trace: Trace, name: str = "", model: Transformer | None = None, piec
     )
 
 
-def framed(trace: Trace) -> str:
-    """For notebooks: what runs in the frame touches nothing outside."""
+def render_frame(trace: Trace) -> str:
+    """An <iframe> for notebooks, sandboxed."""
     return (
-        f'<iframe srcdoc="{escape(page_of(trace))}" sandbox="allow-scripts allow-downloads" title="{escape(trace.text)}" '
-        f'style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
+        f'<iframe srcdoc="{escape(render_page(trace))}" sandbox="allow-scripts allow-downloads" '
+        f'title="{escape(trace.text)}" style="width: 100%; height: {FRAME_PIXELS}px; border: 0"></iframe>'
     )
 
 
-def answers_of(trace: Trace, name: str, model: Transformer | None, pieces: Any) -> dict[str, Any]:
-    """What the server would say, under the names by which the page keeps it."""
+def record_answers(trace: Trace, name: str, model: Transformer | None, pieces: Any) -> dict[str, Any]:
+    """What the server would answer, under the keys by which the page looks it up."""
     config = from_dict(Transformer.Config, trace.model)
-    made = described(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
-    info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **made, "longest": 0}
+    description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
+    info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
     ids = {"encoder": trace.source.ids, "decoder": trace.target.ids}
     sides = {side: ids[side] for side in ids if f"{side}.embedded" in trace.tensors}
-    answers = {"model": info, "0 costs": info, "0 vectors": vectors_of(trace.tensors, sides, model, pieces)}
+    answers = {"model": info, "0 costs": info, "0 vectors": describe_vectors(trace.tensors, sides, model, pieces)}
     if trace.kind != "masked":
-        answers["0 places 1"] = places_in(trace)
+        answers["0 places 1"] = trace_predictions(trace)
     for tensor in trace.tensors:
         if tensor.endswith(".scores"):
-            place = tensor.removesuffix(".scores")
-            answers[f"0 inside {place}"] = place_of(trace.tensors, place)
+            path = tensor.removesuffix(".scores")
+            answers[f"0 inside {path}"] = describe_sublayer(trace.tensors, path)
     return answers
 
 
-def described(config: Transformer.Config, search: Mapping[str, Any], source: int, target: int) -> dict[str, Any]:
-    """How a model is made, and what it costs to read and write so many tokens."""
+def describe_model(config: Transformer.Config, search: Mapping[str, Any], source: int, target: int) -> dict[str, Any]:
+    """A model's config, parameters and blocks, and its FLOPs for so many source and target tokens."""
     return {
         "config": config.resolved().to_dict(),
         "parameters": config.parameter_count(),
         "flops": config.forward_flops(source, target),
         "lengths": [source, target],
-        "blocks": [asdict(block) for block in blocks(config, source, target)],
+        "blocks": [asdict(block) for block in summarise_blocks(config, source, target)],
         "beam_size": search.get("beam_size", 1),
-        "penalty": penalty_of(search),
+        "penalty": length_penalty(search),
     }

@@ -1,4 +1,4 @@
-"""What a model is made of, block by block: parameters, and how much there is to compute."""
+"""Parameters and FLOPs of a model, block by block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ from headway.nn.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockSummary:
     name: str  # as in a trace: encoder.0.self
     kind: str  # as in a config: attention, relu …
     parameters: int
     flops: int  # of a forward pass; a multiply-add counts as two
 
 
-def blocks(config: Transformer.Config, source: int, target: int) -> list[Block]:
-    """In the order in which a pair with this many tokens meets them. Together they have all parameters."""
+def summarise_blocks(config: Transformer.Config, source: int, target: int) -> list[BlockSummary]:
+    """In the order of the forward pass, for this many tokens. Together they have all parameters."""
     c = config.resolved()
     costs = c.costs()
-    found = [Block("embedding", c.embedding.tied, costs["embedding"].parameters, 0)]
+    found = [BlockSummary("embedding", c.embedding.tied, costs["embedding"].parameters, 0)]
     for side in c.sides:
         stack, scope = getattr(c, side), c.scope(side)
         queries = source if side == "encoder" else target
-        for name, kind, cost in _of_stack(stack, scope):
+        for name, kind, cost in _stack_blocks(stack, scope):
             keys = source if name.endswith(".cross") else queries
-            found.append(Block(f"{side}.{name}", kind, cost.parameters, cost.flops(queries, keys)))
+            found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, cost.flops(queries, keys)))
     top = target if c.decoder.layers else source
-    return [*found, Block("head", c.head.kind, costs["head"].parameters, costs["head"].flops(top, 0))]
+    return [*found, BlockSummary("head", c.head.kind, costs["head"].parameters, costs["head"].flops(top, 0))]
 
 
-def _of_stack(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
+def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
     for part, cost in stack.position_costs(scope).items():
         yield "position", part.kind, cost
     wiring = Cost(parameters=stack.residual.parameters(scope, "sublayer"))

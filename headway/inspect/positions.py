@@ -1,4 +1,4 @@
-"""What a position does, as a table of numbers that can be drawn."""
+"""Positional encodings as tables of numbers that can be plotted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,70 +10,75 @@ from torch import nn
 from headway.config.schema import make_part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Scope, make
-from headway.nn.context import Context, Report
+from headway.nn.context import Context, ForwardReport
 from headway.nn.masks.masks import FULL
 from headway.nn.mixers.attention import Attention
-from headway.nn.positions.score_mod import Bend, Looking
-from headway.nn.sequence import places_from
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
+from headway.nn.sequence import positions_from_start
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     values: np.ndarray  # (rows, columns)
     title: str
-    rows: str  # what they count
+    rows: str  # the label of the rows' axis
     columns: str
 
 
 @torch.no_grad()
-def position_table(written: str, length: int = 50, d_model: int = 64, heads: int = 8, head: int = 1) -> Table:
-    """Of a position that is added to x: what is added, by position and channel. Of one that turns queries and keys or
-    bends scores: the score of a query and a key that are the same everywhere (all ones, so 1 without positions), by
-    their two positions. Of one that learns a table of distances: the column of it that a pair meets."""
-    plain, dense = make_part("norm", "layernorm"), make_part("linear", "dense")
-    scope = Scope(d_model=d_model, dropout=0.0, norm=plain, linear=dense)
-    part: Any = make_part("position", written)
-    acts = getattr(part, "acts", "nowhere")
-    if acts == "nowhere":
-        raise HeadwayError(f'"{written}" marks no order: there is nothing to draw.')
-    if acts == "adds":
-        heads = 1  # it is added before there are any
-    _refuse_heads(acts, d_model, heads)
+def position_table(kind: str, length: int = 50, d_model: int = 64, heads: int = 8, head: int = 1) -> NumberTable:
+    """The table of a positional encoding, written as in a config.
+
+    One that is added to the input: what is added, by position and channel. One that rotates queries and keys or changes
+    scores: the score of a query and a key, both all ones (so 1 without positions), by their positions. One with a
+    learned table of distances: the column of that table that each pair of positions uses."""
+    norm = make_part("norm", "layernorm")
+    linear = make_part("linear", "dense")
+    scope = Scope(d_model=d_model, dropout=0.0, norm=norm, linear=linear)
+    part: Any = make_part("position", kind)
+    applies_to = getattr(part, "applies_to", "nothing")
+    if applies_to == "nothing":
+        raise HeadwayError(f'"{kind}" encodes no positions: there is nothing to plot.')
+    if applies_to == "input":
+        heads = 1  # it is added before heads exist
+    _check_heads(applies_to, d_model, heads)
     mixer = Attention.Config(heads=heads, scale=heads / d_model).resolved(scope)
     part = part.resolved(scope, [mixer])
     position = make("position", part, scope)
-    places = places_from(length, None, torch.device("cpu"))
-    score = position.score(Looking(torch.zeros(1, heads, length, d_model // heads), places, places, FULL, 1.0, 0))
-    if score is not None and score.column is not None:
-        columns = Bend(score, places, places, heads).columns(1)[0, 0].numpy()
-        return Table(columns, f"{written}: which of its columns a pair meets", "query", "key")
+    positions = positions_from_start(length, None, torch.device("cpu"))
+    score = position.score_mod(
+        ScoreModInputs(torch.zeros(1, heads, length, d_model // heads), positions, positions, FULL, 1.0, 0)
+    )
+    if score is not None and score.bucket is not None:
+        columns = BoundScoreMod(score, positions, positions, heads).buckets(1)[0, 0].numpy()
+        return NumberTable(columns, f"{kind}: the column of its table for each pair", "query", "key")
     if any(True for _ in position.parameters()):
         raise HeadwayError(
-            f'"{written}" is learned: before a training there is nothing to draw. Draw what has been learned with '
+            f'"{kind}" is learned: before training there is nothing to plot. Plot a trained one with '
             "headway.inspect.plots.draw_table."
         )
-    if acts == "adds":
-        added = position.add(torch.zeros(1, length, d_model), places)[0].numpy()
-        return Table(added, f"{written}: what is added", "position", "channel")
+    if applies_to == "input":
+        added = position.add(torch.zeros(1, length, d_model), positions)[0].numpy()
+        return NumberTable(added, f"{kind}: what is added", "position", "channel")
     if not 1 <= head <= heads:
         raise ConfigError(f"there is no head {head}: choose 1 to {heads}.")
     attention = Attention(mixer, scope)
     for name, parameter in attention.named_parameters():
         nn.init.constant_(parameter, 1.0 if name in ("query.bias", "key.bias") else 0.0)
-    report = Report(trace={})
-    attention(torch.zeros(1, length, d_model), Context(places, report, position=position))
+    report = ForwardReport(trace={})
+    attention(torch.zeros(1, length, d_model), Context(positions, report, position=position))
     assert report.trace is not None
     scores = report.trace[".scores"][0, head - 1].numpy()
-    return Table(scores, f"{written}: scores of equal vectors, head {head} of {heads}", "query", "key")
+    return NumberTable(scores, f"{kind}: scores of equal vectors, head {head} of {heads}", "query", "key")
 
 
-def _refuse_heads(acts: str, d_model: int, heads: int) -> None:
+def _check_heads(applies_to: str, d_model: int, heads: int) -> None:
     if d_model % heads:
         raise ConfigError(
             f"{heads} heads do not divide d_model = {d_model}. Choose --heads that do, or another --d-model."
         )
-    if acts == "turns" and d_model // heads % 2:
+    if applies_to == "qk" and d_model // heads % 2:
         raise ConfigError(
-            f"pairs of channels are turned, and each of {heads} heads has {d_model // heads}. Choose --heads or "
-            "--d-model so that it is an even number."
+            f"rotation needs an even number of channels per head, not {d_model // heads} (d_model = {d_model}, {heads} "
+            "heads). Choose other --heads or --d-model."
         )

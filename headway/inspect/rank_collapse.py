@@ -1,4 +1,4 @@
-"""Rank collapse: how far the places of a text are from all being the same vector, layer by layer."""
+"""Rank collapse: how far the vectors of all positions are from being equal, layer by layer (Dong et al. 2021)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from headway.inspect.trace import Trace
 from headway.nn.build import Scope, make
 from headway.nn.context import Context
 from headway.nn.init import initialise
-from headway.nn.sequence import places_from
+from headway.nn.sequence import positions_from_start
 
 
-def from_rank_one(x: Tensor) -> float:
+def rank_one_distance(x: Tensor) -> float:
     """‖X - 1x̄ᵀ‖ / ‖X‖ for X (T, d) with the mean row x̄: 0 where all rows are equal.
 
     The norm is that of Dong et al. 2021, √(‖·‖₁ ‖·‖∞): the largest column sum times the largest row sum."""
@@ -25,8 +25,8 @@ def _norm(x: Tensor) -> Tensor:
     return (x.abs().sum(0).amax() * x.abs().sum(1).amax()).sqrt()
 
 
-class Bare:
-    """No residual at all: what a sub-layer says is all that is left."""
+class NoResidual:
+    """No residual connection: only the output of a sub-layer goes on."""
 
     def start(self, x: Tensor) -> Tensor:
         return x
@@ -40,48 +40,50 @@ class Bare:
 
 
 @torch.no_grad()
-def collapse(
+def measure_collapse(
     sublayers: Sequence[str] = ("attention",), residual: str = "none", layers: int = 12, *, d_model: int = 64,
     length: int = 32, seed: int = 0,
 ) -> list[float]:  # fmt: skip
-    """The distance from rank one of random vectors, before the first layer and behind each.
+    """The distance from rank one of random vectors, before the first layer and after each.
 
-    A layer is these sub-layers in this order (attention with 4 heads, feedforward), new and random, in float64;
+    A layer is these sub-layers in this order (attention with 4 heads, feedforward), randomly initialised, in float64;
     `residual` is any kind of the catalogue, or "none"."""
-    plain, dense = make_part("norm", "layernorm"), make_part("linear", "dense")
-    scope = Scope(d_model=d_model, dropout=0.0, norm=plain, linear=dense, layers=layers)
+    norm = make_part("norm", "layernorm")
+    linear = make_part("linear", "dense")
+    scope = Scope(d_model=d_model, dropout=0.0, norm=norm, linear=linear, layers=layers)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         x = torch.randn(1, length, d_model, dtype=torch.float64)
-        ctx = Context(places_from(length, None, x.device))
-        ends = _wiring(residual, scope, "stack")
-        s, distances = ends.start(x), [from_rank_one(x[0])]
+        ctx = Context(positions_from_start(length, None, x.device))
+        ends = _make_residual(residual, scope, "stack")
+        s = ends.start(x)
+        distances = [rank_one_distance(x[0])]
         for _ in range(layers):
             for name in sublayers:
-                module = _sublayer(name, scope)
-                s = _wiring(residual, scope, "sublayer").wrap(s, lambda y, run=module: run(y, ctx))
-            distances.append(from_rank_one(ends.finish(s)[0]))
+                module = _make_sublayer(name, scope)
+                s = _make_residual(residual, scope, "sublayer").wrap(s, lambda y, run=module: run(y, ctx))
+            distances.append(rank_one_distance(ends.finish(s)[0]))
     return distances
 
 
-def _sublayer(name: str, scope: Scope) -> nn.Module:
-    slot, written = {"attention": ("mixer", "attention(4)"), "feedforward": ("feedforward", "relu")}[name]
-    part: Any = make_part(slot, written)
+def _make_sublayer(name: str, scope: Scope) -> nn.Module:
+    slot, kind = {"attention": ("mixer", "attention(4)"), "feedforward": ("feedforward", "relu")}[name]
+    part: Any = make_part(slot, kind)
     module: nn.Module = make(slot, part.resolved(scope), scope).double()
     initialise(module)
     return module
 
 
-def _wiring(residual: str, scope: Scope, role: str) -> Any:
+def _make_residual(residual: str, scope: Scope, role: str) -> Any:
     if residual == "none":
-        return Bare()
+        return NoResidual()
     part: Any = make_part("residual", residual)
     return part.build(scope, role).double()
 
 
-def collapse_in(trace: Trace, side: str = "encoder") -> dict[str, float]:
-    """The same of a real model and a real text: behind the embedding and behind each sub-layer, by name."""
+def measure_trace_collapse(trace: Trace, side: str = "encoder") -> dict[str, float]:
+    """The same for a real model and text: after the embedding and after each sub-layer, by name."""
     streams = [
         name for name in trace.tensors if name.startswith(f"{side}.") and name.endswith((".embedded", ".stream"))
     ]
-    return {name.removesuffix(".stream"): from_rank_one(trace.tensors[name].double()) for name in streams}
+    return {name.removesuffix(".stream"): rank_one_distance(trace.tensors[name].double()) for name in streams}

@@ -1,4 +1,4 @@
-"""A trace: everything that was computed for one text, and its two files. docs/looking-inside.md has the format."""
+"""A trace: all tensors that a model computed for one text, and its two files. docs/looking-inside.md has the format."""
 
 import json
 import re
@@ -8,75 +8,76 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from torch import Tensor
 
-from headway.config.config import write_atomically
-from headway.decode.types import Choice, Fate, Hypothesis
+from headway.decode.types import BeamStep, Fate, Hypothesis
 from headway.errors import HeadwayError
-from headway.inspect.beam_tree import Node, tree
+from headway.files.atomic import write_text_atomically
+from headway.inspect.beam_tree import BeamNode, build_tree
 from headway.storage.model_dir import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
-TENSORS, FACTS = "trace.safetensors", "trace.json"
-KINDS = {
-    int: "a whole number", float: "a number", str: "a text", bool: "true or false", list: "a list", dict: "a table",
+TENSORS_FILE = "trace.safetensors"
+FACTS_FILE = "trace.json"
+TYPE_NAMES = {
+    int: "an integer", float: "a number", str: "a string", bool: "true or false", list: "a list", dict: "an object",
 }  # fmt: skip
 
-Kind = Literal["translation", "causal", "masked"]
+TraceKind = Literal["translation", "causal", "masked"]
 
 
 class Tokens(NamedTuple):
     ids: list[int]
-    pieces: list[str]  # each as one can read it
+    pieces: list[str]  # their texts
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One text in one model. Place t of the decoder has read target[0 … t], and then came written[t].
+    """One text in one model. Position t of the decoder has read target[0 … t] and predicts written[t].
 
     Tensors have no batch axis and are float32 on the CPU: T queries, S keys, H heads, G key groups, D head width,
     d model width, V vocabulary. SIDE is encoder or decoder, LAYER counts from 0, SUB is self, cross or feedforward.
 
-        SIDE.embedded                              (T, d)     words and positions, before the first layer
+        SIDE.embedded                              (T, d)     token embeddings and positions, before the first layer
         SIDE.LAYER.SUB.q, k, v                     (H, T, D)  (G, S, D)  (G, S, D)
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
-        SIDE.LAYER.feedforward.router              (T, E)     a score for each of E experts, where there are some
-        SIDE.LAYER.feedforward.chosen, shares      (T, k)     those that a place visits, and how much each counts
-        SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer says
-        SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream behind it, and its length
-        output.hidden, output.logps                (T, d)  (T, V)  what the head reads; log-probabilities of what follows
+        SIDE.LAYER.feedforward.router              (T, E)     router scores of E experts, where there are some
+        SIDE.LAYER.feedforward.chosen, shares      (T, k)     the k experts of each token, and their weights
+        SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer adds to the stream
+        SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream after it, and its norm
+        output.hidden, output.logps                (T, d)  (T, V)  input of the head; log-probabilities of next tokens
     """
 
-    kind: Kind
+    kind: TraceKind
     text: str
-    output: str  # the translation, or all that a language model has written; "" where nothing was written
-    source: Tokens  # what an encoder read
-    target: Tokens  # what a decoder read: the start, then what was forced, then what was produced
-    written: Tokens  # what followed each of these; the end last, unless the output was cut
-    forced: int  # so many of the written tokens were given
+    output: str  # the translation, or the text and its continuation; "" where nothing was generated
+    source: Tokens  # what the encoder read
+    target: Tokens  # what the decoder read: the start token, then a forced prefix, then what was generated
+    written: Tokens  # the token that followed each of these; the end token last, unless the output was cut
+    forced: int  # length of the forced prefix, which is part of `written`
     found: list[Hypothesis]  # best first; the first is the output
-    beam: list[Choice]  # every step of the search, with what it pruned
-    pieces: dict[int, str]  # how the tokens of the beam read, and the likeliest of each place
-    search: dict[str, Any]  # its settings
+    beam: list[BeamStep]  # every step of the search, with the candidates that it pruned
+    pieces: dict[int, str]  # the texts of the beam's tokens, and of the likeliest tokens at each position
+    search: dict[str, Any]  # the search settings
     model: dict[str, Any]  # the model's config
     tensors: dict[str, Tensor]
     warnings: list[str] = field(default_factory=list)
 
-    def tree(self) -> list[Node]:
-        """Every hypothesis that the search looked at."""
-        return tree(self.beam)
+    def tree(self) -> list[BeamNode]:
+        """Every hypothesis that the search considered."""
+        return build_tree(self.beam)
 
     def _repr_html_(self) -> str:
-        """A notebook shows the page, in a frame of its own."""
-        from headway.inspect.html_page import framed
+        """Notebooks show the page in a frame."""
+        from headway.inspect.html_page import render_frame
 
-        return framed(self)
+        return render_frame(self)
 
     def save(self, folder: str | Path) -> Path:
         """Two files in this folder: trace.safetensors with the tensors, trace.json with the rest."""
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_tensors(folder / TENSORS, self.tensors)
-            write_atomically(folder / FACTS, json.dumps(self._facts(), ensure_ascii=False, indent=1) + "\n")
+            write_tensors(folder / TENSORS_FILE, self.tensors)
+            write_text_atomically(folder / FACTS_FILE, json.dumps(self._facts(), ensure_ascii=False, indent=1) + "\n")
         except OSError as error:
             raise HeadwayError(f"{folder} cannot be written: {error.strerror or error}.") from None
         return folder
@@ -100,18 +101,18 @@ class Trace:
 
 
 def load_trace(folder: str | Path) -> Trace:
-    """A trace as it was saved."""
-    path = Path(folder) / FACTS
+    """The trace that was saved in this folder."""
+    path = Path(folder) / FACTS_FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise HeadwayError(
-            f"{folder} holds no trace: there is no {FACTS}. Make one: headway trace --out {folder}"
+            f"{folder} holds no trace: there is no {FACTS_FILE}. Make one: headway trace --out {folder}"
         ) from None
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, RecursionError):
-        raise HeadwayError(f"{path} is damaged: it is not JSON. Copy it anew.") from None
+        raise HeadwayError(f"{path} is damaged: it is not JSON. Copy it again.") from None
     version = facts.get("format_version") if isinstance(facts, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise HeadwayError(f"{path} is not a trace: it has no format_version.")
@@ -120,84 +121,95 @@ def load_trace(folder: str | Path) -> Trace:
             f"{path} was written in format {version}, and this Headway reads up to {FORMAT_VERSION}. "
             "Install a newer Headway."
         )
-    tensors = read_tensors(Path(folder) / TENSORS)
+    tensors = read_tensors(Path(folder) / TENSORS_FILE)
     try:
-        trace, shapes = _trace(facts, tensors), _typed(facts["tensors"], dict)
-        trace.tree()  # every parent is there
+        trace = _parse_trace(facts, tensors)
+        shapes = _check_type(facts["tensors"], dict)
+        trace.tree()  # fails if a parent is missing
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise HeadwayError(f"{path} is damaged: {_why(error)}. Copy it anew.") from None
-    told = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    for name in [*shapes, *told]:
-        if shapes.get(name) != told.get(name):
+        raise HeadwayError(f"{path} is damaged: {_explain_error(error)}. Copy it again.") from None
+    shapes_in_file = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    for name in [*shapes, *shapes_in_file]:
+        if shapes.get(name) != shapes_in_file.get(name):
             raise HeadwayError(
-                f"{folder} does not fit together: {name} is {shapes.get(name, 'missing')} in {FACTS} and "
-                f"{told.get(name, 'missing')} in {TENSORS}. Copy both from the same trace."
+                f"{folder} is inconsistent: {name} is {shapes.get(name, 'missing')} in {FACTS_FILE} and "
+                f"{shapes_in_file.get(name, 'missing')} in {TENSORS_FILE}. Copy both from the same trace."
             )
     return trace
 
 
-def _trace(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
-    if facts["kind"] not in get_args(Kind):
-        raise ValueError(f'"{facts["kind"]}" is no kind of trace')
+def _parse_trace(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
+    if facts["kind"] not in get_args(TraceKind):
+        raise ValueError(f'"{facts["kind"]}" is not a kind of trace')
     return Trace(
         kind=facts["kind"],
-        text=_typed(facts["text"], str),
-        output=_typed(facts["output"], str),
-        source=_tokens(facts["source"]),
-        target=_tokens(facts["target"]),
-        written=_tokens(facts["written"]),
-        forced=_typed(facts["forced"], int),
-        found=[_hypothesis(entry) for entry in _typed(facts["found"], list)],
-        beam=[_choice(entry) for entry in _typed(facts["beam"], list)],
-        pieces={_id(token): _typed(piece, str) for token, piece in _typed(facts["pieces"], dict).items()},
-        search=_typed(facts["search"], dict),
-        model=_typed(facts["model"], dict),
+        text=_check_type(facts["text"], str),
+        output=_check_type(facts["output"], str),
+        source=_parse_tokens(facts["source"]),
+        target=_parse_tokens(facts["target"]),
+        written=_parse_tokens(facts["written"]),
+        forced=_check_type(facts["forced"], int),
+        found=[_parse_hypothesis(entry) for entry in _check_type(facts["found"], list)],
+        beam=[_parse_step(entry) for entry in _check_type(facts["beam"], list)],
+        pieces={
+            _parse_id(token): _check_type(piece, str) for token, piece in _check_type(facts["pieces"], dict).items()
+        },
+        search=_check_type(facts["search"], dict),
+        model=_check_type(facts["model"], dict),
         tensors=tensors,
-        warnings=_all(facts["warnings"], str),
+        warnings=_check_list(facts["warnings"], str),
     )
 
 
-def _tokens(value: Any) -> Tokens:
-    tokens = Tokens(_all(value["ids"], int), _all(value["pieces"], str))
+def _parse_tokens(value: Any) -> Tokens:
+    tokens = Tokens(_check_list(value["ids"], int), _check_list(value["pieces"], str))
     if len(tokens.ids) != len(tokens.pieces):
         raise ValueError(f"{len(tokens.ids)} ids have {len(tokens.pieces)} pieces")
     return tokens
 
 
-def _hypothesis(entry: Any) -> Hypothesis:
-    numbers = _typed(entry["logp"], float), _typed(entry["score"], float), _all(entry["token_logps"], float)
-    return Hypothesis(_all(entry["ids"], int), *numbers, _typed(entry["finished"], bool), _typed(entry["prefix"], int))
+def _parse_hypothesis(entry: Any) -> Hypothesis:
+    return Hypothesis(
+        ids=_check_list(entry["ids"], int),
+        logp=_check_type(entry["logp"], float),
+        score=_check_type(entry["score"], float),
+        token_logps=_check_list(entry["token_logps"], float),
+        finished=_check_type(entry["finished"], bool),
+        prefix=_check_type(entry["prefix"], int),
+    )
 
 
-def _choice(entry: Any) -> Choice:
-    fates: list[Fate] = _all(entry["fates"], str)
-    parents, ids, logps = _all(entry["parents"], int), _all(entry["ids"], int), _all(entry["logps"], float)
+def _parse_step(entry: Any) -> BeamStep:
+    fates: list[Fate] = _check_list(entry["fates"], str)
+    parents = _check_list(entry["parents"], int)
+    ids = _check_list(entry["ids"], int)
+    logps = _check_list(entry["logps"], float)
     if not set(fates) <= set(get_args(Fate)) or not len(parents) == len(ids) == len(logps) == len(fates):
-        raise ValueError("a step of the beam does not fit together")
-    return Choice(0, _typed(entry["step"], int), parents, ids, logps, fates, _typed(entry["copy"], int))
+        raise ValueError("a step of the beam is inconsistent")
+    return BeamStep(0, _check_type(entry["step"], int), parents, ids, logps, fates, _check_type(entry["copy"], int))
 
 
-def _all(values: Any, kind: type) -> list[Any]:
-    return [_typed(value, kind) for value in _typed(values, list)]
+def _check_list(values: Any, kind: type) -> list[Any]:
+    return [_check_type(value, kind) for value in _check_type(values, list)]
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _check_type(value: Any, kind: type) -> Any:
     if kind is float and isinstance(value, int):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{str(value)[:40]!r} stands where {KINDS[kind]} should")
+        raise ValueError(f"{str(value)[:40]!r} is not {TYPE_NAMES[kind]}")
     return value
 
 
-def _id(text: str) -> int:
+def _parse_id(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"{text[:40]!r} is no token")
+        raise ValueError(f"{text[:40]!r} is not a token id")
     return int(text)
 
 
-def _why(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     if isinstance(error, TypeError):
-        return "a part of it has the wrong form"
+        return "a part of it has the wrong type"
     if isinstance(error, IndexError):
-        return "a step of the beam goes on from a hypothesis that is not there"
+        return "a step of the beam extends a hypothesis that does not exist"
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)

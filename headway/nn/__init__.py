@@ -1,1 +1,18 @@
-"""The network: tensors in, tensors out. Knows nothing of text, files or HTTP."""
+"""The network: tensors in, tensors out. Knows nothing of text, files or HTTP.
+
+transformer.py   Transformer: embed -> encoder -> decoder -> logits
+stack.py         Stack: the layers of one side
+block.py         Block: mixer, cross-attention and feed-forward, each in a residual
+build.py         build modules from configs; Scope and Cost
+context.py       Context: what every layer of one forward pass is given; traces, losses, statistics
+sequence.py      token positions, padding, packed texts, encoder output
+init.py          weight initialisation
+statistics.py    statistics reported by layers
+
+mixers/     attention and what can replace it         positions/  positional encodings
+layers/     feed-forward, norms, residuals, heads …   masks/      attention masks
+cache/      KV caches for decoding                    ops/        kernels: attention, retention, Triton, C
+
+ids (B, T) ─ Embedding ─ Stack [ Block × layers ] ─ head ─► logits (B, T, V)
+                           │ mixer(x, ctx, cache) ─ ops.attention.attend(q, k, v, mask, score_mod)
+"""

@@ -1,4 +1,4 @@
-"""What one forward pass knows: one object, handed to every layer."""
+"""The context of one forward pass: one object, handed to every layer, that also collects traces, losses and statistics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -6,83 +6,84 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.nn.masks.masks import FULL, Mask, Pattern
+from headway.nn.masks.masks import FULL, BoundMask, Mask
 from headway.nn.positions.positions import Position
-from headway.nn.positions.score_mod import Bend, Looking
-from headway.nn.sequence import Chosen, KeyValues, Memory, Places
-from headway.nn.statistics import Statistics
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
+from headway.nn.sequence import KeyValues, LastToken, Memory, TokenPositions
+from headway.nn.statistics import LayerStatistics
 
 Trace = dict[str, Tensor]
 
 
 @dataclass
-class Report:
-    """What a forward pass tells beside its result."""
+class ForwardReport:
+    """What a forward pass yields beside its result."""
 
-    losses: list[tuple[str, Tensor]] = field(default_factory=list)  # a layer adds, the trainer sums
-    statistics: Statistics = field(default_factory=dict)  # a layer tells by a name of its own, the history shows
-    trace: Trace | None = None  # a dict to fill, by explicit request
-    watch: frozenset[str] = frozenset()  # names as in a trace: these are kept in `seen`, with their gradients
-    seen: Trace = field(default_factory=dict)
+    losses: list[tuple[str, Tensor]] = field(default_factory=list)  # auxiliary: layers append, the trainer sums
+    statistics: LayerStatistics = field(default_factory=dict)  # by a name of the layer's own, for the training history
+    trace: Trace | None = None  # a dict to fill; None: record nothing
+    capture: frozenset[str] = frozenset()  # names as in a trace: these go to `captured`, with their gradients
+    captured: Trace = field(default_factory=dict)
 
 
 @dataclass
 class Context:
-    queries: Places
-    report: Report = field(default_factory=Report)
-    mask: Mask = field(default_factory=lambda: FULL)  # of the sub-layer that is running
+    queries: TokenPositions
+    report: ForwardReport = field(default_factory=ForwardReport)
+    mask: Mask = field(default_factory=lambda: FULL)  # of the current sub-layer
     position: Position | None = None  # likewise
-    layer: int = 0  # which of those that share the position
-    memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: a layer publishes, later ones read
-    published: dict[str, KeyValues] = field(default_factory=dict)  # likewise, of keys and values
-    where: str = ""  # "decoder.3.self": names what is written into the trace
-    once: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    layer: int = 0  # index among the layers that share the position
+    memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: what cross-attention attends to, by name
+    published: dict[str, KeyValues] = field(default_factory=dict)  # keys and values that later layers share, by name
+    path: str = ""  # "decoder.3.self": prefix of the names in the trace
+    memo: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
-    def inside(
-        self, where: str, mask: Mask | None = None, position: Position | None = None, layer: int = 0
+    def for_sublayer(
+        self, path: str, mask: Mask | None = None, position: Position | None = None, layer: int = 0
     ) -> "Context":
-        """The same pass, as one sub-layer sees it; without a mask it sees everything."""
-        # Not a default in the signature: a compiler finds globals, but not what stands there.
-        return replace(self, where=where, mask=FULL if mask is None else mask, position=position, layer=layer)
+        """The same pass, for one sub-layer; without a mask it sees everything."""
+        # Not a default in the signature: torch.compile finds globals, but not defaults.
+        return replace(self, path=path, mask=FULL if mask is None else mask, position=position, layer=layer)
 
-    def narrowed(self, chosen: Chosen) -> "Context":
-        """The same pass, as seen by one place of each row."""
-        return replace(self, queries=chosen.places(self.queries), once={})
+    def for_last_token(self, last: LastToken) -> "Context":
+        """The same pass, with the last token of each row as the only query."""
+        return replace(self, queries=last.select_positions(self.queries), memo={})
 
-    def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Computed by the first layer that asks, read by the others."""
-        if key not in self.once:
-            self.once[key] = make()
-        return self.once[key]
+    def compute_once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Computed by the first layer that needs it, reused by the others."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        return self.memo[key]
 
-    def pattern(self, keys: Places, heads: int, owner: str) -> Pattern:
-        """The mask laid over these keys. `owner` names the keys: layers with the same ones share the pattern."""
-        key = ("pattern", owner, keys.length, self.mask.name, heads)
-        pattern = self.shared(key, lambda: Pattern(self.mask, self.queries, keys, heads))
-        assert isinstance(pattern, Pattern)
-        return pattern
+    def bound_mask(self, keys: TokenPositions, heads: int, owner: str) -> BoundMask:
+        """The mask applied to these keys. `owner` names the keys: layers with the same ones share it."""
+        key = ("mask", owner, keys.length, self.mask.name, heads)
+        mask = self.compute_once(key, lambda: BoundMask(self.mask, self.queries, keys, heads))
+        assert isinstance(mask, BoundMask)
+        return mask
 
-    def bend(self, q: Tensor, keys: Places, scale: float) -> Bend | None:
-        """What the position does to the scores of these queries, as they are before `ask`."""
+    def bound_score_mod(self, q: Tensor, keys: TokenPositions, scale: float) -> BoundScoreMod | None:
+        """What the position does to the scores of these queries, given as they are before `transform_query`."""
         if self.position is None:
             return None
-        score = self.position.score(Looking(q, self.queries, keys, self.mask, scale, self.layer))
-        return None if score is None else Bend(score, self.queries, keys, q.shape[1])
+        inputs = ScoreModInputs(q, self.queries, keys, self.mask, scale, self.layer)
+        score_mod = self.position.score_mod(inputs)
+        return None if score_mod is None else BoundScoreMod(score_mod, self.queries, keys, q.shape[1])
 
-    def ask(self, q: Tensor) -> Tensor:
-        return q if self.position is None else self.position.ask(q, self.queries, self.layer)
+    def transform_query(self, q: Tensor) -> Tensor:
+        return q if self.position is None else self.position.transform_query(q, self.queries, self.layer)
 
-    def turn(self, x: Tensor, places: Places) -> Tensor:
-        return x if self.position is None else self.position.turn(x, places)
+    def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:
+        return x if self.position is None else self.position.rotate(x, tokens)
 
     def record(self, name: str, value: Tensor) -> None:
         if self.report.trace is not None:
-            self.report.trace[f"{self.where}.{name}"] = value.detach()
-        if self.watches(name):
-            self.report.seen[f"{self.where}.{name}"] = value
+            self.report.trace[f"{self.path}.{name}"] = value.detach()
+        if self.captures(name):
+            self.report.captured[f"{self.path}.{name}"] = value
 
-    def watches(self, name: str) -> bool:
-        return bool(self.report.watch) and f"{self.where}.{name}" in self.report.watch
+    def captures(self, name: str) -> bool:
+        return bool(self.report.capture) and f"{self.path}.{name}" in self.report.capture
 
     @property
     def traced(self) -> bool:

@@ -1,10 +1,10 @@
-"""Initialisation, all of it.
+"""Weight initialisation, all of it.
 
 | what               | how                        |
 |--------------------|----------------------------|
-| word embedding     | normal, deviation 1/√d     |
+| token embedding    | normal, deviation 1/√d     |
 | learned positions and distances, segments | normal, deviation 0.02 |
-| linear weight      | uniform Xavier; times the residual's gain where it adds to the stream |
+| linear weight      | uniform Xavier; times the residual's gain in `residual_outputs` |
 | untied output      | normal, deviation 1/√d     |
 | every bias         | 0                          |
 | every norm's gain  | 1                          |
@@ -13,7 +13,7 @@
 import torch
 from torch import nn
 
-from headway.nn.layers.heads import Logits
+from headway.nn.layers.heads import LogitsHead
 from headway.nn.layers.linear import Linear
 from headway.nn.positions.positions import Learned, Position
 from headway.nn.stack import Stack
@@ -21,7 +21,7 @@ from headway.nn.stack import Stack
 
 @torch.no_grad()
 def initialise(model: nn.Module) -> None:
-    """In place. Biases and gains start as their modules made them: at 0 and 1."""
+    """In place. Biases and gains keep the 0 and 1 of their constructors."""
     small = {id(module.table) for module in model.modules() if isinstance(module, Learned)}
     small |= {id(child) for name, child in model.named_modules() if name.endswith(".segments")}
     for module in model.modules():
@@ -33,13 +33,13 @@ def initialise(model: nn.Module) -> None:
                 table.normal_(0.0, 0.02)
         elif isinstance(module, Linear) and module.weight is not None:
             nn.init.xavier_uniform_(module.weight)
-        elif isinstance(module, Logits) and module.weight is not None:
+        elif isinstance(module, LogitsHead) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
     for stack in model.modules():
         if isinstance(stack, Stack):
             parts = [(block.gain, part) for block in stack.blocks for part in block.sublayers.values()]  # type: ignore[operator]
             for gain, part in [*parts, (stack.blocks[0].gain, stack.shared)]:
-                for name in getattr(part, "adds", ()):
+                for name in getattr(part, "residual_outputs", ()):
                     weight = part.get_submodule(name).weight
                     if weight is not None and gain != 1:
                         weight.mul_(gain)

@@ -1,4 +1,7 @@
-"""Where tokens stand: their absolute positions, and which of them are real.
+"""Token positions and padding: where each token of a batch stands, and which tokens are real.
+
+Also what layers exchange: the encoder output (`Memory`), keys and values (`KeyValues`), and texts packed one after
+another into a single row (`PackedPositions`).
 
 Shapes everywhere in nn: B rows, T queries, S keys, H heads, G key groups, D head width, d model width.
 """
@@ -9,29 +12,29 @@ import torch
 from torch import Tensor
 
 
-class Texts(NamedTuple):
-    """Which text each token of a line belongs to, where several lie one behind the other. All int32."""
+class PackedTexts(NamedTuple):
+    """Which text each token of a packed row belongs to. All int32."""
 
-    number: Tensor  # (1, T)
-    first: Tensor  # (texts,) the place in the line where each begins,
-    last: Tensor  # (texts,) and that behind its end
+    text_index: Tensor  # (1, T)
+    starts: Tensor  # (texts,) offset in the row at which each text begins,
+    ends: Tensor  # (texts,) and the offset after its last token
 
 
-class Packed(NamedTuple):
-    """Several texts in one line, instead of a row for each: nothing is padding but the end of the line."""
+class PackedPositions(NamedTuple):
+    """Several texts packed into one row, instead of a padded row for each: only the end of the row is padding."""
 
     positions: Tensor  # (1, T) each counted from the start of its text
-    valid: Tensor  # (1, T) false behind the last text
-    texts: Texts
-    longest: int  # no text is longer; known without asking the device
+    valid: Tensor  # (1, T) false after the last text
+    texts: PackedTexts
+    max_length: int  # no text is longer; known without a device sync
 
 
-class Places(NamedTuple):
+class TokenPositions(NamedTuple):
     positions: Tensor  # (B or 1, T) absolute, counted from 0
-    valid: Tensor | None  # (B, T); None: every token is real
-    end: int  # no position reaches this; known without asking the device
+    valid: Tensor | None  # (B, T) false on padding; None: every token is real
+    end: int  # upper bound, exclusive, of all positions; known without a device sync
     in_order: bool = False  # positions are 0, 1, 2 …; likewise
-    texts: Texts | None = None  # which see nothing of each other
+    texts: PackedTexts | None = None  # packed texts, which do not attend to each other
 
     @property
     def length(self) -> int:
@@ -39,10 +42,10 @@ class Places(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Something that layers can listen to: vectors and where they stand."""
+    """Encoder output, or any other sequence of vectors that layers attend to, and the positions of its tokens."""
 
     values: Tensor  # (B, S, d)
-    places: Places
+    positions: TokenPositions
 
 
 class KeyValues(NamedTuple):
@@ -50,39 +53,40 @@ class KeyValues(NamedTuple):
 
     k: Tensor  # (B, G, S, D)
     v: Tensor  # (B, G, S, E)
-    places: Places
-    owner: str  # names the places: layers that hear the same ones share the mask laid over them
+    positions: TokenPositions
+    owner: str  # names the positions: layers that attend to the same ones share one bound mask
 
 
-class Chosen:
-    """The last real place of each row."""
+class LastToken:
+    """Selects the last real token of each row."""
 
     def __init__(self, valid: Tensor | None) -> None:
         self.index = None if valid is None else (valid * torch.arange(valid.shape[1], device=valid.device)).amax(1)
 
-    def of(self, x: Tensor) -> Tensor:
+    def select(self, x: Tensor) -> Tensor:
         """(B, T, …) -> (B, 1, …)"""
         if self.index is None:
             return x[:, -1:]
         return x[torch.arange(len(x), device=x.device), self.index][:, None]
 
-    def places(self, places: Places) -> Places:
-        valid = places.valid
-        batch = places.positions if valid is None else places.positions.expand_as(valid)
-        return Places(self.of(batch), None if valid is None else self.of(valid), places.end)
+    def select_positions(self, tokens: TokenPositions) -> TokenPositions:
+        valid = tokens.valid
+        positions = tokens.positions if valid is None else tokens.positions.expand_as(valid)
+        return TokenPositions(self.select(positions), None if valid is None else self.select(valid), tokens.end)
 
 
-def places_from(length: int, valid: Tensor | Packed | None, device: torch.device) -> Places:
-    """Tokens 0, 1, 2 … of each row, some of them padding; or of each text in a line."""
-    if isinstance(valid, Packed):
-        return Places(valid.positions, valid.valid, valid.longest, texts=valid.texts)
-    return Places(torch.arange(length, device=device)[None], valid, length, in_order=True)
+def positions_from_start(length: int, valid: Tensor | PackedPositions | None, device: torch.device) -> TokenPositions:
+    """Positions 0, 1, 2 … in each row, where `valid` is false on padding; or in each text of a packed row."""
+    if isinstance(valid, PackedPositions):
+        return TokenPositions(valid.positions, valid.valid, valid.max_length, texts=valid.texts)
+    return TokenPositions(torch.arange(length, device=device)[None], valid, length, in_order=True)
 
 
-def places_after(lengths: Tensor, end: int, length: int, valid: Tensor | None, uniform: bool) -> Places:
-    """Tokens that follow `lengths` (B,) earlier ones; padding between real tokens takes up no position."""
+def positions_after(lengths: Tensor, end: int, length: int, valid: Tensor | None, uniform: bool) -> TokenPositions:
+    """Positions of tokens that follow `lengths` (B,) earlier ones; padding between real tokens takes no position.
+    `uniform`: all lengths are equal."""
     if valid is None:
         start = lengths[:1] if uniform else lengths
-        return Places(start[:, None] + torch.arange(length, device=lengths.device), None, end + length)
+        return TokenPositions(start[:, None] + torch.arange(length, device=lengths.device), None, end + length)
     offsets = (valid.long().cumsum(1) - 1).clamp(min=0)
-    return Places(lengths[:, None] + offsets, valid, end + length)
+    return TokenPositions(lengths[:, None] + offsets, valid, end + length)

@@ -1,4 +1,4 @@
-"""Numbers that a forward pass tells of itself: means that can still be added up."""
+"""Statistics reported by layers, kept as (sum, weight) so that they can be merged."""
 
 from typing import NamedTuple
 
@@ -6,33 +6,33 @@ import torch
 from torch import Tensor
 
 
-class Mean(NamedTuple):
-    """total / over, not divided yet, so that the means of a batch's pieces, of steps and of processes can be joined."""
+class PartialMean(NamedTuple):
+    """total / weight, not yet divided: means over micro-batches, steps and processes can still be merged."""
 
     total: Tensor  # any shape
-    over: Tensor  # ()
+    weight: Tensor  # ()
 
     def value(self) -> float | list[float]:
-        """Asks the device. NaN where nothing was counted."""
-        mean: float | list[float] = (self.total.double() / self.over.double()).tolist()
+        """The mean, NaN if nothing was counted. Synchronises with the device."""
+        mean: float | list[float] = (self.total.double() / self.weight.double()).tolist()
         return mean
 
 
-Statistics = dict[str, Mean]
+LayerStatistics = dict[str, PartialMean]
 
 
-def added(one: Statistics, other: Statistics) -> Statistics:
-    """The statistics of both; what only one of them knows stays as it is."""
+def merge_statistics(one: LayerStatistics, other: LayerStatistics) -> LayerStatistics:
+    """The statistics of both; a name that is in one of them only stays as it is."""
     sums = dict(one)
     for name, mean in other.items():
         known = sums.get(name)
-        sums[name] = mean if known is None else Mean(known.total + mean.total, known.over + mean.over)
+        sums[name] = mean if known is None else PartialMean(known.total + mean.total, known.weight + mean.weight)
     return sums
 
 
-def kept(statistics: Statistics, keep: Tensor) -> Statistics:
-    """The same where `keep` () is true, and nothing otherwise, even of what is no number. Does not ask the device."""
+def zero_unless(statistics: LayerStatistics, keep: Tensor) -> LayerStatistics:
+    """The same where `keep` () is true, else zeros, even in place of NaN. No device sync."""
     return {
-        name: Mean(torch.where(keep, mean.total, 0), torch.where(keep, mean.over, 0))
+        name: PartialMean(torch.where(keep, mean.total, 0), torch.where(keep, mean.weight, 0))
         for name, mean in statistics.items()
     }

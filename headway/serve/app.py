@@ -1,4 +1,4 @@
-"""The application: everything put together."""
+"""The FastAPI application: routes, pages, middleware."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,58 +16,57 @@ from starlette.staticfiles import StaticFiles
 
 from headway import __version__
 from headway.serve import openapi
-from headway.serve.api_keys import Keys
-from headway.serve.downloads import Files
+from headway.serve.api_keys import ApiKeys
+from headway.serve.downloads import Downloads
 from headway.serve.errors import ApiError
 from headway.serve.metrics import Metrics
-from headway.serve.middleware import Guard, answer
-from headway.serve.model_pool import Shelf
+from headway.serve.middleware import RequestGuard, error_response
+from headway.serve.model_pool import ModelPool
 from headway.serve.routes import inspect, libretranslate, openai, translate_stream
-from headway.serve.routes.docs_page import docs_page
-from headway.serve.settings import Settings, Tell
-from headway.serve.state import Service
+from headway.serve.routes.docs_page import render_docs_page
+from headway.serve.settings import Log, ServerSettings
+from headway.serve.state import ServerState
 
-STATIC = Path(__file__).parent / "static"
-LAST_BATCH = 30.0  # seconds
-THREADS = 32  # beside those of the streams: for what would hold the event loop up
+STATIC_DIR = Path(__file__).parent / "static"
+CLOSE_SECONDS = 30.0  # that batches have to end, when the server stops
+EXTRA_THREADS = 32  # beside those of the streams, for what would block the event loop
 
 
-def create_app(settings: Settings, tell: Tell) -> FastAPI:
-    """tell: writes the log."""
+def create_app(settings: ServerSettings, log: Log) -> FastAPI:
     metrics = Metrics()
-    service = Service(
+    state = ServerState(
         settings=settings,
-        shelf=Shelf(settings, tell, metrics.batch),
-        keys=Keys(settings.api_keys),
+        pool=ModelPool(settings, log, metrics.count_batch),
+        keys=ApiKeys(settings.api_keys),
         metrics=metrics,
-        files=Files(settings.files, settings.limits),
+        downloads=Downloads(settings.files, settings.limits),
     )
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        pool = ThreadPoolExecutor(THREADS + settings.limits.streams, "work")
-        asyncio.get_running_loop().set_default_executor(pool)
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        threads = ThreadPoolExecutor(EXTRA_THREADS + settings.limits.streams, "work")
+        asyncio.get_running_loop().set_default_executor(threads)
         yield
-        await asyncio.to_thread(service.shelf.close, LAST_BATCH)
-        service.files.close()
+        await asyncio.to_thread(state.pool.close, CLOSE_SECONDS)
+        state.downloads.close()
 
     app = FastAPI(
         title="Headway",
         version=__version__,
-        description="Translation, as LibreTranslate's clients ask for it; completions, as OpenAI's do.",
+        description="Translation with LibreTranslate's API; completions with OpenAI's.",
         openapi_url="/spec",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=life,
+        lifespan=lifespan,
     )
-    app.state.service = service
-    for part in (libretranslate, translate_stream, inspect, openai):
-        app.include_router(part.routes(service))
+    app.state.server = state
+    for module in (libretranslate, translate_stream, inspect, openai):
+        app.include_router(module.make_router(state))
     _add_pages(app, metrics)
-    app.add_exception_handler(HTTPException, _told)
-    app.add_middleware(Guard, limits=settings.limits, metrics=metrics, tell=tell, log_text=settings.log_text)
-    if settings.cors:  # around the guard: a page may read why it was refused, too
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_middleware(RequestGuard, limits=settings.limits, metrics=metrics, log=log, log_text=settings.log_text)
+    if settings.cors:  # around the guard, so that pages of other origins can read its errors as well
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors),
@@ -81,24 +80,24 @@ def create_app(settings: Settings, tell: Tell) -> FastAPI:
 def _add_pages(app: FastAPI, metrics: Metrics) -> None:
     @app.get("/metrics", **openapi.METRICS)
     async def show_metrics() -> Response:
-        """Numbers for Prometheus."""
-        return PlainTextResponse(metrics.shown())
+        """Metrics for Prometheus."""
+        return PlainTextResponse(metrics.render())
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(docs_page(app.openapi()))
+        return HTMLResponse(render_docs_page(app.openapi()))
 
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
-        index = STATIC / "index.html"
+        index = STATIC_DIR / "index.html"
         return FileResponse(index) if index.is_file() else RedirectResponse("docs")
 
-    if STATIC.is_dir():
-        app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    if STATIC_DIR.is_dir():
+        app.mount("/static", StaticFiles(directory=STATIC_DIR), name="static")
 
 
-async def _told(request: Request, error: Any) -> JSONResponse:
-    """What no route is for."""
-    known = {404: "there is nothing here: see /docs", 405: "this method is not for this address: see /docs"}
-    text = known.get(error.status_code, str(error.detail))
-    return answer(ApiError(error.status_code, text, error.headers), request.scope["path"])
+async def _handle_http_error(request: Request, error: Any) -> JSONResponse:
+    """A path without a route, or a method that it does not have."""
+    messages = {404: "there is nothing at this address: see /docs", 405: "this method is not allowed here: see /docs"}
+    message = messages.get(error.status_code, str(error.detail))
+    return error_response(ApiError(error.status_code, message, error.headers), request.scope["path"])

@@ -1,7 +1,7 @@
-"""Texts of many connections, translated together: by tokens, with a little patience, fairly, each on its own account.
+"""Dynamic batching: texts of many connections are queued for a model and translated in batches, measured in tokens.
 
-A job is what one request wants translated in one way. A thread takes texts of all the jobs that want the same, one of
-each in turn, so that nobody waits behind another's long list."""
+A job is what one request wants translated with one set of options. A thread takes texts of all jobs with the same
+options, one text of each job in turn, so that a short request does not wait behind another's long list."""
 
 import threading
 import time
@@ -11,208 +11,220 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from headway.serve.errors import slow_down
+from headway.serve.errors import too_many_requests
 
 R = TypeVar("R")
-PAUSE = 0.1  # share of a batch's time
-LEAST = 64  # tokens: fewer are not worth a thread of their own
-BYTES_A_TOKEN = 3  # a guess that suits both an alphabet and Chinese; the translator counts exactly
+RETURN_WAIT = 0.1  # how long a thread waits for clients of its last batch to come back, as a share of that batch's time
+MIN_TOKENS_PER_THREAD = 64  # fewer are not worth a thread of their own
+BYTES_PER_TOKEN = 3  # a guess that suits both alphabets and Chinese; the translator counts exactly
 
 
-def tokens_of(text: str) -> int:
-    return len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN + 2
+def estimate_tokens(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + 2
 
 
 @dataclass(eq=False)
-class Job(Generic[R]):
-    how: Hashable
+class QueuedJob(Generic[R]):
+    options: Hashable
     texts: Sequence[str]
     answer: "Future[list[R]]" = field(default_factory=Future)
-    since: float = field(default_factory=time.monotonic)
-    taken: int = 0
-    found: dict[int, R] = field(default_factory=dict)
+    submitted: float = field(default_factory=time.monotonic)
+    taken: int = 0  # how many texts threads have taken
+    results: dict[int, R] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.sizes = [tokens_of(text) for text in self.texts]
+        self.sizes = [estimate_tokens(text) for text in self.texts]
 
     def finish(self, index: int, result: R) -> None:
-        self.found[index] = result
-        if len(self.found) == len(self.texts) and not self.answer.done():
-            _settle(self.answer.set_result, [self.found[n] for n in range(len(self.texts))])
+        self.results[index] = result
+        if len(self.results) == len(self.texts) and not self.answer.done():
+            _settle(self.answer.set_result, [self.results[n] for n in range(len(self.texts))])
 
-    def break_off(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         if not self.answer.done():
             _settle(self.answer.set_exception, error)
 
 
-def _settle(how: Callable[[Any], None], value: Any) -> None:
+def _settle(set_outcome: Callable[[Any], None], value: Any) -> None:
     try:
-        how(value)
+        set_outcome(value)
     except Exception:  # it was cancelled in between: nobody waits
         return
 
 
-class Room:
-    """How much may wait, and how long that will take, for all lanes together."""
+class QueueBudget:
+    """How many tokens may wait in all queues together, and an estimate of how long they will take."""
 
-    def __init__(self, tokens: int) -> None:
-        self.most, self.taken, self._rate, self._lock = tokens, 0, 1000.0, threading.Lock()
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        self.used_tokens = 0
+        self._tokens_per_second = 1000.0  # until something has been measured
+        self._lock = threading.Lock()
 
-    def take(self, tokens: int) -> None:
+    def reserve(self, tokens: int) -> None:
+        """Refuses what does not fit; but a job larger than all of the budget is taken when nothing else waits."""
         with self._lock:
-            if self.taken and self.taken + tokens > self.most:
-                raise slow_down(self.taken / self._rate)
-            self.taken += tokens
+            if self.used_tokens and self.used_tokens + tokens > self.max_tokens:
+                raise too_many_requests(self.used_tokens / self._tokens_per_second)
+            self.used_tokens += tokens
 
-    def give(self, tokens: int) -> None:
+    def release(self, tokens: int) -> None:
         with self._lock:
-            self.taken -= tokens
+            self.used_tokens -= tokens
 
-    def learn(self, tokens: int, seconds: float) -> None:
-        """So many tokens took so long."""
+    def record_speed(self, tokens: int, seconds: float) -> None:
         with self._lock:
-            self._rate += 0.2 * (tokens / max(seconds, 1e-4) - self._rate)
+            self._tokens_per_second += 0.2 * (tokens / max(seconds, 1e-4) - self._tokens_per_second)
 
 
-Item = tuple[Job[R], int]
+Item = tuple[QueuedJob[R], int]  # a job, and the index of one of its texts
 
 
 @dataclass
-class Last:
+class LastBatch:
     """What a thread remembers of its last batch."""
 
     ended: float = 0.0
-    lasted: float = 0.0
-    expected: int = 0  # texts that will wait, if everybody who was answered then asks again
-    turn: int = 0  # how often something had been taken by then
+    seconds: float = 0.0
+    expected_texts: int = 0  # how many will wait, if every client of that batch comes back with as many
+    batch_count: int = 0  # of the queue, when it ended
 
 
-class Lane(Generic[R]):
-    """One model's queue, and the threads that work on it, each at a batch of its own."""
+class BatchQueue(Generic[R]):
+    """One model's queue, and its threads, each of which translates a batch at a time."""
 
     def __init__(
         self,
         translate: Callable[[list[str], Any], Sequence[R]],
-        room: Room,
+        budget: QueueBudget,
         *,
-        budget: int,
-        patience: float,
+        batch_tokens: int,
+        max_delay: float,
         threads: int = 1,
-        watch: Callable[[int, int, float], None] = lambda texts, tokens, seconds: None,
+        on_batch: Callable[[int, int, float], None] = lambda texts, tokens, seconds: None,
     ) -> None:
-        """translate: takes texts and how, in any of the threads. budget: tokens taken at once. watch: is told of each
-        batch."""
-        self._translate, self._room, self._watch = translate, room, watch
-        self._budget, self._patience = budget, patience
-        self._jobs: deque[Job[R]] = deque()
-        self._waiting = self._texts = 0  # tokens, and the texts that have them
-        self._idle = self._turns = 0  # threads without work; how often something was taken
+        """translate: takes texts and options, in any of the threads. batch_tokens: the size of a batch. max_delay:
+        seconds that a text waits for others. on_batch: called after each batch."""
+        self._translate = translate
+        self._budget = budget
+        self._on_batch = on_batch
+        self._batch_tokens = batch_tokens
+        self._max_delay = max_delay
+        self._jobs: deque[QueuedJob[R]] = deque()
+        self._waiting_tokens = 0
+        self._waiting_texts = 0
+        self._idle_threads = 0
+        self._batch_count = 0  # how often a batch was taken
         self._changed = threading.Condition()
         self._closed = False
-        self.threads = [threading.Thread(target=self._run, name="lane", daemon=True) for _ in range(threads)]
+        self.threads = [threading.Thread(target=self._run, name="batch-queue", daemon=True) for _ in range(threads)]
         for thread in self.threads:
             thread.start()
 
-    def submit(self, texts: Sequence[str], how: Hashable) -> "Future[list[R]]":
-        """The results in order, later; refused if too much waits. Cancelled, what has not begun is left out."""
-        job: Job[R] = Job(how, texts)
+    def submit(self, texts: Sequence[str], options: Hashable) -> "Future[list[R]]":
+        """The results in order, later; refused if too much waits. Texts of a cancelled job are not begun."""
+        job: QueuedJob[R] = QueuedJob(options, texts)
         size = sum(job.sizes)
-        self._room.take(size)
-        job.answer.add_done_callback(lambda _: self._room.give(size))
+        self._budget.reserve(size)
+        job.answer.add_done_callback(lambda _: self._budget.release(size))
         if not texts:
             job.answer.set_result([])
             return job.answer
         with self._changed:
             self._jobs.append(job)
-            self._waiting += size
-            self._texts += len(texts)
+            self._waiting_tokens += size
+            self._waiting_texts += len(texts)
             self._changed.notify_all()
         return job.answer
 
-    def close(self, wait: float = 0.0) -> None:
-        """Finish what waits, then end. wait: seconds that the caller has for that."""
+    def close(self, timeout: float = 0.0) -> None:
+        """Finish what waits, then end the threads. timeout: seconds that the caller waits for that."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = time.monotonic() + wait
+        end = time.monotonic() + timeout
         for thread in self.threads:
             thread.join(max(end - time.monotonic(), 0))
 
     def _run(self) -> None:
-        last = Last()
-        while batch := self._gather(last):
+        last = LastBatch()
+        while batch := self._next_batch(last):
             started = time.monotonic()
-            self._work(batch)
-            tokens, seconds = sum(job.sizes[n] for job, n in batch), time.monotonic() - started
+            self._translate_batch(batch)
+            seconds = time.monotonic() - started
+            tokens = sum(job.sizes[n] for job, n in batch)
             with self._changed:
-                last = Last(started + seconds, seconds, self._texts + len(batch), self._turns)
-            self._room.learn(tokens, seconds)
-            self._watch(len(batch), tokens, seconds)
+                last = LastBatch(started + seconds, seconds, self._waiting_texts + len(batch), self._batch_count)
+            self._budget.record_speed(tokens, seconds)
+            self._on_batch(len(batch), tokens, seconds)
 
-    def _gather(self, last: Last) -> list[Item[R]]:
-        """Wait for something, a little longer for more, and take it. Nothing: the lane is closed."""
+    def _next_batch(self, last: LastBatch) -> list[Item[R]]:
+        """Wait for texts, a little longer for more of them, and take a batch. Empty: the queue is closed."""
         with self._changed:
-            self._idle += 1
+            self._idle_threads += 1
             try:
                 while True:
                     while not self._jobs and not self._closed:
                         self._changed.wait()
                     if not self._jobs:
                         return []
-                    left = self._until(last) - time.monotonic()
-                    if left > 0 and not self._closed and self._waiting < self._budget:
+                    left = self._deadline(last) - time.monotonic()
+                    if left > 0 and not self._closed and self._waiting_tokens < self._batch_tokens:
                         self._changed.wait(left)
-                    elif batch := self._take():
+                    elif batch := self._take_batch():
                         return batch
             finally:
-                self._idle -= 1
+                self._idle_threads -= 1
 
-    def _until(self, last: Last) -> float:
-        """How long to wait for more. After a batch its clients come back, and they, too, are waited for, though not long
-        as measured by the batch: two halves in turn would take longer than a whole."""
-        patient = self._jobs[0].since + self._patience
-        if self._texts >= last.expected or self._turns != last.turn:  # all are back, or others took them
-            return patient
-        return max(patient, last.ended + PAUSE * last.lasted)
+    def _deadline(self, last: LastBatch) -> float:
+        """Until when to wait for more texts. After a batch its clients come back, and they are waited for as well,
+        though not long compared with the batch: two halves in turn would take longer than one batch."""
+        deadline = self._jobs[0].submitted + self._max_delay
+        if self._waiting_texts >= last.expected_texts or self._batch_count != last.batch_count:
+            return deadline  # all are back, or another thread has taken them
+        return max(deadline, last.ended + RETURN_WAIT * last.seconds)
 
-    def _take(self) -> list[Item[R]]:
-        """Texts that are wanted in the way of whoever has waited longest, one of each job in turn."""
+    def _take_batch(self) -> list[Item[R]]:
+        """Texts with the options of the job that has waited longest, one text of each such job in turn."""
         self._jobs = deque(job for job in self._jobs if not job.answer.done())
         if not self._jobs:
-            self._waiting = self._texts = 0
+            self._waiting_tokens = 0
+            self._waiting_texts = 0
             return []
-        budget = min(self._budget, max(self._waiting // self._idle, LEAST))  # so that no thread is without
-        how, tokens = self._jobs[0].how, 0
-        turn = deque(job for job in self._jobs if job.how == how)
+        # a share for each idle thread, so that none goes without
+        limit = min(self._batch_tokens, max(self._waiting_tokens // self._idle_threads, MIN_TOKENS_PER_THREAD))
+        options = self._jobs[0].options
+        turns = deque(job for job in self._jobs if job.options == options)
         batch: list[Item[R]] = []
-        while turn and (tokens < budget or not batch):
-            job = turn.popleft()
+        tokens = 0
+        while turns and (tokens < limit or not batch):
+            job = turns.popleft()
             batch.append((job, job.taken))
             tokens += job.sizes[job.taken]
             job.taken += 1
             if job.taken < len(job.texts):
-                turn.append(job)
+                turns.append(job)
         self._jobs = deque(job for job in self._jobs if job.taken < len(job.texts))
-        self._waiting = sum(sum(job.sizes[job.taken :]) for job in self._jobs)
-        self._texts = sum(len(job.texts) - job.taken for job in self._jobs)
-        self._turns += 1
+        self._waiting_tokens = sum(sum(job.sizes[job.taken :]) for job in self._jobs)
+        self._waiting_texts = sum(len(job.texts) - job.taken for job in self._jobs)
+        self._batch_count += 1
         self._changed.notify_all()
         return batch
 
-    def _work(self, batch: list[Item[R]]) -> None:
-        """Each gets its result. Where they fail together they are tried one by one: only the guilty one is told."""
+    def _translate_batch(self, batch: list[Item[R]]) -> None:
+        """Each job gets its results. A batch that fails is tried text by text, so that only its cause fails."""
         try:
-            results = self._translate([job.texts[n] for job, n in batch], batch[0][0].how)
+            results = self._translate([job.texts[n] for job, n in batch], batch[0][0].options)
         except Exception as error:
             if len(batch) == 1:
-                batch[0][0].break_off(error)
+                batch[0][0].fail(error)
                 return
             for item in batch:
                 if not item[0].answer.done():
-                    self._work([item])
+                    self._translate_batch([item])
         except BaseException as error:
             for job, _ in batch:
-                job.break_off(error)
+                job.fail(error)
         else:
             for (job, n), result in zip(batch, results):
                 job.finish(n, result)

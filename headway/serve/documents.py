@@ -1,127 +1,145 @@
-"""The seam to headway.documents, which translates HTML and files around a function that translates segments."""
+"""HTML and files: headway.documents splits them into segments, which are queued for batches like any other text."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway import documents
-from headway.documents import segments as seam
-from headway.documents.html import pieces
+from headway.documents import segments
+from headway.documents.html import parse_html
 from headway.errors import HeadwayError
-from headway.serve.errors import Gone, ApiError
-from headway.serve.languages import Detected, heard, unknown
-from headway.serve.model_pool import Model, Shelf
-from headway.serve.translate import How, translated, using
+from headway.serve.errors import ApiError, ClientGone
+from headway.serve.languages import DetectedLanguage, detect_source, unsupported_language
+from headway.serve.model_pool import ModelPool, ServedModel
+from headway.serve.translate import RequestOptions, translate_texts, use_model
 from headway.translate.translator import Translator
 
-AT_ONCE = 128  # segments of a document, so that others get their turn
-AGAIN = 0.2  # seconds until a document that found the queue full asks again
+SEGMENTS_PER_SUBMIT = 128  # so that texts of other requests get their turn in between
+RETRY_SECONDS = 0.2  # until a document that found the queue full tries again
 
 
-def suffixes() -> list[str]:
-    """Of files that can be translated."""
-    return sorted(documents.KNOWN)
+def file_suffixes() -> list[str]:
+    """The suffixes of files that can be translated."""
+    return sorted(documents.FORMAT_MODULES)
 
 
-async def html(shelf: Shelf, model: Model | None, text: str, how: How) -> tuple[str, list[str]]:
-    """With warnings."""
-    said: list[str] = []
+async def translate_html(
+    pool: ModelPool, model: ServedModel | None, text: str, request: RequestOptions
+) -> tuple[str, list[str]]:
+    """The translation, and warnings."""
+    warnings: list[str] = []
 
-    def act(translate: "Segments") -> str:
-        made = documents.translate_html(text, translate)
-        said.extend(dict.fromkeys(translate.warnings))
-        return made
+    def run(translate: "QueuedSegmentTranslator") -> str:
+        translation = documents.translate_html(text, translate)
+        warnings.extend(dict.fromkeys(translate.warnings))
+        return translation
 
-    return str(await _run(shelf, model, how, act)), said
-
-
-async def file(shelf: Shelf, model: Model | None, source: Path, target: Path, how: How) -> Any:
-    """Counts of what was translated."""
-    return await _run(
-        shelf, model, how, lambda translate: documents.translate_file(source, target, translate, _named(source))
-    )
+    return str(await _run_in_thread(pool, model, request, run)), warnings
 
 
-def _named(source: Path) -> str:
-    """Where it lies is nobody's business."""
+async def translate_file(
+    pool: ModelPool, model: ServedModel | None, source: Path, target: Path, request: RequestOptions
+) -> Any:
+    """Writes `target`; returns counts of segments (documents.segments.DocumentCounts)."""
+
+    def run(translate: "QueuedSegmentTranslator") -> Any:
+        return documents.translate_file(source, target, translate, _public_name(source))
+
+    return await _run_in_thread(pool, model, request, run)
+
+
+def _public_name(source: Path) -> str:
+    """For messages: clients must not learn where a file is stored."""
     return f"file{source.suffix}"
 
 
-def said_in(text: str) -> str:
-    """HTML without its tags, to tell its language by."""
-    return " ".join(piece.text for piece in pieces(text) if piece.kind == "text")
+def html_text(text: str) -> str:
+    """HTML without its tags, to detect its language by."""
+    return " ".join(piece.text for piece in parse_html(text) if piece.kind == "text")
 
 
-async def language_of(source: Path, among: Sequence[str], target: str) -> Detected:
-    """Of a document, by the beginning of what there is to translate in it."""
+async def detect_file_language(source: Path, known: Sequence[str], target: str) -> DetectedLanguage:
+    """The language of a document, by the beginning of its translatable text; one of the known ones."""
 
-    def look() -> Detected:
-        text = documents.beginning(source, _named(source))
-        return heard(text, among, target) if text else Detected(among[0], 0)
+    def detect() -> DetectedLanguage:
+        text = documents.sample_text(source, _public_name(source))
+        return detect_source(text, known, target) if text else DetectedLanguage(known[0], 0)
 
     try:
-        found = await asyncio.to_thread(look)
+        found = await asyncio.to_thread(detect)
     except HeadwayError as error:
         raise ApiError(400, f"Invalid request: {error}") from None
-    if found.language not in among:
-        raise unknown(found.language, "the file")
+    if found.language not in known:
+        raise unsupported_language(found.language, "the file")
     return found
 
 
-async def _run(shelf: Shelf, model: Model | None, how: How, act: "Callable[[Segments], Any]") -> Any:
-    """act(translate) in a thread, which ends soon after nobody waits for it any more."""
-    gone = threading.Event()
+async def _run_in_thread(
+    pool: ModelPool, model: ServedModel | None, request: RequestOptions, run: "Callable[[QueuedSegmentTranslator], Any]"
+) -> Any:
+    """run(translate) in a thread, which ends soon after the request was cancelled."""
+    cancelled = threading.Event()
     async with AsyncExitStack() as stack:
         if model is not None:
-            await stack.enter_async_context(using(shelf, model))
+            await stack.enter_async_context(use_model(pool, model))
         try:
-            return await asyncio.to_thread(act, Segments(shelf, model, how, gone))
+            return await asyncio.to_thread(run, QueuedSegmentTranslator(pool, model, request, cancelled))
         except HeadwayError as error:
             raise ApiError(400, f"Invalid request: {error}") from None
         finally:
-            gone.set()
+            cancelled.set()
 
 
-class Segments:
-    """What a document asks for its segments. They are batched like any other text."""
+class QueuedSegmentTranslator:
+    """Translates the segments of a document. They are batched with the texts of other requests."""
 
-    def __init__(self, shelf: Shelf, model: Model | None, how: How, gone: threading.Event) -> None:
-        self.shelf, self.model, self.how, self.gone = shelf, model, how, gone
+    def __init__(
+        self, pool: ModelPool, model: ServedModel | None, request: RequestOptions, cancelled: threading.Event
+    ) -> None:
+        """model: None copies the segments."""
+        self.pool = pool
+        self.model = model
+        self.request = request
+        self.cancelled = cancelled
         self.loop = asyncio.get_running_loop()
         self.warnings: list[str] = []
 
-    def __call__(self, asked: Sequence[Any]) -> list[Any]:
-        """In a thread."""
+    def __call__(self, requests: Sequence[Any]) -> list[Any]:
+        """In a thread. requests: of headway.documents.segments.SegmentRequest."""
         if self.model is None:
-            return [seam.Said(one.text, [[n, n] for n in range(len(one.text.split()))]) for one in asked]
+            return [
+                segments.SegmentResult(one.text, [[n, n] for n in range(len(one.text.split()))]) for one in requests
+            ]
         assert isinstance(self.model.loaded, Translator)
-        can = any(one.align for one in asked) and seam.can_align(self.model.loaded)
-        said: dict[int, Any] = {}
+        can_align = any(one.align for one in requests) and segments.can_align(self.model.loaded)
+        results: dict[int, Any] = {}
         for align in (False, True):
-            rows = [row for row, one in enumerate(asked) if bool(one.align) is align]
-            how = replace(self.how, align=align and can)
-            for start in range(0, len(rows), AT_ONCE):
-                part = rows[start : start + AT_ONCE]
-                for row, made in zip(part, self._translate([asked[row].text for row in part], how)):
-                    more = [seam.NO_LINKS] if align and not can else []
-                    said[row] = seam.Said(made.text, made.guesses[0].alignment, [*made.warnings, *more])
-                    self.warnings += said[row].warnings
-        return [said[row] for row in range(len(asked))]
+            indices = [n for n, one in enumerate(requests) if bool(one.align) is align]
+            request = self.request.with_options(align=align and can_align)
+            for start in range(0, len(indices), SEGMENTS_PER_SUBMIT):
+                part = indices[start : start + SEGMENTS_PER_SUBMIT]
+                for n, made in zip(part, self._translate([requests[n].text for n in part], request)):
+                    unaligned = [segments.NO_ALIGNMENT_WARNING] if align and not can_align else []
+                    results[n] = segments.SegmentResult(
+                        made.text, made.guesses[0].alignment, [*made.warnings, *unaligned]
+                    )
+                    self.warnings += results[n].warnings
+        return [results[n] for n in range(len(requests))]
 
-    def _translate(self, texts: list[str], how: How) -> Any:
+    def _translate(self, texts: list[str], request: RequestOptions) -> Any:
+        """Tries again while the queue is full: a document that has begun is not refused."""
         assert self.model is not None
-        while not self.gone.is_set():
+        while not self.cancelled.is_set():
             try:
                 return asyncio.run_coroutine_threadsafe(
-                    translated(self.shelf, self.model, texts, how), self.loop
+                    translate_texts(self.pool, self.model, texts, request), self.loop
                 ).result()
-            except ApiError as refused:
-                if refused.status != 429:
+            except ApiError as error:
+                if error.status != 429:
                     raise
-            time.sleep(AGAIN)
-        raise Gone
+            time.sleep(RETRY_SECONDS)
+        raise ClientGone

@@ -1,42 +1,50 @@
-"""Saying no: a status and a text, in the shape that the clients of each API expect."""
+"""API errors: a status and a message, which middleware.py sends in the form that the clients of each API expect."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
+MAX_RETRY_SECONDS = 60  # the longest wait that Retry-After asks for
+
 
 class ApiError(Exception):
-    """A request that is not served, and why: told to the client, whose fault it need not be."""
+    """A request that is refused or fails, with the HTTP status and the message for the client.
 
-    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
-        super().__init__(text)
-        self.status, self.text, self.headers, self.more = status, text, dict(headers or {}), more
+    extra: fields that OpenAI's form of an error has beside them, such as `param`."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+        self.extra = extra
 
 
-class Gone(Exception):
-    """The client has closed the connection: nobody waits for an answer."""
+class ClientGone(Exception):
+    """The client has closed the connection: there is nobody to answer."""
 
 
-def missing(name: str) -> ApiError:
+def missing_parameter(name: str) -> ApiError:
     return ApiError(400, f"Invalid request: missing {name} parameter")
 
 
-def too_much(size: int, limit: int) -> ApiError:
+def text_limit_exceeded(size: int, limit: int) -> ApiError:
     return ApiError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
-def too_large(limit: int) -> ApiError:
-    return ApiError(413, f"Invalid request: request exceeds {limit} bytes")
+def body_too_large(limit: int) -> ApiError:
+    return ApiError(413, f"Invalid request: request exceeds {limit} bytes. Send less at a time.")
 
 
 def file_too_large(limit: int) -> ApiError:
-    return ApiError(413, f"Invalid request: a file may have {limit} bytes at most. Send a smaller one.")
+    return ApiError(413, f"Invalid request: file exceeds {limit} bytes. Send a smaller one.")
 
 
-def slow_down(seconds: float) -> ApiError:
-    wait = min(max(math.ceil(seconds), 1), 60)
-    return ApiError(429, f"Slowdown: too much is waiting. Try again in {wait} s.", {"Retry-After": str(wait)})
+def too_many_requests(seconds: float) -> ApiError:
+    """seconds: after which it is worth trying again."""
+    wait = min(max(math.ceil(seconds), 1), MAX_RETRY_SECONDS)
+    return ApiError(429, f"Slowdown: the server is busy. Try again in {wait} s.", {"Retry-After": str(wait)})
 
 
-def too_long(seconds: float) -> ApiError:
-    return ApiError(504, f"this took longer than {seconds:g} s. Send less at a time.")
+def request_timeout(seconds: float) -> ApiError:
+    return ApiError(504, f"the request took longer than {seconds:g} s. Send less at a time.")

@@ -1,5 +1,4 @@
-"""An answer that grows: events from a thread that computes, sent no faster than they are read, for as long as somebody
-reads them."""
+"""Streaming responses: events of a thread that computes, sent as fast as the client reads, for as long as it reads."""
 
 import asyncio
 import threading
@@ -12,113 +11,124 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headway.serve.errors import Gone
-from headway.serve.model_pool import Model
-from headway.serve.state import Service, left
-from headway.serve.translate import using
+from headway.serve.errors import ClientGone
+from headway.serve.model_pool import ServedModel
+from headway.serve.state import ServerState, wait_for_disconnect
+from headway.serve.translate import use_model
 
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
-AHEAD = 16  # events that a slow reader may be behind, before the thread waits for it
+MAX_PENDING_EVENTS = 16  # that a slow client may be behind, before the thread waits for it
+POLL_SECONDS = 0.25  # how often a thread that waits looks whether the client has left
 
 
-class Stopped(Exception):
-    """Nobody listens any more."""
+class StreamStopped(Exception):
+    """The client has left, reads too slowly, or the time is up: nobody receives events any more."""
 
 
-class Pipe:
-    def __init__(self, patience: float) -> None:
-        """patience: seconds that the thread waits for a client that does not read."""
-        self.loop, self.patience = asyncio.get_running_loop(), patience
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue(AHEAD)
+class EventPipe:
+    """A bounded queue from a thread to the event loop."""
+
+    def __init__(self, timeout: float) -> None:
+        """timeout: seconds that the thread waits for a client that does not read."""
+        self.loop = asyncio.get_running_loop()
+        self.timeout = timeout
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue(MAX_PENDING_EVENTS)
         self.closed = threading.Event()
-        self.whole = False  # whether everything was said
+        self.complete = False  # whether the last event was emitted
 
     def emit(self, event: Event | None) -> None:
-        """In the thread; None ends it. Raises Stopped as soon as nobody listens."""
+        """In the thread; None is the end. Raises StreamStopped as soon as nobody receives events."""
         if self.closed.is_set():
-            raise Stopped
-        self.whole = event is None
+            raise StreamStopped
+        self.complete = event is None
         putting = asyncio.run_coroutine_threadsafe(self._events.put(event), self.loop)
         waited = 0.0
         while True:
             try:
-                return putting.result(0.25)
+                return putting.result(POLL_SECONDS)
             except CancelledError:
-                raise Stopped from None
+                raise StreamStopped from None
             except TookTooLong:
-                waited += 0.25
-            if self.closed.is_set() or waited > self.patience:
+                waited += POLL_SECONDS
+            if self.closed.is_set() or waited > self.timeout:
                 putting.cancel()
-                raise Stopped
+                raise StreamStopped
 
     async def next(self) -> Event | None:
         return await self._events.get()
 
     def close(self) -> None:
-        """In the event loop: nothing more is taken, and whoever waits for the next event gets None."""
+        """In the event loop: pending events are dropped, and `next` returns None."""
         self.closed.set()
         while not self._events.empty():
             self._events.get_nowait()
         self._events.put_nowait(None)
 
 
-class Streamed(Response):
-    """The answer to a request that `work` makes in a thread; it has the model meanwhile, and one of the places for
-    streams, which the caller has taken. shown: an event as bytes; failed: an error as the last event."""
+class EventStreamResponse(Response):
+    """The response of events that `work` emits in a thread. It keeps the model loaded meanwhile, and ends the stream
+    that the caller has begun (ServerState.begin_stream).
+
+    encode: an event as bytes. error_event: the last event after an exception. trailer: bytes after the last event."""
 
     def __init__(
         self,
         request: Request,
-        service: Service,
-        model: Model,
+        state: ServerState,
+        model: ServedModel,
         work: Callable[[Emit], None],
         *,
-        shown: Callable[[Event], bytes],
-        failed: Callable[[Exception], Event],
-        last: bytes = b"",
+        encode: Callable[[Event], bytes],
+        error_event: Callable[[Exception], Event],
+        trailer: bytes = b"",
         headers: Mapping[str, str],
     ) -> None:
         super().__init__(headers=headers)
         del self.headers["content-length"]
-        self.request, self.service, self.model, self.work = request, service, model, work
-        self.shown, self.failed, self.last = shown, failed, last
+        self.request = request
+        self.state = state
+        self.model = model
+        self.work = work
+        self.encode = encode
+        self.error_event = error_event
+        self.trailer = trailer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with using(self.service.shelf, self.model):
+            async with use_model(self.state.pool, self.model):
                 await self._send_all(send)
         finally:
-            self.service.end_stream()
+            self.state.end_stream()
 
     async def _send_all(self, send: Send) -> None:
-        limits = self.service.settings.limits
-        pipe = Pipe(limits.sending)
-        watching = asyncio.ensure_future(left(self.request))
-        watching.add_done_callback(lambda _: pipe.close())
-        late = pipe.loop.call_later(limits.seconds, pipe.close)
+        limits = self.state.settings.limits
+        pipe = EventPipe(limits.transfer_seconds)
+        disconnect = asyncio.ensure_future(wait_for_disconnect(self.request))
+        disconnect.add_done_callback(lambda _: pipe.close())
+        time_limit = pipe.loop.call_later(limits.request_seconds, pipe.close)
         working = asyncio.ensure_future(asyncio.to_thread(self._compute, pipe))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while (event := await pipe.next()) is not None:
-                await send({"type": "http.response.body", "body": self.shown(event), "more_body": True})
-            if not pipe.whole:
-                raise Gone if watching.done() else TimeoutError  # the client sees that the answer is not whole
-            await send({"type": "http.response.body", "body": self.last})
+                await send({"type": "http.response.body", "body": self.encode(event), "more_body": True})
+            if not pipe.complete:  # cut the connection, so that the client sees that the answer is incomplete
+                raise ClientGone if disconnect.done() else TimeoutError
+            await send({"type": "http.response.body", "body": self.trailer})
         finally:
-            late.cancel()
-            watching.cancel()
+            time_limit.cancel()
+            disconnect.cancel()
             pipe.close()
-            await working  # until it has seen that nobody listens, it needs the model
+            await working  # it needs the model until it notices that the pipe is closed
 
-    def _compute(self, pipe: Pipe) -> None:
+    def _compute(self, pipe: EventPipe) -> None:
         try:
             try:
                 self.work(pipe.emit)
-            except Stopped:
+            except StreamStopped:
                 raise
             except Exception as error:
-                pipe.emit(self.failed(error))
+                pipe.emit(self.error_event(error))
             pipe.emit(None)
-        except Stopped:
+        except StreamStopped:
             pipe.loop.call_soon_threadsafe(pipe.close)

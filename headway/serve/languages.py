@@ -1,14 +1,14 @@
-"""Languages as clients name them, and which one a text is in."""
+"""Language codes and names as clients use them, and language detection."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from headway.serve.errors import ApiError
-from headway.text.language_codes import primary
-from headway.text.language_id import detect
-from headway.text.line_language import Detector
+from headway.text.language_codes import primary_language
+from headway.text.language_id import guess_languages
+from headway.text.line_language import LineLanguageDetector
 
-# What clients call languages, and what they are in their model's words, whichever of the two it uses.
+# Codes for the same language: clients may use one of a set and a model another.
 ALIASES = [
     {"zh", "zh-hans", "zh-cn", "zh-sg", "cmn"},
     {"zh-hant", "zh-tw", "zh-hk", "zt"},
@@ -42,68 +42,70 @@ NAMES = {
 }  # fmt: skip
 
 
-class Detected(NamedTuple):
+class DetectedLanguage(NamedTuple):
     language: str
-    confidence: int  # from 0 to 100: an integer, as some clients can read nothing else
+    confidence: int  # from 0 to 100: an integer, because some clients can read nothing else
 
 
-def name_of(code: str) -> str:
-    return NAMES.get(code.lower().replace("_", "-")) or NAMES.get(primary(code)) or code
+def language_name(code: str) -> str:
+    return NAMES.get(code.lower().replace("_", "-")) or NAMES.get(primary_language(code)) or code
 
 
-def resolve(given: str, known: Iterable[str]) -> str | None:
-    """The code of a model that a client means: pt-BR, pt_br and, where there is no other, pt. None: it has no such."""
+def resolve_code(given: str, known: Iterable[str]) -> str | None:
+    """The known code that a client means: pt-BR by pt_br and, where there is no other, by pt. None: there is none."""
     codes = list(known)
     wanted = given.lower().replace("_", "-")
-    spelt = {code.lower().replace("_", "-"): code for code in reversed(codes)}
-    if wanted in spelt:
-        return spelt[wanted]
+    by_spelling = {code.lower().replace("_", "-"): code for code in reversed(codes)}
+    if wanted in by_spelling:
+        return by_spelling[wanted]
     for group in ALIASES:
         if wanted in group:
-            return next((code for spelling, code in spelt.items() if spelling in group), None)
-    return next((code for code in codes if primary(code) == primary(given)), None)
+            return next((code for spelling, code in by_spelling.items() if spelling in group), None)
+    return next((code for code in codes if primary_language(code) == primary_language(given)), None)
 
 
-def detected(text: str, known: Collection[str]) -> list[Detected]:
-    """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is of all
-    languages that there are: a text in another one gets a small one. Not cheap, the first time above all."""
+def detect_languages(text: str, known: Collection[str]) -> list[DetectedLanguage]:
+    """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is among
+    all languages, known or not, so it is low for a text in another language. Slow on its first call."""
     if not known:
-        raise ApiError(
-            400, "Invalid request: this server has no model that translates, and so no languages to tell apart"
-        )
-    return _among(text, known, Detector(known).name(text))
+        raise ApiError(400, "Invalid request: this server has no translation model, so it knows no languages to detect")
+    return _rank_languages(text, known, LineLanguageDetector(known).detect(text))
 
 
-def heard(text: str, known: Collection[str], target: str) -> Detected:
-    """The language of a text that is to be translated, be it known or not; the first of those that are known, with a
-    confidence of 0, where there is nothing to tell it by."""
-    detector = Detector(known)
+def detect_source(text: str, known: Collection[str], target: str) -> DetectedLanguage:
+    """The language of a text to translate, known or not; the first known one, with a confidence of 0, for a text
+    without letters to detect it by."""
+    detector = LineLanguageDetector(known)
     sources = [code for code in known if code != target]
     if sources and detector.languages.isdisjoint(sources):
-        told = f'the language "{sources[0]}" cannot be told from others by its text. Send it as source'
-        raise ApiError(400, f"Invalid request: {told}")
-    name = detector.name(text)
-    if name and resolve(name, known) is None:
-        return Detected(name, round(100 * dict(detect(text)).get(name, 0.0)))
-    return _among(text, known, name)[0]
+        raise ApiError(
+            400,
+            f'Invalid request: the language "{sources[0]}" cannot be detected from its text. Send it as source',
+        )
+    name = detector.detect(text)
+    if name and resolve_code(name, known) is None:
+        return DetectedLanguage(name, round(100 * dict(guess_languages(text)).get(name, 0.0)))
+    return _rank_languages(text, known, name)[0]
 
 
-def untranslated(language: str) -> str:
-    """Why a text in a language that nobody translates stays as it is."""
-    return f"it seems to be in {name_of(language)} ({language}), which is not translated here, and stays as it is"
+def untranslated_warning(language: str) -> str:
+    """For a text in a language that no model translates, which is returned unchanged."""
+    return f"it seems to be in {language_name(language)} ({language}), which is not translated here, and stays as it is"
 
 
-def unknown(language: str, what: str) -> ApiError:
-    """Of what cannot stay as it is."""
-    seems = f"{what} seems to be in {name_of(language)} ({language}), which is not translated here"
+def unsupported_language(language: str, what: str) -> ApiError:
+    """For a file or a stream in a language that no model translates."""
+    seems = f"{what} seems to be in {language_name(language)} ({language}), which is not translated here"
     return ApiError(400, f"Invalid request: {seems}. If that is wrong, send its language as source")
 
 
-def _among(text: str, known: Collection[str], name: str) -> list[Detected]:
-    """name: what a detector said, which knows more of short texts than shares tell."""
-    shares = dict(detect(text))
-    found = [Detected(code, round(100 * shares.get(primary(code), 0.0))) for code in known]
-    best = resolve(name, known) if name else None
+def _rank_languages(text: str, known: Collection[str], name: str) -> list[DetectedLanguage]:
+    """name: the detector's answer, which comes first: for short texts it is better than the probabilities alone."""
+    probabilities = dict(guess_languages(text))
+    found = [DetectedLanguage(code, round(100 * probabilities.get(primary_language(code), 0.0))) for code in known]
+    best = resolve_code(name, known) if name else None
     found.sort(key=lambda one: (one.language != best, -one.confidence))
-    first = Detected(found[0].language, max(one.confidence for one in found)) if found[0].language == best else found[0]
+    first = found[0]
+    if first.language == best:
+        first = DetectedLanguage(first.language, max(one.confidence for one in found))
     return [first, *(one for one in found[1:] if one.confidence)]

@@ -1,93 +1,97 @@
-"""One model of a server, before anything of it is loaded.
+"""The model pool: a server's models, known by name from the start, loaded on first use, unloaded by LRU."""
 
-The models of a server: known by name from the start, loaded when first used, the least recently used put away."""
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from headway.errors import HeadwayError
-from headway.serve.batch_queue import Lane
-from headway.storage.summary import Outline, outline_of, read_outline
-from headway.storage.tensor_file import Stored
-from headway.translate.results import Translation
-
-if TYPE_CHECKING:
-    from headway.translate.language_model import LanguageModel
-    from headway.translate.translator import Translator
 import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.device import choose_device, cores
-from headway.serve.batch_queue import Room
+from headway.device import available_cores, choose_device
+from headway.errors import HeadwayError
+from headway.serve.batch_queue import BatchQueue, QueueBudget
 from headway.serve.errors import ApiError
-from headway.serve.languages import name_of, resolve
-from headway.serve.settings import Settings, Tell
+from headway.serve.languages import language_name, resolve_code
+from headway.serve.settings import Log, ServerSettings
+from headway.storage.summary import ModelSummary, read_summary, summarise
+from headway.storage.tensor_file import TensorFile
+from headway.translate.results import Translation
+
+if TYPE_CHECKING:
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.options import TranslateOptions
+    from headway.translate.translator import Translator
+
+TRIM_SECONDS = 20.0  # how often, at most, freed memory is returned to the system
+BatchListener = Callable[[int, int, float], None]  # texts, tokens and seconds of a batch
 
 
 @dataclass(eq=False)
-class Model:
-    """One directory. Clients know its name and its languages, never where it lies."""
+class ServedModel:
+    """One model directory. Clients know its name and its languages, never its path."""
 
     name: str
     path: Path
-    outline: Outline
+    summary: ModelSummary
     bytes: int  # of its weights in memory, about
-    users: int = 0
+    users: int = 0  # requests that need it loaded
     loaded: "Translator | LanguageModel | None" = None
-    lane: Lane[Translation] | None = None
+    queue: BatchQueue[Translation] | None = None
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def translates(self) -> bool:
-        return self.outline.objective == "translation"
+    def is_translator(self) -> bool:
+        return self.summary.objective == "translation"
 
     @property
-    def writes(self) -> bool:
-        return self.outline.objective == "causal"
+    def is_causal(self) -> bool:
+        """Whether it is a language model that continues texts."""
+        return self.summary.objective == "causal"
 
     @property
-    def writer(self) -> "LanguageModel":
+    def language_model(self) -> "LanguageModel":
         from headway.translate.language_model import LanguageModel
 
         assert isinstance(self.loaded, LanguageModel)
         return self.loaded
 
-    def hidden(self, text: str) -> str:
-        """A message without the place of this model on the host."""
-        return text.replace(str(self.path.resolve()), self.name).replace(str(self.path), self.name)
+    def hide_path(self, message: str) -> str:
+        """A message with the name of this model in place of its path on the host."""
+        return message.replace(str(self.path.resolve()), self.name).replace(str(self.path), self.name)
 
 
-def found(path: Path, taken: Sequence[str]) -> Model:
-    read = read_outline(path)
-    if read is None:  # Config says what is wrong with it
+def read_served_model(path: Path, names: Sequence[str]) -> ServedModel:
+    """The model in this directory, not loaded. names: those that are taken."""
+    read = read_summary(path)
+    if read is None:  # loading its config reports what is wrong with it
         from headway.storage.model_dir import load_model
 
-        outline = outline_of(load_model(path).config)
+        summary = summarise(load_model(path).config)
     else:
-        outline = read[0]
+        summary = read[0]
     weights = path / "model.safetensors"
     if not weights.is_file():
         raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
-    sides = outline.source_languages, outline.target_languages
-    pairs = [(source, target) for source in sides[0] for target in sides[1] if source != target]
-    if outline.objective == "translation" and not pairs:
+    pairs = [
+        (source, target)
+        for source in summary.source_languages
+        for target in summary.target_languages
+        if source != target
+    ]
+    if summary.objective == "translation" and not pairs:
         raise HeadwayError(
-            f"{path} does not say between which languages it translates, so nobody could ask for it. Write "
-            "source_languages and target_languages into its config.json, or train it with --from and --to."
+            f"{path} does not say between which languages it translates, so no request could select it. Add "
+            "source_languages and target_languages to its config.json, or train it with --from and --to."
         )
-    base = path.resolve().name
-    name = next(name for name in _names(base) if name not in taken)
-    size = weights.stat().st_size * (4 if Stored(weights).eight_bits else 1)
-    return Model(name, path, outline, size, pairs=pairs if outline.objective == "translation" else [])
+    name = next(name for name in _number_names(path.resolve().name) if name not in names)
+    size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
+    return ServedModel(name, path, summary, size, pairs=pairs if summary.objective == "translation" else [])
 
 
-def _names(base: str) -> Iterator[str]:
+def _number_names(base: str) -> Iterator[str]:
+    """model, model-2, model-3 …"""
     yield base
     number = 2
     while True:
@@ -95,35 +99,39 @@ def _names(base: str) -> Iterator[str]:
         number += 1
 
 
-TIDY = 20.0  # seconds
-Watch = Callable[[int, int, float], None]
+class ModelPool:
+    """All models of a server. `acquire` keeps one loaded until `release`; beyond settings.memory, models that nobody
+    uses are unloaded, the least recently used first."""
 
-
-class Shelf:
-    def __init__(self, settings: Settings, tell: Tell, watch: Watch = lambda texts, tokens, seconds: None) -> None:
-        self.settings, self.tell, self.watch = settings, tell, watch
-        self.room = Room(settings.limits.waiting)
-        self.models: list[Model] = []
+    def __init__(
+        self, settings: ServerSettings, log: Log, on_batch: BatchListener = lambda texts, tokens, seconds: None
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.on_batch = on_batch
+        self.budget = QueueBudget(settings.limits.queue_tokens)
+        self.models: list[ServedModel] = []
         for path in settings.models:
-            self.models.append(found(Path(path), [model.name for model in self.models]))
-        self.pairs: dict[tuple[str, str], Model] = {}
+            self.models.append(read_served_model(Path(path), [model.name for model in self.models]))
+        self.pairs: dict[tuple[str, str], ServedModel] = {}
         for model in self.models:
             for pair in model.pairs:
                 if self.pairs.setdefault(pair, model) is not model:
-                    tell(
-                        f"{model.name} is used for {' → '.join(pair)} only where it is named, as on the page: "
-                        f"{self.pairs[pair].name} came first",
+                    log(
+                        f"{' → '.join(pair)} is translated by {self.pairs[pair].name}, which was given first; "
+                        f"{model.name} is used only by requests that name it, as on the page",
                         "warning",
                     )
         for model in self.models:
             if settings.memory is not None and model.bytes > settings.memory:
                 raise HeadwayError(
                     f"{model.path} needs about {model.bytes // 2**20} MB, and --memory is "
-                    f"{settings.memory // 2**20} MB. Allow more, or leave it out."
+                    f"{settings.memory // 2**20} MB. Raise --memory, or leave this model out."
                 )
-        self._order: list[Model] = []  # those that are loaded, the most recently used last
-        self._tidied = time.monotonic()
-        self._counts, self._loading = threading.Lock(), threading.Lock()
+        self._loaded: list[ServedModel] = []  # the most recently used last
+        self._last_trim = time.monotonic()
+        self._lock = threading.Lock()  # of self._loaded and the models' users
+        self._load_lock = threading.Lock()  # one model is loaded at a time
 
     # ---- languages
 
@@ -135,148 +143,153 @@ class Shelf:
     def languages(self) -> list[str]:
         return list(dict.fromkeys([*self.sources, *(target for _, target in self.pairs)]))
 
-    def targets(self, source: str) -> list[str]:
-        """What a text can become; it may stay as it is, too."""
+    def targets_from(self, source: str) -> list[str]:
+        """The languages that a text can be translated to; its own is one of them."""
         return sorted({*(target for start, target in self.pairs if start == source), source})
 
-    def sources_of(self, target: str) -> list[str]:
+    def sources_for(self, target: str) -> list[str]:
         return list(dict.fromkeys([source for source, end in self.pairs if end == target] + [target]))
 
-    def language(self, given: str) -> str:
-        found = resolve(given, self.languages)
-        if found is None:
+    def resolve_language(self, given: str) -> str:
+        """The code that models use for what a client calls a language."""
+        code = resolve_code(given, self.languages)
+        if code is None:
             raise ApiError(400, f"{given[:40]} is not supported")
-        return found
+        return code
 
-    def between(self, source: str, target: str) -> Model | None:
-        """What translates; None where there is nothing to do."""
+    def model_for(self, source: str, target: str) -> ServedModel | None:
+        """The model that translates this pair; None if both languages are the same."""
         if source == target:
             return None
         if (source, target) not in self.pairs:
             raise ApiError(
                 400,
-                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
+                f"{language_name(target)} ({target}) is not available as a target language from "
+                f"{language_name(source)} ({source})",
             )
         return self.pairs[source, target]
 
-    def named(self, name: str) -> Model:
+    def model_named(self, name: str) -> ServedModel:
         for model in self.models:
             if model.name == name:
                 return model
         raise ApiError(404, f"there is no model {name[:100]}")
 
-    def writer(self, name: str) -> Model | None:
-        return next((model for model in self.models if model.name == name and model.writes), None)
+    def causal_model_named(self, name: str) -> ServedModel | None:
+        return next((model for model in self.models if model.name == name and model.is_causal), None)
 
     # ---- memory
 
-    def try_take(self, model: Model) -> bool:
-        """Whether it is loaded; if so it stays so until `give`."""
-        with self._counts:
+    def try_acquire(self, model: ServedModel) -> bool:
+        """Whether it is loaded; if so it stays loaded until `release`."""
+        with self._lock:
             if model.loaded is None:
                 return False
-            self._order.remove(model)
-            self._order.append(model)
+            self._loaded.remove(model)
+            self._loaded.append(model)
             model.users += 1
             return True
 
-    def take(self, model: Model) -> None:
-        """Load it if it is not: that takes seconds, and is not for the event loop."""
-        with self._loading:
-            if self.try_take(model):
+    def acquire(self, model: ServedModel) -> None:
+        """Load it if it is not loaded, and keep it so until `release`. Takes seconds: not for the event loop."""
+        with self._load_lock:
+            if self.try_acquire(model):
                 return
-            self._make_room(model)
+            self._unload_for(model)
             loaded = self._load(model)
-            with self._counts:
+            with self._lock:
                 model.loaded = loaded
-                self._order.append(model)
+                self._loaded.append(model)
                 model.users += 1
 
-    def give(self, model: Model) -> None:
-        with self._counts:
+    def release(self, model: ServedModel) -> None:
+        with self._lock:
             model.users -= 1
 
-    def close(self, wait: float = 0.0) -> None:
-        """wait: seconds for each model to end a batch whose clients have gone. A process that ended in the midst of one
-        would be aborted by the library that computes."""
+    def close(self, timeout: float = 0.0) -> None:
+        """timeout: seconds for each model to end a batch whose clients have gone. A process that exited in the midst of
+        one would be aborted by the library that computes."""
         for model in self.models:
-            if model.lane is not None:
-                model.lane.close(wait)
+            if model.queue is not None:
+                model.queue.close(timeout)
 
-    def _make_room(self, model: Model) -> None:
-        most = self.settings.memory
-        while most is not None and sum(one.bytes for one in self._order) + model.bytes > most:
-            with self._counts:
-                idle = next((one for one in self._order if not one.users), None)
+    def _unload_for(self, model: ServedModel) -> None:
+        """Unload models that nobody uses until this one fits into memory."""
+        max_bytes = self.settings.memory
+        while max_bytes is not None and sum(one.bytes for one in self._loaded) + model.bytes > max_bytes:
+            with self._lock:
+                idle = next((one for one in self._loaded if not one.users), None)
                 if idle is None:
-                    told = "all models that fit in memory are being used. Try again in a moment."
-                    raise ApiError(503, told, {"Retry-After": "5"})
-                self._order.remove(idle)
-                idle.loaded, lane, idle.lane = None, idle.lane, None
-            if lane is not None:
-                lane.close()
-            del lane  # it knows the translator
+                    message = "all models that fit into memory are in use. Try again in a moment."
+                    raise ApiError(503, message, {"Retry-After": "5"})
+                self._loaded.remove(idle)
+                queue = idle.queue
+                idle.loaded = None
+                idle.queue = None
+            if queue is not None:
+                queue.close()
+            del queue  # it refers to the translator
             gc.collect()
-            _return_memory()
-            self.tell(f"put away {idle.name}")
+            _trim_heap()
+            self.log(f"unloaded {idle.name}")
 
     def _after_batch(self, texts: int, tokens: int, seconds: float) -> None:
-        """What searches leave behind is many pieces of many sizes: without this a server seems to grow for hours."""
-        self.watch(texts, tokens, seconds)
-        if time.monotonic() - self._tidied > TIDY:
-            self._tidied = time.monotonic()
+        """Searches leave many freed blocks of many sizes: if they were not returned, the process would seem to grow for
+        hours."""
+        self.on_batch(texts, tokens, seconds)
+        if time.monotonic() - self._last_trim > TRIM_SECONDS:
+            self._last_trim = time.monotonic()
             gc.collect()
-            _return_memory()
+            _trim_heap()
 
-    def _load(self, model: Model) -> "Translator | LanguageModel":
+    def _load(self, model: ServedModel) -> "Translator | LanguageModel":
         from headway.translate.translator import Translator, load
 
         s = self.settings
         try:
             loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
         except HeadwayError as error:
-            self.tell(f"{model.name} cannot be loaded: {error}", "error")
+            self.log(f"{model.name} cannot be loaded: {error}", "error")
             raise ApiError(500, f"the model {model.name} cannot be loaded") from None
         if isinstance(loaded, Translator):
-            threads = _share(loaded, s)
+            threads = _batch_threads(loaded, s)
 
-            def translate(texts: list[str], how: Any) -> list[Translation]:
+            def translate(texts: list[str], options: "TranslateOptions") -> list[Translation]:
                 if threads > 1:
-                    _by_itself()
-                made: list[Translation] = how.translate(loaded, texts)
-                return made
+                    _use_one_thread()
+                return loaded.translate(texts, options)
 
-            model.lane = Lane(
+            model.queue = BatchQueue(
                 translate,
-                self.room,
-                budget=loaded.batch_tokens,
-                patience=s.patience,
+                self.budget,
+                batch_tokens=loaded.batch_tokens,
+                max_delay=s.max_batch_delay,
                 threads=threads,
-                watch=self._after_batch,
+                on_batch=self._after_batch,
             )
-        self.tell(f"loaded {model.name}")
+        self.log(f"loaded {model.name}")
         return loaded
 
 
-def _share(translator: "Translator", settings: Settings) -> int:
-    """How many batches are searched at a time. On a CPU torch computes each with one thread, and none waits for another;
-    CTranslate2 has threads of its own, and a GPU is one."""
+def _batch_threads(translator: "Translator", settings: ServerSettings) -> int:
+    """How many batches are translated at a time. On a CPU torch computes each batch with one thread of its own;
+    CTranslate2 has its own threads, and a GPU takes one batch at a time."""
     engines = translator.engines
     if engines.ct2 is not None or choose_device(settings.device).type != "cpu":
         return 1
     engines.threads = 1
-    return settings.threads or cores()
+    return settings.threads or available_cores()
 
 
-def _by_itself() -> None:
-    """This thread computes without the help of others: torch knows that for each."""
+def _use_one_thread() -> None:
+    """torch computes with one thread when called from this thread: its setting is per calling thread."""
     import torch
 
     torch.set_num_threads(1)
 
 
-def _return_memory() -> None:
-    """What was freed goes back to the system, where its library knows how."""
+def _trim_heap() -> None:
+    """Return freed memory to the system, where its C library has malloc_trim."""
     try:
         trim: Any = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

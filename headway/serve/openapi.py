@@ -1,27 +1,31 @@
-"""What /spec says of each route: the bodies it takes, and how it answers."""
+"""The OpenAPI description of each route, for /spec: request bodies and responses."""
 
 from typing import Any
 
 from headway.serve.schemas import (
-    Body,
     CompletionBody,
     DetectBody,
-    PlaceBody,
-    PlacesBody,
+    PositionsBody,
     ReadBody,
+    RequestBody,
     StreamBody,
+    SublayerBody,
     TokensBody,
     TranslateBody,
 )
 
-LANGUAGE = {"type": "object", "required": ["code", "name"], "properties": {"code": {"type": "string"}, "name": {"type": "string"}}}  # fmt: skip
+LANGUAGE = {
+    "type": "object",
+    "required": ["code", "name"],
+    "properties": {"code": {"type": "string"}, "name": {"type": "string"}},
+}
 DETECTION = {
     "type": "object",
     "required": ["confidence", "language"],
     "properties": {"confidence": {"type": "integer", "minimum": 0, "maximum": 100}, "language": {"type": "string"}},
 }
 TEXT: dict[str, Any] = {"type": "string"}
-WARNINGS = {"type": "array", "items": TEXT}
+TEXTS = {"type": "array", "items": TEXT}
 LINKS = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
 OPENAI_ERROR = {
@@ -35,44 +39,45 @@ OPENAI_ERROR = {
         }
     },
 }
-WHY = {
+STATUS_DESCRIPTIONS = {
     400: "Invalid request", 403: "Not allowed", 404: "Not found", 408: "The request did not arrive in time",
-    413: "Too large", 429: "Slow down", 500: "Translation error", 503: "Busy", 504: "It took too long",
+    413: "Too large", 429: "Too many requests", 500: "Translation error", 503: "Busy", 504: "The request took too long",
 }  # fmt: skip
 
 
-def _or_list(shape: Any) -> dict[str, Any]:
-    return {"anyOf": [shape, {"type": "array", "items": shape}]}
+def _or_list(schema: Any) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "array", "items": schema}]}
 
 
 def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties}
 
 
-def _takes(kind: type[Any], form: bool = True) -> dict[str, Any]:
-    """A body, as JSON and as a form."""
+def _request_body(kind: type[Any], form: bool = True) -> dict[str, Any]:
+    """A body of this class, as JSON and, unless told otherwise, as a form."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("title", None)
     types = ["application/json", "application/x-www-form-urlencoded"] if form else ["application/json"]
     return {"requestBody": {"required": True, "content": {name: {"schema": schema} for name in types}}}
 
 
-def _answers(shape: Any, *codes: int, kind: str = "application/json", error: Any = None) -> dict[int | str, Any]:
-    answers: dict[int | str, Any] = {200: {"description": "Done", "content": {kind: {"schema": shape}}}}
-    for code in codes:
-        schema = {"application/json": {"schema": error or ERROR}}
-        answers[code] = {"description": WHY[code], "content": schema}
+def _responses(schema: Any, *errors: int, kind: str = "application/json", error: Any = None) -> dict[int | str, Any]:
+    """errors: status codes; error: the schema of their bodies, where it is not LibreTranslate's."""
+    responses: dict[int | str, Any] = {200: {"description": "Done", "content": {kind: {"schema": schema}}}}
+    for code in errors:
+        content = {"application/json": {"schema": error or ERROR}}
+        responses[code] = {"description": STATUS_DESCRIPTIONS[code], "content": content}
         if code in (429, 503):
-            answers[code]["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
-    return answers
+            responses[code]["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
+    return responses
 
 
-ALL = (400, 403, 408, 413, 429, 500, 503, 504)
+COMMON_ERRORS = (400, 403, 408, 413, 429, 500, 503, 504)
 
 TRANSLATE: dict[str, Any] = {
     "tags": ["translate"],
-    "openapi_extra": _takes(TranslateBody),
-    "responses": _answers(
+    "openapi_extra": _request_body(TranslateBody),
+    "responses": _responses(
         _object(
             ["translatedText"],
             translatedText=_or_list(TEXT),
@@ -82,23 +87,23 @@ TRANSLATE: dict[str, Any] = {
             alignments={"type": "array"},
             warnings={"type": "array"},
         ),
-        *ALL,
+        *COMMON_ERRORS,
     ),
 }
 DETECT: dict[str, Any] = {
     "tags": ["translate"],
-    "openapi_extra": _takes(DetectBody),
-    "responses": _answers({"type": "array", "items": DETECTION}, *ALL),
+    "openapi_extra": _request_body(DetectBody),
+    "responses": _responses({"type": "array", "items": DETECTION}, *COMMON_ERRORS),
 }
 LANGUAGES: dict[str, Any] = {
     "tags": ["translate"],
-    "responses": _answers(
-        {"type": "array", "items": _object(["code", "name", "targets"], code=TEXT, name=TEXT, targets=WARNINGS)}
+    "responses": _responses(
+        {"type": "array", "items": _object(["code", "name", "targets"], code=TEXT, name=TEXT, targets=TEXTS)}
     ),
 }
 FRONTEND: dict[str, Any] = {
     "tags": ["frontend"],
-    "responses": _answers(
+    "responses": _responses(
         _object(
             ["charLimit", "language"],
             apiKeys={"type": "boolean"},
@@ -107,13 +112,13 @@ FRONTEND: dict[str, Any] = {
             filesTranslation={"type": "boolean"},
             frontendTimeout={"type": "integer"},
             suggestions={"type": "boolean"},
-            supportedFilesFormat=WARNINGS,
+            supportedFilesFormat=TEXTS,
             language=_object(["source", "target"], source=LANGUAGE, target=LANGUAGE),
         )
     ),
 }
-HEALTH: dict[str, Any] = {"tags": ["server"], "responses": _answers(_object(["status"], status=TEXT))}
-METRICS: dict[str, Any] = {"tags": ["server"], "responses": _answers(TEXT, kind="text/plain")}
+HEALTH: dict[str, Any] = {"tags": ["server"], "responses": _responses(_object(["status"], status=TEXT))}
+METRICS: dict[str, Any] = {"tags": ["server"], "responses": _responses(TEXT, kind="text/plain")}
 TRANSLATE_FILE: dict[str, Any] = {
     "tags": ["translate"],
     "openapi_extra": {
@@ -126,68 +131,68 @@ TRANSLATE_FILE: dict[str, Any] = {
                         file={"type": "string", "format": "binary"},
                         source=TEXT,
                         target=TEXT,
-                        **Body.model_json_schema()["properties"],
+                        **RequestBody.model_json_schema()["properties"],
                     )
                 }
             },
         }
     },
-    "responses": _answers(
+    "responses": _responses(
         _object(
             ["translatedFileUrl"],
             translatedFileUrl=TEXT,
             segments={"type": "integer"},
             translated={"type": "integer"},
-            warnings=WARNINGS,
+            warnings=TEXTS,
             detectedLanguage=DETECTION,
         ),
-        *ALL,
+        *COMMON_ERRORS,
     ),
 }
 DOWNLOAD: dict[str, Any] = {
     "tags": ["translate"],
-    "responses": _answers({"type": "string", "format": "binary"}, 400, 404, kind="application/octet-stream"),
+    "responses": _responses({"type": "string", "format": "binary"}, 400, 404, kind="application/octet-stream"),
 }
 STREAM: dict[str, Any] = {
     "tags": ["look inside"],
-    "openapi_extra": _takes(StreamBody),
-    "responses": _answers(TEXT, 404, *ALL, kind="application/x-ndjson"),
+    "openapi_extra": _request_body(StreamBody),
+    "responses": _responses(TEXT, 404, *COMMON_ERRORS, kind="application/x-ndjson"),
 }
-INSIDE = {"tags": ["look inside"]}
-INSIDE_MODELS: dict[str, Any] = {
-    **INSIDE,
-    "responses": _answers({"type": "array", "items": _object(["name", "kind"])}, 403),
+INSPECT = {"tags": ["look inside"]}
+INSPECT_MODELS: dict[str, Any] = {
+    **INSPECT,
+    "responses": _responses({"type": "array", "items": _object(["name", "kind"])}, 403),
 }
-INSIDE_MODEL: dict[str, Any] = {**INSIDE, "responses": _answers(_object(["name", "blocks"]), 404, *ALL)}
-INSIDE_READ: dict[str, Any] = {
-    **INSIDE,
-    "openapi_extra": _takes(ReadBody, form=False),
-    "responses": _answers({"type": "array", "items": _object(["event"])}, 404, *ALL),
+INSPECT_MODEL: dict[str, Any] = {**INSPECT, "responses": _responses(_object(["name", "blocks"]), 404, *COMMON_ERRORS)}
+INSPECT_READ: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(ReadBody, form=False),
+    "responses": _responses({"type": "array", "items": _object(["event"])}, 404, *COMMON_ERRORS),
 }
-INSIDE_PLACES: dict[str, Any] = {
-    **INSIDE,
-    "openapi_extra": _takes(PlacesBody, form=False),
-    "responses": _answers(_object(["places"]), 404, *ALL),
+INSPECT_POSITIONS: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(PositionsBody, form=False),
+    "responses": _responses(_object(["places"]), 404, *COMMON_ERRORS),
 }
-INSIDE_PLACE: dict[str, Any] = {
-    **INSIDE,
-    "openapi_extra": _takes(PlaceBody, form=False),
-    "responses": _answers(_object([]), 404, *ALL),
+INSPECT_SUBLAYER: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(SublayerBody, form=False),
+    "responses": _responses(_object([]), 404, *COMMON_ERRORS),
 }
-INSIDE_VECTORS: dict[str, Any] = {
-    **INSIDE,
-    "openapi_extra": _takes(TokensBody, form=False),
-    "responses": _answers(_object([]), 404, *ALL),
+INSPECT_VECTORS: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(TokensBody, form=False),
+    "responses": _responses(_object([]), 404, *COMMON_ERRORS),
 }
 COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],
-    "openapi_extra": _takes(CompletionBody, form=False),
-    "responses": _answers(_object(["id", "object", "choices"]), *ALL, 404, error=OPENAI_ERROR),
+    "openapi_extra": _request_body(CompletionBody, form=False),
+    "responses": _responses(_object(["id", "object", "choices"]), *COMMON_ERRORS, 404, error=OPENAI_ERROR),
 }
-EVENTS = _object(["data"], data=TEXT)  # with `stream`
-COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENTS}
-MODELS: dict[str, Any] = {"tags": ["language models"], "responses": _answers(_object(["object", "data"]))}
+EVENT_STREAM = _object(["data"], data=TEXT)  # with `stream`
+COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENT_STREAM}
+MODELS: dict[str, Any] = {"tags": ["language models"], "responses": _responses(_object(["object", "data"]))}
 MODEL: dict[str, Any] = {
     "tags": ["language models"],
-    "responses": _answers(_object(["id", "object"]), 404, error=OPENAI_ERROR),
+    "responses": _responses(_object(["id", "object"]), 404, error=OPENAI_ERROR),
 }

@@ -1,93 +1,103 @@
-"""From a request to translations: which model, in which way, together with whom."""
+"""From texts to translations: load the model, cut long texts into pieces, queue them for a batch, in time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from headway.config.search import Search
 from headway.errors import HeadwayError
-from headway.serve.errors import Gone, ApiError, too_long
-from headway.serve.model_pool import Model, Shelf
-from headway.text.segment.wrapped_lines import layout_of
+from headway.serve.errors import ApiError, ClientGone, request_timeout
+from headway.serve.model_pool import ModelPool, ServedModel
+from headway.text.segment.wrapped_lines import unwrap_text
+from headway.translate.options import TranslateOptions
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import Translator
 
 T = TypeVar("T")
-PIECE = 1000  # characters: a longer text of many lines is taken in pieces, so that others need not wait for all of it
+MAX_PIECE_CHARACTERS = 1000  # a longer text of several lines is queued in pieces, so that others wait less
 
 
 @dataclass(frozen=True)
-class How:
-    """In which way: what is wanted in the same way can be translated together."""
+class RequestOptions:
+    """What a request asks for, before its model is known: TranslateOptions, but for the search settings to change."""
 
-    to: str
-    source: str = ""
-    changes: tuple[tuple[str, Any], ...] = ()  # of the search
-    align: bool = False
-    more: tuple[tuple[str, Any], ...] = ()  # glossary, protect, min_score
-    whole: bool = False  # what is asked about a text cannot be told of its pieces
+    options: TranslateOptions
+    search_changes: tuple[tuple[str, Any], ...] = ()
+    needs_scores: bool = False  # of whole texts
 
-    def search(self, translator: Translator) -> Search:
-        return translator.search(**dict(self.changes))
+    def with_options(self, **changes: Any) -> "RequestOptions":
+        """The same with other TranslateOptions."""
+        return replace(self, options=replace(self.options, **changes))
 
-    def translate(self, translator: Translator, texts: Sequence[str]) -> list[Translation]:
-        more: dict[str, Any] = {name: dict(value) if name == "glossary" else value for name, value in self.more}
-        return translator.translate(
-            texts, self.search(translator), to=self.to, source=self.source, align=self.align, **more
-        )
+    def for_model(self, translator: Translator) -> TranslateOptions:
+        """The options for this model: the batching key of the queue."""
+        return replace(self.options, search=translator.search(**dict(self.search_changes)))
 
     @property
     def divisible(self) -> bool:
-        """Whether a text in pieces is the same as the whole."""
-        return not self.whole and not self.align and not self.more and "n_best" not in dict(self.changes)
+        """Whether a text may be translated in pieces: the result is the same."""
+        options = self.options
+        return not (
+            self.needs_scores
+            or options.align
+            or options.glossary
+            or options.protect
+            or options.min_confidence
+            or "n_best" in dict(self.search_changes)
+        )
 
 
 @asynccontextmanager
-async def using(shelf: Shelf, model: Model) -> AsyncIterator[Model]:
-    """A model that is loaded, and stays so meanwhile."""
-    if not shelf.try_take(model):
-        loading = asyncio.ensure_future(asyncio.to_thread(shelf.take, model))
+async def use_model(pool: ModelPool, model: ServedModel) -> AsyncIterator[ServedModel]:
+    """Load the model if needed, and keep it loaded inside the block."""
+    if not pool.try_acquire(model):
+        loading = asyncio.ensure_future(asyncio.to_thread(pool.acquire, model))
         try:
             await asyncio.shield(loading)
-        except asyncio.CancelledError:  # it is being loaded all the same
-            loading.add_done_callback(lambda done: None if done.exception() else shelf.give(model))
+        except asyncio.CancelledError:  # the thread goes on loading: release the model when it is done
+            loading.add_done_callback(lambda done: None if done.exception() else pool.release(model))
             raise
     try:
         yield model
     finally:
-        shelf.give(model)
+        pool.release(model)
 
 
-async def translated(shelf: Shelf, model: Model, texts: Sequence[str], how: How) -> list[Translation]:
-    """Together with the texts of others. What is cancelled is left out, if it has not begun."""
-    async with using(shelf, model):
-        assert model.lane is not None
-        cut = [pieces_of(text) if how.divisible else [text] for text in texts]
-        pending = asyncio.wrap_future(model.lane.submit([piece for pieces in cut for piece in pieces], how))
+async def translate_texts(
+    pool: ModelPool, model: ServedModel, texts: Sequence[str], request: RequestOptions
+) -> list[Translation]:
+    """Batched with the texts of other requests. When this is cancelled, what has not begun is not translated."""
+    async with use_model(pool, model):
+        assert model.queue is not None and isinstance(model.loaded, Translator)
+        pieces = [split_text(text) if request.divisible else [text] for text in texts]
         try:
-            found = iter(await pending)
+            options = request.for_model(model.loaded)
+            pending = model.queue.submit([piece for parts in pieces for piece in parts], options)
+            results = await asyncio.wrap_future(pending)
         except HeadwayError as error:
-            raise ApiError(400, f"Invalid request: {model.hidden(str(error))}") from None
-        return [together([next(found) for _ in pieces]) for pieces in cut]
+            raise ApiError(400, f"Invalid request: {model.hide_path(str(error))}") from None
+        translations = iter(results)
+        return [join_translations([next(translations) for _ in parts]) for parts in pieces]
 
 
-def pieces_of(text: str) -> list[str]:
-    """Paragraphs, several together where they are short. A sentence never goes on in another one."""
-    if len(text) <= PIECE:
+def split_text(text: str) -> list[str]:
+    """Pieces of whole paragraphs, several short ones in one, so that no sentence is cut."""
+    if len(text) <= MAX_PIECE_CHARACTERS:
         return [text]
-    layout, pieces = layout_of(text), [""]
+    layout = unwrap_text(text)
     paragraphs = ["\n".join(one.lines) for one in layout.paragraphs] if layout else text.split("\n")
+    pieces = [""]
     for paragraph in paragraphs:
-        if len(pieces[-1]) + len(paragraph) > PIECE and pieces[-1]:
+        if len(pieces[-1]) + len(paragraph) > MAX_PIECE_CHARACTERS and pieces[-1]:
             pieces.append("")
         pieces[-1] += paragraph + "\n"
     pieces[-1] = pieces[-1][:-1]
     return [piece for piece in pieces if piece]
 
 
-def together(parts: Sequence[Translation]) -> Translation:
+def join_translations(parts: Sequence[Translation]) -> Translation:
+    """The translation of a text from those of its pieces."""
     if len(parts) == 1:
         return parts[0]
     best = [part.guesses[0] for part in parts]
@@ -101,17 +111,18 @@ def together(parts: Sequence[Translation]) -> Translation:
     return Translation("".join(part.source for part in parts), [guess], [w for part in parts for w in part.warnings])
 
 
-async def in_time(work: Awaitable[T], gone: Awaitable[Any], seconds: float) -> T:
-    """The result, unless it takes too long, or nobody waits for it any more."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone)
+async def run_in_time(work: Awaitable[T], disconnect: Awaitable[Any], seconds: float) -> T:
+    """The result of `work`; it is cancelled after so many seconds, or when `disconnect` is done."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(disconnect)
     try:
         await asyncio.wait({working, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         if leaving.done():
             leaving.result()
-            raise Gone
-        raise too_long(seconds)
+            raise ClientGone
+        raise request_timeout(seconds)
     finally:
         working.cancel()
         leaving.cancel()

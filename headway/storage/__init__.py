@@ -1,1 +1,12 @@
-"""storage."""
+"""Models on disk.
+
+--model, --from, --to ──► registry ──► a model directory
+                                         │ config.json        summary: ModelSummary, without torch
+                                         │ model.safetensors  tensor_file: TensorFile, mmap, without torch
+                                         │ calibration.json   calibration: confidence scores, without torch
+                                         │ README.md          card: front matter
+                                         ▼
+                             model_dir.load_model ──► LoadedModel: Config, Transformer, Tokenizers
+
+packing      smaller copies: ternary weights packed, dense ones in int8
+"""

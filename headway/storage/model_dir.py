@@ -1,4 +1,8 @@
-"""A model directory: config.json, model.safetensors, tokenizer.json, README.md, history.jsonl. Complete, and no pickle."""
+"""A model directory: load it, save it, average the weights of several.
+
+    config.json  model.safetensors  tokenizer.json  README.md  [calibration.json  history.jsonl  checkpoints/]
+
+It needs nothing beside it, and no file in it is a pickle."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,38 +10,37 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.config.config import Config, write_atomically
+from headway.config.config import Config
 from headway.errors import HeadwayError
-from headway.files.atomic import whole
-from headway.nn.layers.bitlinear import PER_BYTE
+from headway.files.atomic import save_tensors_atomically, write_text_atomically
+from headway.nn.layers.bitlinear import WEIGHTS_PER_BYTE
 from headway.nn.transformer import Transformer
-from headway.storage.tensor_file import SCALE
-from headway.text import Tokenizers
-from headway.translate.confidence import forget_calibration
+from headway.storage.calibration import delete_calibrations
+from headway.storage.tensor_file import SCALE_SUFFIX
+from headway.text.tokenizer.pair import Tokenizers
 
-WEIGHTS = "model.safetensors"
-HARMLESS = 10**9  # so many parameters fit any memory: a config can be followed that far before its weights are checked
+WEIGHTS_FILE = "model.safetensors"
+MAX_UNCHECKED_PARAMETERS = 10**9  # a model so large is built only if the weights file holds as many
 
 
-class Loaded(NamedTuple):
+class LoadedModel(NamedTuple):
     config: Config
     model: Transformer
     tokenizers: Tokenizers
 
 
-def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded:
-    """A model as it was saved, ready to use."""
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
+    """A model directory as a model in evaluation mode, with its config and tokenizers."""
     folder = Path(folder)
     if not folder.is_dir():
         raise HeadwayError(f"there is no model directory {folder}. Train one: headway train … --out {folder}")
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
-    if not (folder / WEIGHTS).exists():
-        raise HeadwayError(f"{folder} has no {WEIGHTS} yet: its training has not saved a model so far.")
+    if not (folder / WEIGHTS_FILE).exists():
+        raise HeadwayError(f"{folder} has no {WEIGHTS_FILE}: its training has not saved a model yet.")
     tokenizers = Tokenizers.load(folder / "tokenizer.json")
     for side, size, known in (
         ("target", config.model.vocabulary, tokenizers.target.size),
@@ -45,32 +48,34 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Loaded
     ):
         if size != known:
             raise HeadwayError(
-                f"{folder} does not fit together: its tokenizer.json knows {known} {side} tokens and its config.json "
-                f"says {size}. Copy the whole directory anew."
+                f"{folder} is inconsistent: its tokenizer.json has {known} {side} tokens, and its config.json says "
+                f"{size}. Copy the whole directory again."
             )
-    weights = read_tensors(folder / WEIGHTS)
-    held, wanted = sum(map(_weights_in, weights.values())), config.model.parameter_count()
-    if held < wanted > HARMLESS:
+    weights = read_tensors(folder / WEIGHTS_FILE)
+    stored = sum(map(_count_weights, weights.values()))
+    needed = config.model.parameter_count()
+    if stored < needed > MAX_UNCHECKED_PARAMETERS:
         raise HeadwayError(
-            f"{folder} does not fit together: its config.json describes a model of {wanted:,} parameters, and its "
-            f"{WEIGHTS} holds {held:,}. Copy the whole directory anew."
+            f"{folder} is inconsistent: its config.json describes a model of {needed:,} parameters, and its "
+            f"{WEIGHTS_FILE} holds {stored:,}. Copy the whole directory again."
         )
     model = Transformer(config.model)
-    fill(model, weights, folder / WEIGHTS)
-    return Loaded(config, model.to(device).eval(), tokenizers)
+    load_weights(model, weights, folder / WEIGHTS_FILE)
+    return LoadedModel(config, model.to(device).eval(), tokenizers)
 
 
 def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], tokenizers: Tokenizers, card: str) -> None:
+    """Write a model directory. `card` is the text of its README.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    forget_calibration(folder)
-    write_tensors(folder / WEIGHTS, weights)
+    delete_calibrations(folder)
+    write_tensors(folder / WEIGHTS_FILE, weights)
     tokenizers.save(folder / "tokenizer.json")
-    write_atomically(folder / "README.md", card)
+    write_text_atomically(folder / "README.md", card)
     config.save(folder / "config.json")
 
 
-def fill(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Put weights into a model, and say in plain words when they are not its own."""
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Put weights into a model. `path` is the file they come from, for the error if they do not fit."""
     own = model.state_dict()
     faults = [f"{name} is missing" for name in own if name not in weights]
     faults += [f"{name} belongs to another model" for name in weights if name not in own]
@@ -84,45 +89,46 @@ def fill(model: Transformer, weights: Mapping[str, Tensor], path: Path) -> None:
     model.load_state_dict(dict(weights))
 
 
-def _weights_in(tensor: Tensor) -> int:
-    return tensor.numel() * (PER_BYTE if tensor.dtype == torch.uint8 else 1)
+def _count_weights(tensor: Tensor) -> int:
+    return tensor.numel() * (WEIGHTS_PER_BYTE if tensor.dtype == torch.uint8 else 1)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; int8 matrices are dequantised."""
     try:
         with safe_open(path, framework="pt") as file:
-            return _whole({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            return _dequantise({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except FileNotFoundError:
         raise HeadwayError(f"there is no file {path}.") from None
     except (SafetensorError, OSError):
-        raise HeadwayError(f"{path} is damaged or is not a safetensors file. Copy it anew.") from None
+        raise HeadwayError(f"{path} is damaged or not a safetensors file. Copy it again.") from None
 
 
-def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Matrices that are stored in eight bits as what they stand for."""
-    for name in [name for name in tensors if name.endswith(SCALE)]:
-        matrix, scale = name.removesuffix(SCALE), tensors.pop(name)
+def _dequantise(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """int8 matrices multiplied by the scales of their rows, which are dropped."""
+    for name in [name for name in tensors if name.endswith(SCALE_SUFFIX)]:
+        matrix = name.removesuffix(SCALE_SUFFIX)
+        scale = tensors.pop(name)
         if matrix in tensors and tensors[matrix].shape[:1] == scale.shape:
             tensors[matrix] = tensors[matrix] * scale[:, None]
     return tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    with whole(path) as partial:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
+    save_tensors_atomically(path, tensors)
 
 
-def average(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of each weight, summed in float64."""
     first = weights[0]
     if any(tensor.dtype == torch.uint8 for tensor in first.values()):
         raise HeadwayError(
-            "packed models cannot be averaged: the weights between two of theirs do not exist. Average those that they "
-            "were packed from, and pack the result."
+            "packed models cannot be averaged: there is nothing between two ternary weights. Average the models that "
+            "they were packed from, then pack the result."
         )
     for other in weights[1:]:
         if other.keys() != first.keys() or any(other[name].shape != first[name].shape for name in first):
-            raise HeadwayError("these models have different shapes, so they cannot be averaged.")
+            raise HeadwayError("only models of the same architecture can be averaged: the shapes of these differ.")
     return {
         name: (sum(model[name].double() for model in weights) / len(weights)).to(first[name].dtype)  # type: ignore[union-attr]
         for name in first

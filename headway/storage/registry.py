@@ -1,7 +1,9 @@
-"""Models that are called by a name: those of the package, and the user's own. One is chosen by its config.json alone,
-without torch.
+"""The registry of installed models: those of the package and the user's own, chosen by name or by direction.
 
-Putting models among the user's own, and taking them away again."""
+    choose_models(--model, --from, --to) ──► ModelChoice: model directories and a direction
+    install_model, remove_model              the user's own folder
+
+A model is chosen by its config.json alone, without torch."""
 
 import os
 import re
@@ -12,34 +14,41 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import ConfigError, HeadwayError
-from headway.storage.summary import Outline, read_outline
-from headway.text.language_codes import alike, shown
+from headway.files.atomic import atomic_directory
+from headway.storage.summary import ModelSummary, read_summary
+from headway.text.language_codes import format_directions, languages_match
 
-BUNDLED = Path(__file__).parents[1] / "models"
-DEFAULT = ("en", "de")  # what is translated when nobody says anything else
+BUNDLED_MODELS = Path(__file__).parents[1] / "models"
+DEFAULT_DIRECTION = ("en", "de")
+LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")  # de, pt-BR, zh-Hant-TW
+MODEL_NAME = re.compile(r"\w[\w.-]*")
+REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
-Direction = tuple[str, str]
-TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")  # de, pt-BR, zh-Hant-TW
+Direction = tuple[str, str]  # source language, target language
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledModel:
     name: str
     folder: Path
     bundled: bool
-    outline: Outline
+    summary: ModelSummary
 
     @property
     def directions(self) -> list[Direction]:
-        """As far as its languages tell; none of a language model."""
-        known = self.outline
-        if known.objective != "translation":
+        """Every pair of its languages; none for a language model."""
+        if self.summary.objective != "translation":
             return []
-        return [(one, other) for one in known.source_languages for other in known.target_languages if one != other]
+        return [
+            (source, target)
+            for source in self.summary.source_languages
+            for target in self.summary.target_languages
+            if source != target
+        ]
 
 
-class Choice(NamedTuple):
-    """Model directories, several of which vote, and the direction that was asked for; "" where nobody said."""
+class ModelChoice(NamedTuple):
+    """Model directories (several: an ensemble) and the direction asked for; "" where none was given."""
 
     paths: tuple[str, ...]
     source: str = ""
@@ -50,215 +59,221 @@ class Choice(NamedTuple):
         return self.source, self.target
 
 
-def own_folder() -> Path:
-    """Where the user's models lie."""
+def user_models_folder() -> Path:
+    """Where the user's own models are: HEADWAY_MODELS, or the data folder of the system."""
     chosen = os.environ.get("HEADWAY_MODELS")
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "headway" / "models"
 
 
-def installed() -> dict[str, Installed]:
-    """By name: the user's own first, each of which hides one of the package with the same name."""
-    found: dict[str, Installed] = {}
-    for folder, bundled in ((own_folder(), False), (BUNDLED, True)):
-        for one in model_folders(folder):
-            read = read_outline(one)
+def list_installed() -> dict[str, InstalledModel]:
+    """By name. The user's own come first, and hide bundled ones of the same name."""
+    models: dict[str, InstalledModel] = {}
+    for parent, bundled in ((user_models_folder(), False), (BUNDLED_MODELS, True)):
+        for folder in find_model_folders(parent):
+            read = read_summary(folder)
             if read is not None:
-                found.setdefault(one.name, Installed(one.name, one, bundled, read[0]))
-    return found
+                models.setdefault(folder.name, InstalledModel(folder.name, folder, bundled, read[0]))
+    return models
 
 
-def model_folders(folder: Path) -> Iterator[Path]:
+def find_model_folders(folder: Path) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(folder))
-    except OSError:  # nobody has put anything there, or it is not for this user to read
+    except OSError:  # it does not exist, or this user may not read it
         return
     for name in names:
         if not name.startswith(".") and (folder / name / "config.json").is_file():
             yield folder / name
 
 
-def choose(given: Sequence[str | Path], source: str = "", target: str = "") -> Choice:
-    """What --model, --from and --to ask for: models by path or name, or none, for one that serves the direction."""
+def choose_models(given: Sequence[str | Path], source: str = "", target: str = "") -> ModelChoice:
+    """What --model, --from and --to ask for: models by path or name, or with none given one that has the direction."""
     if not given:
-        return picked(source, target)
-    located = [locate(one) for one in given]
+        return pick_installed(source, target)
+    located = [locate_model(name) for name in given]
     first = located[0]
-    paths = tuple(path for one in located for path in one.paths)
-    if agrees(source, first.source) and agrees(target, first.target):  # else the name says less than the flags do
-        source, target = source or first.source, target or first.target
+    paths = tuple(path for choice in located for path in choice.paths)
+    if is_compatible(source, first.source) and is_compatible(target, first.target):  # otherwise the flags win
+        source = source or first.source
+        target = target or first.target
     if not source and not target:
-        return Choice(paths)
-    read = read_outline(Path(first.paths[0]))  # None: loading says what is wrong with it
+        return ModelChoice(paths)
+    read = read_summary(Path(first.paths[0]))  # None: loading the model says what is wrong with it
     sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
-    if source and sources and not spelt(source, sources):
-        raise HeadwayError(f'{given[0]} does not translate from "{source}". It knows: {", ".join(sources)}.')
-    source, target = spelt(source, sources) or source, spelt(target, targets) or target
-    source, target = source or only_other(sources, target), target or only_other(targets, source)
+    if source and sources and not match_language(source, sources):
+        raise HeadwayError(
+            f'{given[0]} does not translate from "{source}". Its source languages: {", ".join(sources)}.'
+        )
+    given_source = match_language(source, sources) or source
+    given_target = match_language(target, targets) or target
+    source = given_source or only_other_language(sources, given_target)
+    target = given_target or only_other_language(targets, given_source)
     if source == target and {*sources, *targets} - {source}:
         raise ConfigError(f"{given[0]} does not translate from {source} to {source}: give another --from or --to.")
-    return Choice(paths, source, target)
+    return ModelChoice(paths, source, target)
 
 
-def agrees(given: str, named: str) -> bool:
-    return not given or alike(given, named)
+def is_compatible(given: str, named: str) -> bool:
+    return not given or languages_match(given, named)
 
 
-def only_other(known: Sequence[str], language: str) -> str:
-    """The language that is left beside another; "" where that could be several."""
-    rest = [one for one in known if one != language]
+def only_other_language(known: Sequence[str], language: str) -> str:
+    """The only known language beside this one; "" if there are several."""
+    rest = [tag for tag in known if tag != language]
     return rest[0] if len(rest) == 1 else ""
 
 
-def locate(given: str | Path) -> Choice:
-    """A model by its path, its name, or a direction like de-en, which also says what it is to translate."""
+def locate_model(given: str | Path) -> ModelChoice:
+    """A model by its path, its name, or a direction like de-en, which is then part of the choice."""
     name = str(given)
     if os.sep in name or (Path(name) / "config.json").exists():
-        return Choice((name,))
-    models = installed()
-    splits = [(name[:at], name[at + 1 :]) for at, character in enumerate(name) if character == "-"]
-    for pair in (split for split in splits if all(map(TAG.fullmatch, split))):
-        here = [models[name]] if name in models else list(models.values())
-        if served := serving(here, *pair):
-            model, direction = served[0]
-            return Choice((str(model.folder),), *direction)
+        return ModelChoice((name,))
+    models = list_installed()
+    splits = [(name[:index], name[index + 1 :]) for index, character in enumerate(name) if character == "-"]
+    for pair in (split for split in splits if all(map(LANGUAGE_TAG.fullmatch, split))):
+        candidates = [models[name]] if name in models else list(models.values())
+        if found := find_serving(candidates, *pair):
+            model, direction = found[0]
+            return ModelChoice((str(model.folder),), *direction)
     if name in models:
-        return Choice((str(models[name].folder),))
+        return ModelChoice((str(models[name].folder),))
     if models and not Path(name).exists():
-        raise HeadwayError(f'there is no model "{name}", neither a directory nor an installed one. {listed(models)}')
-    return Choice((name,))  # loading says what is wrong with it
-
-
-def directory(given: str | Path) -> str:
-    """Of a model that is named by its path, its name, or a direction."""
-    return locate(given).paths[0]
-
-
-def own_directory(given: str | Path) -> str:
-    """The same, of a model that is to be written to: none of the package that is called by its name."""
-    folder = directory(given)
-    if Path(folder).parent == BUNDLED and not Path(given).exists():
         raise HeadwayError(
-            f'"{given}" is part of the package, where nothing is written. Make a copy of your own, which is then found '
+            f'there is no model "{name}": neither a directory nor an installed model. {format_installed(models)}'
+        )
+    return ModelChoice((name,))  # loading the model says what is wrong with it
+
+
+def model_directory(given: str | Path) -> str:
+    """The directory of a model given by its path, its name, or a direction."""
+    return locate_model(given).paths[0]
+
+
+def writable_directory(given: str | Path) -> str:
+    """The same for a model that is to be changed. Bundled models are refused, unless they are given by path."""
+    folder = model_directory(given)
+    if Path(folder).parent == BUNDLED_MODELS and not Path(given).exists():
+        raise HeadwayError(
+            f'"{given}" is a bundled model, which is never changed. Make a copy of your own, which is then found '
             f"first: headway models add {folder}"
         )
     return folder
 
 
-def picked(source: str, target: str) -> Choice:
-    """An installed model that translates from one language to another; "" stands for any, if there is only one."""
+def pick_installed(source: str, target: str) -> ModelChoice:
+    """An installed model that translates in this direction; "" stands for any language, if only one fits."""
     if not source and not target:
-        source, target = DEFAULT
-    models = installed()
-    served = serving(models.values(), source, target)
-    if not served:
-        raise HeadwayError(none_for(models, source, target))
-    directions = list(dict.fromkeys(direction for _, direction in served))
+        source, target = DEFAULT_DIRECTION
+    models = list_installed()
+    found = find_serving(models.values(), source, target)
+    if not found:
+        raise HeadwayError(no_model_message(models, source, target))
+    directions = list(dict.fromkeys(direction for _, direction in found))
     if len(directions) > 1:
-        missing = "--from" if len({other for _, other in directions}) == 1 else "--to"
-        raise ConfigError(f"installed models translate {shown(directions)}: say which with {missing}.")
-    model, direction = served[0]
-    return Choice((str(model.folder),), *direction)
+        flag = "--from" if len({target for _, target in directions}) == 1 else "--to"
+        raise ConfigError(f"installed models translate {format_directions(directions)}: choose one with {flag}.")
+    model, direction = found[0]
+    return ModelChoice((str(model.folder),), *direction)
 
 
-def serving(models: Iterable[Installed], source: str, target: str) -> list[tuple[Installed, Direction]]:
-    """Those that serve a direction, the likeliest first: spelt as it was asked for, the user's own, with the name of the
-    direction, with the fewest others."""
+def find_serving(models: Iterable[InstalledModel], source: str, target: str) -> list[tuple[InstalledModel, Direction]]:
+    """The models that translate in this direction, best first: with exactly these language tags, the user's own, named
+    after the direction, with the fewest other directions."""
     found = [
-        (model, (one, other))
+        (model, (from_, to))
         for model in models
-        for one, other in model.directions
-        if (not source or alike(source, one)) and (not target or alike(target, other))
+        for from_, to in model.directions
+        if (not source or languages_match(source, from_)) and (not target or languages_match(target, to))
     ]
 
-    def rank(served: tuple[Installed, Direction]) -> tuple[bool, bool, bool, int]:
-        model, (one, other) = served
-        exact = source in ("", one) and target in ("", other)
-        return not exact, model.bundled, model.name != f"{one}-{other}", len(model.directions)
+    def rank(candidate: tuple[InstalledModel, Direction]) -> tuple[bool, bool, bool, int]:
+        model, (from_, to) = candidate
+        exact = source in ("", from_) and target in ("", to)
+        return not exact, model.bundled, model.name != f"{from_}-{to}", len(model.directions)
 
     found.sort(key=rank)
-    exact = [served for served in found if not rank(served)[0]]
+    exact = [candidate for candidate in found if not rank(candidate)[0]]
     return exact or found
 
 
-def spelt(language: str, known: Sequence[str]) -> str:
-    """A language as a model writes it; "" if it is none of those."""
-    return language if language in known else next((one for one in known if alike(language, one)), "")
+def match_language(language: str, known: Sequence[str]) -> str:
+    """The known tag for this language; "" if there is none."""
+    return language if language in known else next((tag for tag in known if languages_match(language, tag)), "")
 
 
-def listed(models: dict[str, Installed]) -> str:
+def format_installed(models: dict[str, InstalledModel]) -> str:
     if not models:
         return "No model is installed."
-    told = [f"{model.name} ({shown(model.directions) or 'no translator'})" for model in models.values()]
-    return f"Installed: {', '.join(told)}."
+    entries = [
+        f"{model.name} ({format_directions(model.directions) or 'not a translator'})" for model in models.values()
+    ]
+    return f"Installed: {', '.join(entries)}."
 
 
-def none_for(models: dict[str, Installed], source: str, target: str) -> str:
-    one, other = source or "any language", target or "any language"
-    a, b = source or "xx", target or "yy"
+def no_model_message(models: dict[str, InstalledModel], source: str, target: str) -> str:
+    from_ = source or "xx"
+    to = target or "yy"
     return (
-        f"no installed model translates from {one} to {other}. {listed(models)} Name a model directory with --model, "
-        f"or train one: headway train --source train.{a} --target train.{b} --out {a}-{b}; then: headway models add {a}-{b}"
+        f"no installed model translates from {source or 'any language'} to {target or 'any language'}. "
+        f"{format_installed(models)} Name a model directory with --model, or train one: headway train --source "
+        f"train.{from_} --target train.{to} --out {from_}-{to}; then: headway models add {from_}-{to}"
     )
 
 
-NAME = re.compile(r"\w[\w.-]*")
-NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-
-
-def add(given: str | Path, name: str = "") -> Installed:
-    """Copy a model directory, without its checkpoints: it works on when the original is moved, changed or deleted."""
+def install_model(given: str | Path, name: str = "") -> InstalledModel:
+    """Copy a model directory, without its checkpoints, to the user's own models."""
     source = Path(given)
     name = name or source.resolve().name
-    if not NAME.fullmatch(name):
-        raise ConfigError(f'"{name}" cannot be the name of a model. Use letters, digits, - and _: --name my-model')
-    missing = [file for file in NEEDED if not (source / file).is_file()]
+    if not MODEL_NAME.fullmatch(name):
+        raise ConfigError(f'"{name}" is not a valid model name. Use letters, digits, - and _, as in --name my-model.')
+    missing = [file for file in REQUIRED_FILES if not (source / file).is_file()]
     if missing:
         raise HeadwayError(f"{source} is not a complete model directory: it has no {missing[0]}.")
-    read = read_outline(source)
+    read = read_summary(source)
     if read is None:
-        raise HeadwayError(f"{source / 'config.json'} is not one that this Headway reads. Copy it anew.")
-    target = own_folder() / name
+        raise HeadwayError(f"{source / 'config.json'} cannot be read by this version of Headway. Copy it again.")
+    target = user_models_folder() / name
     if os.path.lexists(target):
         raise HeadwayError(
-            f'there is a model "{name}" already: {target}. Choose another --name, or first: headway models remove {name}'
+            f'a model named "{name}" is installed already: {target}. Choose another --name, or remove it first: '
+            f"headway models remove {name}"
         )
-    _copy(source, target)
-    return Installed(name, target, False, read[0])
+    _copy_files(source, target)
+    return InstalledModel(name, target, False, read[0])
 
 
-def _copy(source: Path, target: Path) -> None:
-    """All of it or nothing."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+def _copy_files(source: Path, target: Path) -> None:
     try:
-        partial.mkdir(parents=True)
-        for file in source.iterdir():
-            if file.is_file() and not file.name.startswith("."):
-                shutil.copyfile(file, partial / file.name)
-        partial.rename(target)
+        with atomic_directory(target) as partial:
+            for file in source.iterdir():
+                if file.is_file() and not file.name.startswith("."):
+                    shutil.copyfile(file, partial / file.name)
     except OSError as error:
         raise HeadwayError(
-            f"{target} cannot be written: {error.strerror or error}. Make room, or name another folder in the "
-            "environment variable HEADWAY_MODELS."
+            f"{target} cannot be written: {error.strerror or error}. Free some space, or set the environment variable "
+            "HEADWAY_MODELS to another folder."
         ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
-def remove(name: str) -> Path:
-    """Delete the copy that `add` made; of a link, the link."""
-    found = installed().get(name)
-    folder = own_folder() / name
+def remove_model(name: str) -> Path:
+    """Delete one of the user's own models and return its folder. Of a symbolic link, the link."""
+    found = list_installed().get(name)
+    folder = user_models_folder() / name
     if found is not None and found.bundled:
-        raise HeadwayError(f"{name} belongs to the package, and stays. Your own models lie in {own_folder()}.")
-    if not NAME.fullmatch(name) or not os.path.lexists(folder):
-        own = {one.name: one for one in installed().values() if not one.bundled}
-        raise HeadwayError(f'you have no model "{name}" in {own_folder()}. {listed(own)}')
+        raise HeadwayError(
+            f"{name} is a bundled model and cannot be removed. Your own models are in {user_models_folder()}."
+        )
+    if not MODEL_NAME.fullmatch(name) or not os.path.lexists(folder):
+        own = {model.name: model for model in list_installed().values() if not model.bundled}
+        raise HeadwayError(f'you have no model "{name}" in {user_models_folder()}. {format_installed(own)}')
     if folder.is_symlink():
         folder.unlink()
     elif (folder / "checkpoints").exists():
-        raise HeadwayError(f"{folder} holds a training, of which no other copy may exist. Delete it yourself.")
+        raise HeadwayError(
+            f"{folder} has checkpoints, which may be the only copy of a training run. Delete it yourself."
+        )
     else:
         shutil.rmtree(folder)
     return folder

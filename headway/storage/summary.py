@@ -1,32 +1,31 @@
-"""What a translator must know of its model, read from config.json without torch, which the whole config needs."""
+"""ModelSummary: what translating needs to know of a model, read from config.json without torch."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.config.renamed import FORMAT_VERSION, current_config
 from headway.config.search import Search
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
     from headway.config.config import Config
 
-FORMAT_VERSION = 1  # of config.json; see headway.config.config
-
 
 @dataclass(frozen=True)
-class Outline:
+class ModelSummary:
     objective: str
     source_languages: tuple[str, ...]
     target_languages: tuple[str, ...]
     search: Search
-    longest: int  # tokens of a text that it has learned to read
-    positions: int | None  # where its learned positions end, if they do
-    placeholders: bool = False  # whether it has learned to carry them over
+    max_tokens: int  # of a text in its training
+    max_positions: int | None  # where its learned positions end, if it has any
+    placeholders: bool = False  # whether it was trained to copy placeholders like ⟦0⟧
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Target languages that the source must name, because there is more than one."""
+        """The target languages of a model with several: each source text begins with the tag of one of them."""
         return self.target_languages if len(self.target_languages) > 1 else ()
 
     @property
@@ -35,39 +34,42 @@ class Outline:
         return frozenset((*self.source_languages, *self.target_languages))
 
 
-def outline_of(config: "Config") -> Outline:
+def summarise(config: "Config") -> ModelSummary:
     parts = [part for side in config.model.sides for part in getattr(config.model, side).position]
-    return Outline(
+    return ModelSummary(
         config.train.objective.kind,
         config.source_languages,
         config.target_languages,
         config.search,
-        config.train.longest,
-        min((part.longest for part in parts if part.kind == "learned"), default=None),
-        config.train.placeholders > 0,
+        config.train.max_tokens,
+        min((part.max_positions for part in parts if part.kind == "learned"), default=None),
+        config.train.placeholder_share > 0,
     )
 
 
-def read_outline(folder: Path) -> tuple[Outline, dict[str, Any]] | None:
-    """The outline and all of config.json; None where it is not as Headway writes it: Config.load says why."""
+def read_summary(folder: Path) -> tuple[ModelSummary, dict[str, Any]] | None:
+    """The summary and all of config.json, with today's names of settings. None where Headway did not write it so;
+    Config.load then says why."""
     try:
         table = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if table["format_version"] != FORMAT_VERSION:
+        if table["format_version"] not in range(1, FORMAT_VERSION + 1):
             return None
+        table = current_config(table)
         sides = [table["model"][side] for side in ("encoder", "decoder") if table["model"][side]["layers"]]
-        ends = [part["longest"] for side in sides for part in side["position"] if part["kind"] == "learned"]
-        train, languages = table["train"], [table[f"{side}_languages"] for side in ("source", "target")]
-        if type(train["longest"]) is not int or not all(isinstance(one, str) for side in languages for one in side):
+        limits = [part["max_positions"] for side in sides for part in side["position"] if part["kind"] == "learned"]
+        train = table["train"]
+        languages = [table[f"{side}_languages"] for side in ("source", "target")]
+        if type(train["max_tokens"]) is not int or not all(isinstance(tag, str) for side in languages for tag in side):
             return None
-        found = Outline(
+        summary = ModelSummary(
             str(train["objective"]["kind"]),
             tuple(languages[0]),
             tuple(languages[1]),
             Search(**table["search"]),
-            train["longest"],
-            min(ends, default=None),
-            train.get("placeholders", 0) > 0,
+            train["max_tokens"],
+            min(limits, default=None),
+            train.get("placeholder_share", 0) > 0,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, HeadwayError):
         return None
-    return found, table
+    return summary, table

@@ -1,18 +1,54 @@
-"""Text: tokenizers, sentences, and signs that a translation went wrong. No tensors here."""
+"""Text processing, without tensors: nothing here imports torch.
 
-from headway.text.degenerate import copied, repeated
-from headway.text.segment.long_sentences import split_long
-from headway.text.segment.sentences import Segment, split_sentences
-from headway.text.tokenizer.pair import Tokenizers
-from headway.text.tokenizer.tokenizer import Stream, Tokenizer
+a line ─► segment/ (sentences) ─► spans/ (masked) ─► tokenizer/ (ids) ─► a model
+                                                                            │
+checks on its output: degenerate (loops, copies), numbers (lost ones), metrics (BLEU, chrF)
+
+tokenizer/       train tokenizers; text to ids and back
+segment/         split text into sentences, and long sentences into pieces
+spans/           protect what must not be translated, and restore it
+align/           statistical word alignment; token lexicons
+glossary         required translations of terms
+shortlist        the target tokens that a source can need
+lm_text          running text as ids for a language model
+language_id, line_language, language_codes, scripts    which language, which script
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.text.degenerate import is_copy, is_repetitive
+    from headway.text.segment.long_sentences import split_long_sentence
+    from headway.text.segment.sentences import Segment, split_sentences
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.text.tokenizer.tokenizer import StreamDecoder, Tokenizer
 
 __all__ = [
     "Segment",
-    "Stream",
+    "StreamDecoder",
     "Tokenizer",
     "Tokenizers",
-    "copied",
-    "repeated",
-    "split_long",
+    "is_copy",
+    "is_repetitive",
+    "split_long_sentence",
     "split_sentences",
 ]
+
+_HOME = {
+    "Segment": "headway.text.segment.sentences",
+    "StreamDecoder": "headway.text.tokenizer.tokenizer",
+    "Tokenizer": "headway.text.tokenizer.tokenizer",
+    "Tokenizers": "headway.text.tokenizer.pair",
+    "is_copy": "headway.text.degenerate",
+    "is_repetitive": "headway.text.degenerate",
+    "split_long_sentence": "headway.text.segment.long_sentences",
+    "split_sentences": "headway.text.segment.sentences",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import each name when it is first used: choosing a model needs language codes, but no tokenizer."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

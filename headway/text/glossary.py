@@ -1,4 +1,4 @@
-"""Terms whose translation is given: read from a table, and found in a sentence, the longest first. No tensors here."""
+"""A glossary: terms with a required translation, read from a file and found in sentences, the longest first."""
 
 import re
 from collections import Counter, defaultdict
@@ -9,24 +9,24 @@ from typing import NamedTuple
 from headway.errors import HeadwayError
 from headway.text.tokenizer.tokenizer import Tokenizer
 
-UNIT = re.compile(r"⟦\d+⟧|\w+|[^\w\s]")  # what stands for a protected span is a unit, which no term has
+UNIT = re.compile(r"⟦\d+⟧|\w+|[^\w\s]")  # a placeholder of a protected span is a unit, which no term contains
 BRACKET = re.compile("[⟦⟧]")
 
 
 class Term(NamedTuple):
     source: str
     target: str
-    glued: bool = False  # in this sentence, to a sign before it, as by a quotation mark
+    no_space: bool = False  # whether punctuation touches it in this sentence, as an opening quotation mark does
 
 
-class Match(NamedTuple):
+class TermMatch(NamedTuple):
     term: Term
     first: int  # unit of the sentence
-    last: int  # one past
+    end: int  # the unit after the last
 
 
-class Found(NamedTuple):
-    """What a glossary has to say of a sentence."""
+class GlossaryResult(NamedTuple):
+    """The terms of a sentence."""
 
     terms: list[Term]  # in order
     text: str  # with the translations in place of the terms
@@ -34,23 +34,31 @@ class Found(NamedTuple):
 
 
 class Glossary:
+    """Terms and their given translations. Hashable, and equal to another with the same terms in the same order."""
+
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = dict(terms)
         self._by_first: dict[str, list[tuple[list[str], Term]]] = defaultdict(list)
         for source, target in terms.items():
             units = UNIT.findall(source)
             if not units or not target.strip():
-                raise HeadwayError(f"a glossary has the term {source!r} for {target!r}: neither may be empty.")
+                raise HeadwayError(f"the glossary translates {source!r} by {target!r}: neither may be empty.")
             if BRACKET.search(source + target):
                 raise HeadwayError(
-                    f"a glossary has the term {source!r} for {target!r}: the signs ⟦ and ⟧ stand for what is protected. "
-                    "Leave them out."
+                    f"the glossary translates {source!r} by {target!r}: the brackets ⟦ and ⟧ are reserved for "
+                    "protected spans. Remove them."
                 )
             self._by_first[units[0].casefold()].append((units, Term(source, target.strip())))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glossary) and tuple(self.terms.items()) == tuple(other.terms.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.terms.items()))
+
     @classmethod
     def load(cls, path: str | Path) -> "Glossary":
-        """Source, a tab and target on each line. Blank lines are nothing."""
+        """Read a file with a term, a tab and its translation on each line. Blank lines are skipped."""
         from headway.files.text_files import read_lines
 
         terms: dict[str, str] = {}
@@ -61,7 +69,7 @@ class Glossary:
             source, _, target = (part.strip() for part in line.partition("\t"))
             where = f"{path}, line {number}"
             if not (source and target):
-                raise HeadwayError(f"{where}: a term and its translation stand in one line with a tab between them.")
+                raise HeadwayError(f"{where}: each line must be a term, a tab and its translation.")
             if terms.setdefault(source, target) != target:
                 raise HeadwayError(
                     f'{where}: "{source}" is "{target}" here and "{terms[source]}" on line {lines[source]}. Keep one.'
@@ -69,61 +77,62 @@ class Glossary:
             lines.setdefault(source, number)
         return cls(terms)
 
-    def find(self, text: str) -> Found:
-        """The terms of a sentence, and what could not be obeyed, in words.
+    def find_terms(self, text: str) -> GlossaryResult:
+        """The terms of a sentence, and warnings about those that overlap.
 
-        A term is found as it is written; one in small letters with a capital, too, as at the start of a sentence."""
-        places = list(UNIT.finditer(text))
-        units = [place[0] for place in places]
+        A term is found as it is written; a lowercase one also capitalised, as at the start of a sentence."""
+        tokens = list(UNIT.finditer(text))
+        units = [token[0] for token in tokens]
         matches = [
-            Match(term, first, first + len(own))
+            TermMatch(term, first, first + len(term_units))
             for first, unit in enumerate(units)
-            for own, term in self._by_first.get(unit.casefold(), ())
-            if _alike(units[first : first + len(own)], own)
+            for term_units, term in self._by_first.get(unit.casefold(), ())
+            if _matches_term(units[first : first + len(term_units)], term_units)
         ]
-        taken: list[Match] = []
-        told = []
-        for match in sorted(matches, key=lambda m: (m.first - m.last, -len(m.term.source), m.first)):
-            over = [other for other in taken if match.first < other.last and other.first < match.last]
-            if not over:
+        taken: list[TermMatch] = []
+        warnings = []
+        for match in sorted(matches, key=lambda m: (m.first - m.end, -len(m.term.source), m.first)):
+            overlapping = [other for other in taken if match.first < other.end and other.first < match.end]
+            if not overlapping:
                 taken.append(match)
-            elif match.first < over[0].first or match.last > over[0].last:
-                told.append(f'the terms "{over[0].term.source}" and "{match.term.source}" overlap: the first was taken')
+            elif match.first < overlapping[0].first or match.end > overlapping[0].end:
+                longer = overlapping[0].term.source
+                warnings.append(f'the terms "{longer}" and "{match.term.source}" overlap: the first was taken')
         taken.sort(key=lambda match: match.first)
-        terms = [m.term._replace(glued=_touches(text, places[m.first].start())) for m in taken]
+        terms = [m.term._replace(no_space=_touches_previous(text, tokens[m.first].start())) for m in taken]
         for m in reversed(taken):
-            text = text[: places[m.first].start()] + m.term.target + text[places[m.last - 1].end() :]
-        return Found(terms, text, told)
+            text = text[: tokens[m.first].start()] + m.term.target + text[tokens[m.end - 1].end() :]
+        return GlossaryResult(terms, text, warnings)
 
 
-def _alike(said: list[str], term: list[str]) -> bool:
-    return said == term or [said[0][:1].lower() + said[0][1:], *said[1:]] == term
+def _matches_term(units: list[str], term: list[str]) -> bool:
+    return units == term or [units[0][:1].lower() + units[0][1:], *units[1:]] == term
 
 
-def _touches(text: str, place: int) -> bool:
-    return place > 0 and not text[place - 1].isspace()
+def _touches_previous(text: str, offset: int) -> bool:
+    return offset > 0 and not text[offset - 1].isspace()
 
 
-def spelled(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids of a term's translation, with the space before it, or without where a sign touches it."""
-    if term.glued:
-        sign = tokenizer.encode("(")
+def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids of a term's translation, with a space before it, or without if punctuation touches the term."""
+    if term.no_space:
+        bracket = tokenizer.encode("(")
         both = tokenizer.encode(f"({term.target}")
-        if both[: len(sign)] == sign:
-            return tuple(both[len(sign) :])
+        if both[: len(bracket)] == bracket:
+            return tuple(both[len(bracket) :])
     return tuple(tokenizer.encode(term.target))
 
 
-def unplaced(terms: list[Term], output: str) -> list[str]:
-    """Which terms an output lacks, in words."""
-    wanted = Counter(term.target for term in terms)
+def find_unplaced_terms(terms: list[Term], output: str) -> list[str]:
+    """A warning for each term that an output lacks."""
+    expected = Counter(term.target for term in terms)
     units = UNIT.findall(output)
     return [
         f'the term "{term.source}" could not be placed as "{term.target}"'
-        for term in dict.fromkeys(term._replace(glued=False) for term in terms)
-        if _count(units, UNIT.findall(term.target)) < wanted[term.target]
+        for term in dict.fromkeys(term._replace(no_space=False) for term in terms)
+        if _count_term(units, UNIT.findall(term.target)) < expected[term.target]
     ]
 
 
-def _count(units: list[str], term: list[str]) -> int:
-    return sum(units[place : place + len(term)] == term for place in range(len(units)))
+def _count_term(units: list[str], term: list[str]) -> int:
+    return sum(units[i : i + len(term)] == term for i in range(len(units)))

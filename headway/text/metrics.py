@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, never without the signature that says how they were counted."""
+"""BLEU and chrF by sacreBLEU, with the signatures that say how they were computed."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,19 @@ from sacrebleu.significance import PairedTest, Result
 from headway.errors import HeadwayError
 
 
-def score(
+def compute_scores(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
 ) -> "Scores":
     """Corpus BLEU and chrF.
 
-    tokenize, for BLEU: "13a" (sacreBLEU's own), "none" (split at spaces), or "moses" (Moses rules on both sides,
-    which older papers report; "moses:de" for another language than English)."""
-    check_side_by_side(hypotheses, references)
-    bleu, segment = bleu_metric(lowercase, tokenize)
+    tokenize, for BLEU: "13a" (sacreBLEU's default), "none" (split at spaces), or "moses" (Moses rules on both sides, as
+    in older papers; "moses:de" for a language other than English)."""
+    check_line_counts(hypotheses, references)
+    bleu, segment = make_bleu(lowercase, tokenize)
     chrf = CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(segment(hypotheses), [segment(references)])
     chrf_score = chrf.corpus_score(hypotheses, [references])
-    bleu_signature = named_tokens(str(bleu.get_signature()), tokenize)
+    bleu_signature = add_moses_to_signature(str(bleu.get_signature()), tokenize)
     chrf_signature = str(chrf.get_signature())
     return Scores(
         bleu=bleu_score.score,
@@ -54,11 +54,11 @@ def paired_bootstrap(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> "Comparison":
-    """Whether B really differs from A: both are scored again on the same random resamples of the lines.
+    """Paired bootstrap resampling: whether B differs significantly from A, both scored on the same resamples of lines.
 
-    This is sacreBLEU's own test; samples and seed have its defaults, so that its command line agrees."""
-    check_side_by_side(hypotheses_a, references, "hypotheses of A")
-    check_side_by_side(hypotheses_b, references, "hypotheses of B")
+    This is sacreBLEU's test; samples and seed have its defaults, so that its command line agrees."""
+    check_line_counts(hypotheses_a, references, "hypotheses of A")
+    check_line_counts(hypotheses_b, references, "hypotheses of B")
     if metric not in ("bleu", "chrf"):
         raise HeadwayError(f'metric is "{metric}": it can be "bleu" or "chrf".')
     if samples < 1 or seed < 1:
@@ -66,7 +66,7 @@ def paired_bootstrap(
     counter: Metric = CHRF(lowercase=lowercase)
     segment: Callable[[Sequence[str]], Sequence[str]] = list
     if metric == "bleu":
-        counter, segment = bleu_metric(lowercase, tokenize)
+        counter, segment = make_bleu(lowercase, tokenize)
     systems = [("A", segment(hypotheses_a)), ("B", segment(hypotheses_b))]
     with sacrebleu_seed(seed):
         test = PairedTest(systems, {metric: counter}, [segment(references)], test_type="bs", n_samples=samples)
@@ -76,17 +76,19 @@ def paired_bootstrap(
     assert isinstance(a, Result)
     assert isinstance(b, Result)
     assert b.p_value is not None
-    # sacreBLEU finds no resample with more than no difference, and calls that significant.
+    # For identical outputs no resample shows a difference, which sacreBLEU calls significant.
     p_value = 1.0 if systems[0][1] == systems[1][1] else b.p_value
-    return Comparison(interval(a), interval(b), p_value, named_tokens(str(signature), tokenize))
+    return Comparison(make_interval(a), make_interval(b), p_value, add_moses_to_signature(str(signature), tokenize))
 
 
-def best_and_worst(hypotheses: Sequence[str], references: Sequence[str], n: int) -> tuple[list["Line"], list["Line"]]:
+def find_best_and_worst(
+    hypotheses: Sequence[str], references: Sequence[str], n: int
+) -> tuple[list["ScoredLine"], list["ScoredLine"]]:
     """The n lines with the highest chrF, best first, and the n with the lowest, worst first."""
-    check_side_by_side(hypotheses, references)
+    check_line_counts(hypotheses, references)
     chrf = CHRF()
     lines = [
-        Line(number, chrf.sentence_score(hypothesis, [reference]).score, hypothesis, reference)
+        ScoredLine(number, chrf.sentence_score(hypothesis, [reference]).score, hypothesis, reference)
         for number, (hypothesis, reference) in enumerate(zip(hypotheses, references), start=1)
     ]
     best = sorted(lines, key=lambda line: (-line.chrf, line.number))
@@ -94,13 +96,15 @@ def best_and_worst(hypotheses: Sequence[str], references: Sequence[str], n: int)
     return best[:n], worst[:n]
 
 
-def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> "np.ndarray":
-    """(lines,) Each line's own chrF."""
+def compute_sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> "np.ndarray":
+    """(lines,) The chrF of each line."""
     chrf = CHRF()
-    return np.array([chrf.sentence_score(said, [wanted]).score for said, wanted in zip(hypotheses, references)])
+    return np.array(
+        [chrf.sentence_score(output, [reference]).score for output, reference in zip(hypotheses, references)]
+    )
 
 
-def check_side_by_side(hypotheses: Sequence[str], references: Sequence[str], name: str = "hypotheses") -> None:
+def check_line_counts(hypotheses: Sequence[str], references: Sequence[str], name: str = "hypotheses") -> None:
     if len(hypotheses) != len(references):
         raise HeadwayError(
             f"there are {len(hypotheses):,} {name} and {len(references):,} references: every line needs one of each."
@@ -109,20 +113,20 @@ def check_side_by_side(hypotheses: Sequence[str], references: Sequence[str], nam
         raise HeadwayError(f"there are no {name} to score.")
 
 
-def bleu_metric(lowercase: bool, tokenize: str) -> tuple[BLEU, Callable[[Sequence[str]], Sequence[str]]]:
-    """BLEU, and what the text goes through first."""
-    # force: sacreBLEU would warn that text looks tokenised, which here is what was asked for.
+def make_bleu(lowercase: bool, tokenize: str) -> tuple[BLEU, Callable[[Sequence[str]], Sequence[str]]]:
+    """BLEU, and how to tokenize the text before it."""
+    # force: do not warn that text looks tokenized, which here is intended.
     kind, _, language = tokenize.partition(":")
     if tokenize in ("13a", "none"):
         return BLEU(lowercase=lowercase, tokenize=tokenize, force=True), list
     if kind == "moses":
-        segment = partial(moses_tokens, language=language or "en", lowercase=lowercase)
+        segment = partial(tokenize_moses, language=language or "en", lowercase=lowercase)
         return BLEU(lowercase=lowercase, tokenize="none", force=True), segment
     raise HeadwayError(f'tokenize is "{tokenize}": it can be "13a", "none", "moses" or, say, "moses:de".')
 
 
-def named_tokens(signature: str, tokenize: str) -> str:
-    """Moses tokens are made before sacreBLEU sees the text, so its signature has to be told of them."""
+def add_moses_to_signature(signature: str, tokenize: str) -> str:
+    """Name Moses in the signature: its tokens are made before sacreBLEU sees the text."""
     kind, _, language = tokenize.partition(":")
     if kind != "moses":
         return signature
@@ -131,8 +135,8 @@ def named_tokens(signature: str, tokenize: str) -> str:
     return signature.replace("tok:none", f"tok:moses-{language or 'en'}-sacremoses-{sacremoses.__version__}")
 
 
-def moses_tokens(lines: Sequence[str], language: str, lowercase: bool) -> list[str]:
-    """Each line as tokens joined by spaces. Lower case comes first, as in sacreBLEU."""
+def tokenize_moses(lines: Sequence[str], language: str, lowercase: bool) -> list[str]:
+    """Each line as tokens joined by spaces. Lowercased first, as in sacreBLEU."""
     try:
         from sacremoses import MosesTokenizer
     except ImportError:
@@ -144,7 +148,7 @@ def moses_tokens(lines: Sequence[str], language: str, lowercase: bool) -> list[s
 
 @contextmanager
 def sacrebleu_seed(seed: int) -> Iterator[None]:
-    """sacreBLEU takes its seed from the environment only."""
+    """Set the seed by the environment variable that sacreBLEU reads."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:
@@ -155,7 +159,7 @@ def sacrebleu_seed(seed: int) -> Iterator[None]:
             os.environ["SACREBLEU_SEED"] = before
 
 
-def interval(result: Result) -> "Interval":
+def make_interval(result: Result) -> "Interval":
     assert result.mean is not None
     assert result.ci is not None
     return Interval(float(result.score), float(result.mean), float(result.ci))
@@ -163,7 +167,7 @@ def interval(result: Result) -> "Interval":
 
 @dataclass(frozen=True)
 class Scores:
-    """What `score` found; the lines are ready to print, each with its signature."""
+    """Corpus scores; `bleu_line` and `chrf_line` are ready to print, with their signatures."""
 
     bleu: float
     precisions: tuple[float, ...]
@@ -178,7 +182,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score on the whole text, its mean over the resamples, and half the width of the middle 95 % of them."""
+    """A score on all lines, its mean over the resamples, and half the width of their 95 % confidence interval."""
 
     score: float
     mean: float
@@ -187,7 +191,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A and B under `paired_bootstrap`; a small p_value says that the difference is not chance."""
+    """The result of `paired_bootstrap`; a small p_value means that the difference is not due to chance."""
 
     a: Interval
     b: Interval
@@ -196,7 +200,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Line:
+class ScoredLine:
     """One line of a translated text, numbered from 1, with its chrF."""
 
     number: int

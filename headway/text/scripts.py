@@ -1,5 +1,7 @@
-"""Which script a character belongs to, as a table of ranges: one lookup a character, for whole arrays of them. What needs no
-arrays is there without numpy, which takes its time to be imported."""
+"""Unicode scripts: which script a character belongs to, and which scripts a language is written in.
+
+NumPy is imported only where arrays are needed, because importing it takes time.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -9,8 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Letters, and the marks that are written with them. Digits and punctuation belong to no script.
-RANGES = {
+# Letters and their combining marks, as hexadecimal ranges. Digits and punctuation belong to no script.
+SCRIPT_RANGES = {
     "Latin": "41-5A 61-7A AA BA C0-D6 D8-F6 F8-2AF 1D00-1D25 1D62-1D65 1D6B-1D77 1D79-1DBF 1E00-1EFF 2071 207F "
     "2090-209C 2184 2C60-2C7F A722-A787 A78B-A7FF AB30-AB5A AB60-AB64 AB66-AB69 FB00-FB06 FF21-FF3A FF41-FF5A",
     "Greek": "370-373 376-377 37A-37D 37F 386 388-3E1 3F0-3FF 1D26-1D2A 1D66-1D6A 1F00-1FFF AB65",
@@ -52,11 +54,20 @@ RANGES = {
     "Bopomofo": "3105-312F 31A0-31BF",
     "Han": "2E80-2FDF 3005 3007 3021-3029 3400-4DBF 4E00-9FFF F900-FAFF 20000-323AF",
 }
-NAMES = ("", *RANGES)  # by number; 0 is no script
-UNSPACED = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")  # no space between words
+SCRIPT_NAMES = ("", *SCRIPT_RANGES)  # by script number; 0 is no script
+UNSPACED_SCRIPTS = (
+    "Han",
+    "Hiragana",
+    "Katakana",
+    "Thai",
+    "Lao",
+    "Khmer",
+    "Myanmar",
+    "Tibetan",
+)  # no space between words
 
-# Primary subtags of the languages that are not written in Latin letters, or not in those alone.
-LANGUAGES = {
+# Primary subtags of the languages that are not written in the Latin script, or not in it alone.
+LANGUAGES_BY_SCRIPT = {
     "Arabic": "ar arc ary arz fa ps ur ug sd sdh ckb pnb azb",
     "Armenian": "hy hyw",
     "Bengali": "bn as",
@@ -88,8 +99,8 @@ LANGUAGES = {
 }
 
 
-def spans(ranges: str) -> Iterator[tuple[int, int]]:
-    """The first and the last of each."""
+def parse_ranges(ranges: str) -> Iterator[tuple[int, int]]:
+    """(first, last) of each range."""
     for part in ranges.split():
         first, _, last = part.partition("-")
         yield int(first, 16), int(last or first, 16)
@@ -97,35 +108,35 @@ def spans(ranges: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def script_table() -> "NDArray[np.uint8]":
-    """The number of the script of every code point: NAMES[script_table()[ord("ß")]] is "Latin"."""
+    """The script number of every code point: SCRIPT_NAMES[script_table()[ord("ß")]] is "Latin"."""
     import numpy as np
 
     table = np.zeros(0x110000, np.uint8)
-    for number, ranges in enumerate(RANGES.values(), start=1):
-        for first, last in spans(ranges):
+    for number, ranges in enumerate(SCRIPT_RANGES.values(), start=1):
+        for first, last in parse_ranges(ranges):
             table[first : last + 1] = number
     return table
 
 
 def count_scripts(text: str) -> dict[str, int]:
-    """How many letters of each script a text has, the most frequent first."""
+    """The number of letters of each script in a text, the most frequent first."""
     import numpy as np
 
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    counts = np.bincount(script_table()[codes], minlength=len(NAMES))
-    found = {NAMES[number]: int(counts[number]) for number in np.flatnonzero(counts) if number}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    counts = np.bincount(script_table()[codes], minlength=len(SCRIPT_NAMES))
+    by_script = {SCRIPT_NAMES[number]: int(counts[number]) for number in np.flatnonzero(counts) if number}
+    return dict(sorted(by_script.items(), key=lambda item: -item[1]))
 
 
 @cache
 def _scripts_by_language() -> Mapping[str, frozenset[str]]:
     return {
-        code: frozenset(name for name in RANGES if name in names.split())
-        for names, codes in LANGUAGES.items()
+        code: frozenset(name for name in SCRIPT_RANGES if name in names.split())
+        for names, codes in LANGUAGES_BY_SCRIPT.items()
         for code in codes.split()
     }
 
 
 def scripts_of(language: str) -> frozenset[str]:
-    """The scripts that a language is written in, by its primary subtag; Latin for one that is not listed."""
+    """The scripts that a language is written in, by its primary subtag; Latin if it is not listed."""
     return _scripts_by_language().get(language, frozenset({"Latin"}))

@@ -1,6 +1,10 @@
-"""Checkpoints: what a training run needs to go on, one folder each, complete or absent.
+"""Checkpoints: everything that a run needs to resume, written atomically, one folder each.
 
-One training at a time writes to a directory."""
+OUT/checkpoints/step-00001000/model.safetensors     weights (averaged, with train.ema)
+                              training.safetensors  optimiser state, random state, carried state, raw weights
+                              state.json            TrainState, and which text and batches it belongs to
+OUT/checkpoints/training.lock                       held by the one process that trains in OUT
+"""
 
 import fcntl
 import json
@@ -16,12 +20,15 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.storage.model_dir import WEIGHTS, read_tensors, write_tensors
-from headway.storage.summary import read_outline
+from headway.files.atomic import atomic_directory
+from headway.storage.model_dir import WEIGHTS_FILE, read_tensors, write_tensors
+from headway.storage.summary import read_summary
 
-STATE, TRAINING = "state.json", "training.safetensors"
-NUMBERS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
-LATER = {"share": float, "warm_epochs": float, "warm_seconds": float}  # which older checkpoints have not
+STATE_FILE = "state.json"
+TRAINING_FILE = "training.safetensors"
+STATE_FIELDS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
+OPTIONAL_STATE_FIELDS = {"share": float, "warm_epochs": float, "warm_seconds": float}  # missing in old checkpoints
+FREE_DISK_RESERVE = 32 << 20  # bytes that must stay free
 
 
 class Checkpoint(NamedTuple):
@@ -30,19 +37,19 @@ class Checkpoint(NamedTuple):
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        return read_tensors(self.folder / WEIGHTS)
+        return read_tensors(self.folder / WEIGHTS_FILE)
 
     @property
     def training(self) -> dict[str, Tensor]:
-        return read_tensors(self.folder / TRAINING)
+        return read_tensors(self.folder / TRAINING_FILE)
 
     @property
     def state(self) -> dict[str, Any]:
-        path = self.folder / STATE
+        path = self.folder / STATE_FILE
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
-            state = {**dict.fromkeys(LATER, 0.0), **state}
-            for name, kind in (NUMBERS | LATER).items():
+            state = {**dict.fromkeys(OPTIONAL_STATE_FIELDS, 0.0), **state}
+            for name, kind in (STATE_FIELDS | OPTIONAL_STATE_FIELDS).items():
                 state[name] = kind(state[name])
                 if not 0 <= state[name] < 2**53:
                     raise ValueError
@@ -53,98 +60,95 @@ class Checkpoint(NamedTuple):
                     raise ValueError
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise HeadwayError(
-                f"{path} is damaged. Delete {self.folder} to go on from the checkpoint before it."
+                f"{path} is damaged. Delete {self.folder} to resume from the checkpoint before it."
             ) from None
         return dict(state)
 
-    def read(self) -> "Saved":
-        return Saved(self.folder, self.state, self.weights, self.training)
+    def read(self) -> "CheckpointContents":
+        return CheckpointContents(self.folder, self.state, self.weights, self.training)
 
 
 @dataclass(frozen=True)
-class Saved:
-    """All that a checkpoint holds."""
-
+class CheckpointContents:
     folder: Path
     state: dict[str, Any]
     weights: dict[str, Tensor]
     training: dict[str, Tensor]
 
     @property
-    def position(self) -> dict[str, Any]:
-        return {name: self.state[name] for name in (*NUMBERS, *LATER, "best")}
+    def train_state(self) -> dict[str, Any]:
+        """The fields of TrainState."""
+        return {name: self.state[name] for name in (*STATE_FIELDS, *OPTIONAL_STATE_FIELDS, "best")}
 
-    def random(self, kind: str, rank: int, size: int) -> Tensor | None:
-        """The random state of one of so many processes, if there were as many."""
+    def random_state(self, kind: str, rank: int, size: int) -> Tensor | None:
+        """That of one of `size` processes, if the checkpoint was written by as many."""
         saved = [name for name in self.training if name.startswith(f"random.{kind}.")]
         return self.training.get(f"random.{kind}.{rank}") if len(saved) == size else None
 
-    def carried(self, rank: int, size: int) -> dict[str, Tensor]:
-        """What the rows of one of so many processes remembered, if there were as many."""
-        found: dict[str, dict[str, Tensor]] = {}
+    def carried_state(self, rank: int, size: int) -> dict[str, Tensor]:
+        """That of one of `size` processes, if the checkpoint was written by as many."""
+        by_rank: dict[str, dict[str, Tensor]] = {}
         for name, tensor in self.training.items():
             kind, _, rest = name.partition(".")
             if kind == "carried":
                 owner, _, rest = rest.partition(".")
-                found.setdefault(owner, {})[rest] = tensor
-        return found.get(str(rank), {}) if len(found) == size else {}
+                by_rank.setdefault(owner, {})[rest] = tensor
+        return by_rank.get(str(rank), {}) if len(by_rank) == size else {}
 
 
-def checkpoints(out: Path) -> list[Checkpoint]:
+# ---- Reading and writing
+
+
+def list_checkpoints(out: Path) -> list[Checkpoint]:
     """All complete ones, oldest first."""
     found = []
     for folder in (out / "checkpoints").glob("step-*"):
         step = folder.name.removeprefix("step-")
-        if step.isdecimal() and all((folder / name).exists() for name in (WEIGHTS, TRAINING, STATE)):
+        if step.isdecimal() and all((folder / name).exists() for name in (WEIGHTS_FILE, TRAINING_FILE, STATE_FILE)):
             found.append(Checkpoint(int(step), folder))
     return sorted(found)
 
 
-def newest(out: Path, notes: list[str]) -> Saved | None:
-    """The newest that can be read; what is said of those that cannot goes to `notes`."""
-    found = checkpoints(out)
-    faults: list[HeadwayError] = []
-    for checkpoint in reversed(found):
+def read_newest(out: Path, notes: list[str]) -> CheckpointContents | None:
+    """The newest readable checkpoint, None if there is none. Adds a note for each damaged one that was passed over."""
+    errors: list[HeadwayError] = []
+    for checkpoint in reversed(list_checkpoints(out)):
         try:
             saved = checkpoint.read()
         except HeadwayError as error:
-            faults.append(error)
+            errors.append(error)
             continue
-        notes += [f"{fault} Going on from step {checkpoint.step} instead." for fault in faults]
+        notes += [f"{error} Resuming from step {checkpoint.step} instead." for error in errors]
         return saved
-    if faults:
-        raise faults[0]
+    if errors:
+        raise errors[0]
     return None
 
 
-def save(
+def save_checkpoint(
     out: Path, step: int, weights: dict[str, Tensor], training: dict[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
-    """Written under another name and renamed when whole. Where a damaged one was, it gives way at the last moment."""
+    """Write a checkpoint atomically, in place of a damaged one of the same step if there is one."""
     folder = out / "checkpoints" / f"step-{step:08d}"
-    refuse_full(out, _bytes(weights) + _bytes(training), f"step {step}")
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    refuse_full_disk(out, _count_bytes(weights) + _count_bytes(training), f"step {step}")
     try:
-        partial.mkdir(parents=True)
-        write_tensors(partial / WEIGHTS, weights)
-        write_tensors(partial / TRAINING, training)
-        (partial / STATE).write_text(json.dumps({"step": step, **state}, indent=2))
-        for path in (*partial.iterdir(), partial):
-            flush(path)
+        with atomic_directory(folder, per_process=False) as partial:
+            write_tensors(partial / WEIGHTS_FILE, weights)
+            write_tensors(partial / TRAINING_FILE, training)
+            (partial / STATE_FILE).write_text(json.dumps({"step": step, **state}, indent=2))
+            for path in (*partial.iterdir(), partial):
+                fsync_path(path)
+            if folder.exists():
+                remove_checkpoint(folder)
     except (OSError, HeadwayError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
         reason = getattr(error, "strerror", None) or str(error).removesuffix(".")
-        raise HeadwayError(f"step {step} could not be saved to {out}: {reason}. {_kept(out)}") from None
-    if folder.exists():
-        remove(folder)
-    os.replace(partial, folder)
-    flush(folder.parent)
+        raise HeadwayError(f"step {step} could not be saved to {out}: {reason}. {_describe_newest(out)}") from None
+    fsync_path(folder.parent)
     return Checkpoint(step, folder)
 
 
-def flush(path: Path) -> None:
-    """Onto the disk itself, so that not even a power cut leaves half of it."""
+def fsync_path(path: Path) -> None:
+    """Flush to the disk itself, so that even a power cut leaves it complete."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -152,56 +156,7 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def refuse_taken(out: Path, overwrite: bool, weights: str) -> None:
-    """A folder that a model is to be written to, and that holds something. weights: what it would have instead of its own."""
-    if (out / "checkpoints").exists():
-        raise HeadwayError(f"{out} holds a training, which could not go on from {weights}. Choose another --out.")
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise HeadwayError(f"{out} is not empty. Choose another --out, or write over it with --overwrite.")
-
-
-def refuse_strange(out: Path) -> None:
-    """Before anything is read: a folder of the user's own, with files of the names that a training writes."""
-    if (out / "checkpoints").exists() or read_outline(out) is not None:
-        return  # a run that goes on, or a model, of which the training itself says that it cannot go on
-    found = [name for name in ("README.md", "config.json", "tokenizer.json", WEIGHTS) if (out / name).exists()]
-    if found:
-        raise HeadwayError(
-            f"{out} holds no training, and {', '.join(found)}, which a training would write over. Choose another --out."
-        )
-
-
-def refuse_full_at_first(out: Path, model: torch.nn.Module, optimisers: list[torch.optim.Optimizer]) -> None:
-    """Before the first step, as far as can be told by then: an optimiser with betas will remember a tensor for each."""
-    remembered = [
-        parameter.numel() * parameter.element_size() * len(group.get("betas", ()))
-        for optimiser in optimisers
-        for group in optimiser.param_groups
-        for parameter in group["params"]
-    ]
-    refuse_full(out, _bytes(model.state_dict()) + sum(remembered), "a checkpoint")
-
-
-def refuse_full(out: Path, needed: int, what: str) -> None:
-    """Stop before the disk is full: a checkpoint, the model beside it and some room must fit."""
-    free, wanted = shutil.disk_usage(out).free, 2 * needed + (32 << 20)
-    if free < wanted:
-        raise HeadwayError(
-            f"the disk is nearly full: {free >> 20:,} MB are free at {out}, and saving {what} takes up to "
-            f"{wanted >> 20:,} MB. Make room, and give the same command again. {_kept(out)}"
-        )
-
-
-def _kept(out: Path) -> str:
-    kept = checkpoints(out)
-    return f"What is there: step {kept[-1].step}." if kept else "Nothing was saved before."
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-
-def remove(folder: Path) -> None:
+def remove_checkpoint(folder: Path) -> None:
     """Renamed first: what is half deleted must not look like a checkpoint."""
     doomed = folder.with_name(f".{folder.name}.deleted")
     shutil.rmtree(doomed, ignore_errors=True)
@@ -209,18 +164,18 @@ def remove(folder: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def prune(out: Path, last: int, best: set[int]) -> None:
-    """Keep the newest and the best; clear away what a killed process left behind."""
-    for checkpoint in checkpoints(out)[:-last]:
+def prune_checkpoints(out: Path, last: int, best: set[int]) -> None:
+    """Keep the newest and the best; also delete what a killed process left behind."""
+    for checkpoint in list_checkpoints(out)[:-last]:
         if checkpoint.step not in best:
-            remove(checkpoint.folder)
+            remove_checkpoint(checkpoint.folder)
     for ending in ("partial", "deleted"):
-        for left in (out / "checkpoints").glob(f".step-*.{ending}"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (out / "checkpoints").glob(f".step-*.{ending}"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """An optimiser's memory as named tensors, in the order of its parameters."""
+    """The state of optimisers as named tensors, in the order of their parameters."""
     tensors = {}
     for number, optimiser in enumerate(optimisers):
         for index, entries in optimiser.state_dict()["state"].items():
@@ -237,22 +192,77 @@ def restore_optimisers(optimisers: list[torch.optim.Optimizer], tensors: dict[st
             kind, *rest = key.split(".")
             if kind == "optimiser" and rest[0] == str(number):
                 state.setdefault(int(rest[1]), {})[rest[2]] = value
-        saved = optimiser.state_dict()
-        known = sum(len(group["params"]) for group in saved["param_groups"])
-        if any(index >= known for index in state):
+        current = optimiser.state_dict()
+        parameter_count = sum(len(group["params"]) for group in current["param_groups"])
+        if any(index >= parameter_count for index in state):
             raise HeadwayError("this checkpoint belongs to another optimiser. Choose another --out.")
-        optimiser.load_state_dict({"state": state, "param_groups": saved["param_groups"]})
+        optimiser.load_state_dict({"state": state, "param_groups": current["param_groups"]})
+
+
+# ---- Checks of the output directory, and its lock
 
 
 @contextmanager
-def only_one(out: Path) -> Iterator[None]:
-    """Refuses where another is at work. The lock is the process's: however that ends, it is gone."""
+def lock_directory(out: Path) -> Iterator[None]:
+    """Hold the lock of a directory, or raise if another process trains in it. The system releases the lock however the
+    process ends."""
     (out / "checkpoints").mkdir(parents=True, exist_ok=True)
     with (out / "checkpoints" / "training.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise HeadwayError(
-                f"another training is writing to {out}. Wait for its end, stop it, or choose another --out."
+                f"another training run is writing to {out}. Wait until it ends, stop it, or choose another --out."
             ) from None
         yield
+
+
+def refuse_nonempty(out: Path, overwrite: bool, weights: str) -> None:
+    """Raise if a model is to be written to a folder that is in use. `weights`: what kind would be written."""
+    if (out / "checkpoints").exists():
+        raise HeadwayError(f"{out} holds a training run, which cannot resume from {weights}. Choose another --out.")
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise HeadwayError(f"{out} is not empty. Choose another --out, or overwrite it with --overwrite.")
+
+
+def refuse_foreign_files(out: Path) -> None:
+    """Raise, before anything is read, if training would overwrite files that it did not write."""
+    if (out / "checkpoints").exists() or read_summary(out) is not None:
+        return  # a run to resume; or a model without checkpoints, which TrainingRun refuses
+    found = [name for name in ("README.md", "config.json", "tokenizer.json", WEIGHTS_FILE) if (out / name).exists()]
+    if found:
+        raise HeadwayError(
+            f"{out} holds no training run, but {', '.join(found)}, which training would overwrite. Choose another "
+            "--out."
+        )
+
+
+def refuse_full_disk_at_start(out: Path, model: torch.nn.Module, optimisers: list[torch.optim.Optimizer]) -> None:
+    """Before the first step, by an estimate of the optimiser's state: one tensor for each of its betas."""
+    optimiser_bytes = [
+        parameter.numel() * parameter.element_size() * len(group.get("betas", ()))
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+    ]
+    refuse_full_disk(out, _count_bytes(model.state_dict()) + sum(optimiser_bytes), "a checkpoint")
+
+
+def refuse_full_disk(out: Path, checkpoint_bytes: int, what: str) -> None:
+    """Raise unless a checkpoint, the model beside it and a reserve fit the disk."""
+    free = shutil.disk_usage(out).free
+    needed = 2 * checkpoint_bytes + FREE_DISK_RESERVE
+    if free < needed:
+        raise HeadwayError(
+            f"the disk is nearly full: {free >> 20:,} MB are free at {out}, and saving {what} needs up to "
+            f"{needed >> 20:,} MB. Free some space and run the same command again. {_describe_newest(out)}"
+        )
+
+
+def _describe_newest(out: Path) -> str:
+    saved = list_checkpoints(out)
+    return f"The last checkpoint is step {saved[-1].step}." if saved else "There is no earlier checkpoint."
+
+
+def _count_bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

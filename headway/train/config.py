@@ -1,4 +1,4 @@
-"""How a model is trained: the [train] section of a config."""
+"""The [train] section of a config: objective, optimiser, schedule, batch sizes, budgets, checkpoints."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,62 +11,65 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Node):
-    """Defaults are the paper's where it speaks. Budgets: whichever comes first; 0 means no such budget."""
+class TrainConfig(Node):
+    """Training settings. Defaults follow the paper where it gives them. Training stops at the first budget reached
+    (`steps`, `epochs`, `seconds`); 0 means no such budget."""
 
     objective: Any = slot("objective", "translation")
     optimiser: Any = slot("optimiser", "adam")
     schedule: Any = slot("schedule", "noam")
     alignment: Any = slot("alignment", "none")
-    shortlist: Any = slot("shortlist", "none")  # made from the training text, for search.shortlist
-    placeholders: float = number(0.0, low=0, high=1)  # share of pairs with ⟦0⟧ in them: see docs/protecting.md
+    shortlist: Any = slot("shortlist", "none")  # counted in the training text, for search.shortlist
+    placeholder_share: float = number(
+        0.0, low=0, high=1
+    )  # share of pairs that get placeholders ⟦0⟧: see docs/protecting.md
     label_smoothing: float = number(0.1, low=0, high=1)
-    clip: float = number(0.0, low=0)  # the gradient's norm at most; 0: as it is
-    ema: float = number(0.0, low=0, high=1)  # decay of a running average of the weights; 0: none
+    clip: float = number(0.0, low=0)  # maximum norm of the gradient; 0: no clipping
+    ema: float = number(0.0, low=0, high=1)  # decay of an exponential moving average of the weights; 0: none
     seed: int = number(1, low=0, high=2**32 - 1)
 
-    batch_tokens: int = number(25_000, low=1)  # a step, on each side
-    micro_batch_tokens: int = number(0, low=0)  # at once on the device; 0: by its kind. Steps add up to batch_tokens
-    longest: int = number(256, low=2)  # tokens a side; longer pairs are left out, and counted
+    batch_tokens: int = number(25_000, low=1)  # per optimiser step, on each side
+    micro_batch_tokens: int = number(0, low=0)  # per forward pass; 0: by device. Gradients accumulate to batch_tokens
+    max_tokens: int = number(256, low=2)  # per side; longer pairs are skipped and counted
 
     steps: int = number(100_000, low=0)
     epochs: int = number(0, low=0)
     seconds: float = number(0.0, low=0)
 
     validate_every: int = number(1000, low=1)  # steps; also saves
-    patience: int = number(0, low=0)  # validations without a better one; 0: go on
-    metric: Literal["loss", "bleu", "chrf"] = "loss"  # what "better" means
-    decode_lines: int = number(1000, low=0)  # of the validation set, for BLEU and chrF
+    patience: int = number(0, low=0)  # validations without improvement before stopping; 0: never stop early
+    metric: Literal["loss", "bleu", "chrf"] = "loss"  # what decides which checkpoint is best
+    decode_lines: int = number(1000, low=0)  # validation lines translated for BLEU and chrF
     keep_last: int = number(5, low=1)
     keep_best: int = number(1, low=1)
-    average: int = number(5, low=1)  # the last so many checkpoints become the model; 1: the best one does
+    average: int = number(5, low=1)  # checkpoints averaged into the final model; 1: take the best one
 
-    batches: Literal["auto", "rows", "lines"] = "auto"  # padded rows of like lengths, or lines of texts (on a GPU)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU, for large models
-    compile: Literal["auto", "on", "off"] = "auto"  # on a GPU, where the run is long enough to repay it
-    graphs: Literal["auto", "off"] = "auto"  # on a GPU, whole steps as CUDA graphs
+    batches: Literal["auto", "padded", "packed"] = "auto"  # auto: packed on a GPU, where the model allows it
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 for large models on a GPU
+    compile: Literal["auto", "on", "off"] = "auto"  # auto: on a GPU, if the run is long enough to repay it
+    cuda_graphs: Literal["auto", "off"] = "auto"  # auto: capture whole steps as CUDA graphs on a GPU
     log_every: int = number(100, low=1)
 
-    def refuse(self, model: "Transformer.Config") -> None:
-        """What cannot be trained with these settings."""
-        self.objective.refuse(model)
+    def check(self, model: "Transformer.Config") -> None:
+        """Raise ConfigError if this model cannot be trained with these settings."""
+        self.objective.check(model)
         if self.objective.carry and self.compile == "on":
             raise ConfigError(
-                'with carry, what rows remember changes its size from step to step, and compile = "on" wants fixed sizes. '
-                'Set compile = "auto".',
+                'with carry, the carried state changes its size from step to step, but compile = "on" needs fixed '
+                'shapes. Set compile = "auto".',
                 "train.compile",
             )
-        self.alignment.refuse(model)
-        self.shortlist.refuse(model)
-        from headway.train.loader import unlined  # which needs torch, and settings do not
+        self.alignment.check(model)
+        self.shortlist.check(model)
+        from headway.train.loader import PackedLoader  # imports torch, which reading a config does not need
 
-        if self.batches == "lines" and (reason := unlined(self, model)):
-            raise ConfigError(f'{reason}. Set "auto" or "rows".', "train.batches")
+        if self.batches == "packed" and (reason := PackedLoader.unsupported(self, model)):
+            raise ConfigError(f'{reason}. Set "auto" or "padded".', "train.batches")
         for side in model.sides:
             for part in getattr(model, side).position:
-                if part.kind == "learned" and part.longest < self.longest:
+                if part.kind == "learned" and part.max_positions < self.max_tokens:
                     raise ConfigError(
-                        f"{part.longest} learned positions are too few for texts of train.longest = {self.longest} "
-                        "tokens. Raise the one or lower the other.",
+                        f"{part.max_positions} learned positions are too few for texts of train.max_tokens = "
+                        f"{self.max_tokens} tokens. Raise the one or lower the other.",
                         f"model.{side}.position",
                     )

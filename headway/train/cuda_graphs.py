@@ -1,7 +1,8 @@
-"""A whole step as a CUDA graph: the device is told once what to do and then only that it should do it again.
+"""Training steps as CUDA graphs: a step is captured once for each batch shape, then replayed.
 
-A step of a small model is many short kernels, and starting them one by one takes longer than they run. Every tensor of a
-captured step stays where it is: a batch is copied into the one that the graph reads, the rate into a number on the device.
+A step of a small model is many short kernels, and launching them one by one takes longer than running them. Every
+tensor of a captured step keeps its address: a batch is copied into the one that the graph reads, the learning rate into
+a scalar on the device.
 """
 
 import gc
@@ -11,68 +12,74 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.train.loss import Told
+from headway.train.loss import LossOutput
 from headway.train.objectives import Batch
 
-Update = Callable[[list[Batch], Tensor], Told]  # pieces of a step, and how many labels they have
-FIRST = 3  # steps of a shape that are taken without a graph: kernels are compiled and chosen in them
-MOST = 32  # shapes that are captured
+Update = Callable[[list[Batch], Tensor], LossOutput]  # of micro-batches and the number of their labels
+EAGER_STEPS = 3  # of each shape before it is captured: kernels are compiled and chosen in them
+MAX_GRAPHS = 32
 
 
-def can_capture(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> bool:
-    """Whether nothing in a step waits for the device: no layer, and no optimiser to decide whether the step is taken."""
-    waits = any(getattr(module, "waits", False) for module in model.modules())
-    return not waits and all(optimiser.defaults.get("fused") for optimiser in optimisers)
-
-
-class Captured:
-    """One shape of batch."""
+class CapturedStep:
+    """The graph of one batch shape."""
 
     def __init__(self, update: Update, batch: Batch, pool: Any) -> None:
-        self.batch = batch.each(torch.clone)
-        self.labelled = torch.zeros((), device=batch.labels.device)
+        self.batch = batch.map(torch.clone)
+        self.label_count = torch.zeros((), device=batch.labels.device)
         self.graph = torch.cuda.CUDAGraph()
-        # Other threads go on with what they do on the device: batches are made ready in one.
+        # thread_local: the prefetching thread goes on using the device.
         with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-            self.told = update([self.batch], self.labelled)
+            self.output = update([self.batch], self.label_count)
 
-    def replay(self, batch: Batch, labelled: int) -> Told:
-        for place, x in zip(tensors(self.batch), tensors(batch)):
-            place.copy_(x, non_blocking=True)
-        self.labelled.fill_(labelled)
+    def replay(self, batch: Batch, label_count: int) -> LossOutput:
+        for own, x in zip(list_tensors(self.batch), list_tensors(batch)):
+            own.copy_(x, non_blocking=True)
+        self.label_count.fill_(label_count)
         self.graph.replay()
-        return self.told._replace(loss=self.told.loss.clone())
+        return self.output._replace(loss=self.output.loss.clone())
 
 
-class Graphs:
-    """Of all shapes that come again and again."""
+class StepGraphs:
+    """The graphs of all shapes that occur often enough."""
 
     def __init__(self, update: Update, optimisers: list[torch.optim.Optimizer], device: torch.device) -> None:
-        self.update, self.optimisers, self.device = update, optimisers, device
-        self.captured: dict[tuple[torch.Size, ...], Captured] = {}
-        self.seen: dict[tuple[torch.Size, ...], int] = {}
+        self.update = update
+        self.optimisers = optimisers
+        self.device = device
+        self.captured: dict[tuple[torch.Size, ...], CapturedStep] = {}
+        self.step_counts: dict[tuple[torch.Size, ...], int] = {}
         self.pool = torch.cuda.graph_pool_handle()
 
-    def step(self, batch: Batch, labelled: int) -> Told | None:
-        """None: not yet, or never; take it otherwise."""
-        shape = tuple(x.shape for x in tensors(batch))
+    @staticmethod
+    def unsupported(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> str:
+        """Why steps cannot be captured; "" if they can. Nothing in a captured step may wait for the device."""
+        waiting = [type(module).__name__ for module in model.modules() if getattr(module, "syncs_device", False)]
+        if waiting:
+            return f"{waiting[0]} waits for the device"
+        if not all(optimiser.defaults.get("fused") for optimiser in optimisers):
+            return "an optimiser is not fused: it waits for the device to decide whether a step is taken"
+        return ""
+
+    def step(self, batch: Batch, label_count: int) -> LossOutput | None:
+        """None if this shape has no graph (yet): take the step without one."""
+        shape = tuple(x.shape for x in list_tensors(batch))
         if shape not in self.captured:
-            self.seen[shape] = self.seen.get(shape, 0) + 1
-            if self.seen[shape] <= FIRST or len(self.captured) >= MOST:
+            self.step_counts[shape] = self.step_counts.get(shape, 0) + 1
+            if self.step_counts[shape] <= EAGER_STEPS or len(self.captured) >= MAX_GRAPHS:
                 return None
             self._prepare()
             try:
-                self.captured[shape] = Captured(self.update, batch.to(self.device), self.pool)
-            except torch.OutOfMemoryError:  # a graph keeps its memory for itself
-                self.seen[shape] = -(1 << 60)
-                self._prepare()  # gradients that were captured were never computed
+                self.captured[shape] = CapturedStep(self.update, batch.to(self.device), self.pool)
+            except torch.OutOfMemoryError:  # a graph does not share its memory
+                self.step_counts[shape] = -(1 << 60)  # never try again
+                self._prepare()  # captured gradients were never computed
                 torch.cuda.empty_cache()
                 return None
-        return self.captured[shape].replay(batch, labelled)
+        return self.captured[shape].replay(batch, label_count)
 
     def _prepare(self) -> None:
-        """Rates become numbers on the device, which a graph can read anew each time."""
-        gc.collect()  # what is left of earlier steps ties gradients to the stream that these ran on, and spoils a capture
+        """Turn learning rates into tensors on the device, which a graph reads anew at each replay."""
+        gc.collect()  # leftovers of earlier steps tie gradients to the stream they ran on, and spoil the capture
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
             for group in optimiser.param_groups:
@@ -81,12 +88,12 @@ class Graphs:
                     group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
 
 
-def tensors(batch: Batch) -> list[Tensor]:
+def list_tensors(batch: Batch) -> list[Tensor]:
     found: list[Tensor] = []
 
-    def note(x: Tensor) -> Tensor:
+    def add(x: Tensor) -> Tensor:
         found.append(x)
         return x
 
-    batch.each(note)
+    batch.map(add)
     return found

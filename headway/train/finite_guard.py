@@ -1,4 +1,4 @@
-"""Steps whose loss or gradients are not numbers: left out one by one, and a diagnosis when there are many in a row."""
+"""Skips optimizer steps whose loss or gradient is NaN or infinite, and stops training after many in a row."""
 
 import math
 
@@ -7,22 +7,23 @@ from torch import Tensor, nn
 
 from headway.errors import HeadwayError
 
-PATIENCE = 10  # steps in a row
+MAX_SKIPPED_IN_A_ROW = 10
 
 
-class Health:
-    """Decides over each update. On a GPU nothing waits for the decision where the optimiser can take it by itself."""
+class FiniteGuard:
+    """Takes or skips each update of the weights. With fused optimisers on a GPU, the CPU does not wait for the
+    decision: the optimiser's kernel makes it (`found_inf`)."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self.model = model
-        self.streak = torch.zeros((), dtype=torch.int64, device=device)  # steps left out in a row
-        self.skipped = torch.zeros((), dtype=torch.int64, device=device)  # and in all
-        self.finite = torch.ones((), dtype=torch.bool, device=device)  # whether the last one was taken
-        self.norm = torch.zeros((), device=device)  # of the gradient of the last one
+        self.streak = torch.zeros((), dtype=torch.int64, device=device)  # steps skipped in a row
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)  # steps skipped in all
+        self.finite = torch.ones((), dtype=torch.bool, device=device)  # whether the last step was taken
+        self.norm = torch.zeros((), device=device)  # of its gradient
 
     def update(self, loss: Tensor, norm: Tensor, optimisers: list[torch.optim.Optimizer], step: int) -> None:
-        """Move the weights, unless that would spoil them."""
-        self.norm.copy_(norm)  # in place, all of it: a CUDA graph writes where it wrote before
+        """Step the optimisers, unless loss or gradient is not finite."""
+        self.norm.copy_(norm)  # everything in place: a CUDA graph writes to fixed addresses
         self.finite.copy_(torch.isfinite(norm) & torch.isfinite(loss))
         self.skipped += ~self.finite
         self.streak.copy_(torch.where(self.finite, 0, self.streak + 1))
@@ -37,17 +38,19 @@ class Health:
             self.check(step, float(loss))
 
     def check(self, step: int, loss: float = math.nan) -> None:
-        """Give up, with what can be said about the cause, when nothing has been learned for a while."""
-        if int(self.streak) < PATIENCE:
+        """Raise, with a diagnosis, after too many skipped steps in a row."""
+        if int(self.streak) < MAX_SKIPPED_IN_A_ROW:
             return
-        spoiled = [name for name, weights in self.model.named_parameters() if not bool(torch.isfinite(weights).all())]
+        broken = [name for name, weights in self.model.named_parameters() if not bool(torch.isfinite(weights).all())]
         sizes = {name: float(weights.detach().abs().max()) for name, weights in self.model.named_parameters()}
         largest = max(sizes, key=lambda name: sizes[name])
-        state = f"{spoiled[0]} holds values that are not numbers" if spoiled else (
-            f"the weights are sound, the largest is {sizes[largest]:.3g} in {largest}"
-        )  # fmt: skip
+        if broken:
+            diagnosis = f"{broken[0]} contains NaN or infinity"
+        else:
+            diagnosis = f"all weights are finite, the largest is {sizes[largest]:.3g} in {largest}"
         raise HeadwayError(
-            f"{int(self.streak)} steps in a row were left out, up to step {step}: the loss was {loss:.4g} and its gradient "
-            f"{float(self.norm):.4g}; {state}. Lower the rate (train.schedule), set train.clip=1, or "
-            'train.precision="float32" on a GPU; the same command goes on from the last checkpoint.'
+            f"{int(self.streak)} steps in a row were skipped, up to step {step}: the loss was {loss:.4g} and the norm "
+            f"of its gradient {float(self.norm):.4g}; {diagnosis}. Lower the learning rate (train.schedule), set "
+            'train.clip=1, or on a GPU train.precision="float32". The same command then resumes from the last '
+            "checkpoint."
         )

@@ -1,22 +1,22 @@
-"""What happened: history.jsonl in the model directory, and TensorBoard if asked for."""
+"""The training log: history.jsonl in the model directory, and TensorBoard on request."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-from headway.config.config import write_atomically
 from headway.errors import HeadwayError
+from headway.files.atomic import write_text_atomically
 
 
 class History:
-    """One JSON object a line: {"kind": "step" | "validation" | "end", "step": …, …}."""
+    """Writes one JSON object a line: {"kind": "step" | "validation" | "end", "step": …, …}."""
 
     def __init__(self, out: Path, since: int = 0, tensorboard: bool = False) -> None:
-        """`since`: the step that a run goes on from. What an earlier run did after it is done again."""
-        self.board: Any = _board(out / "tensorboard", since) if tensorboard else None
-        past = [entry for entry in read_history(out) if entry["step"] <= since]
-        write_atomically(out / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in past))
+        """`since`: the step that a run resumes from. Entries of an earlier run after that step are dropped."""
+        self.board: Any = _open_tensorboard(out / "tensorboard", since) if tensorboard else None
+        entries = [entry for entry in read_history(out) if entry["step"] <= since]
+        write_text_atomically(out / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
         self.file = (out / "history.jsonl").open("a", encoding="utf-8")
 
     def add(self, kind: str, step: int, **values: Any) -> None:
@@ -25,12 +25,11 @@ class History:
         self.file.flush()
         if self.board is not None:
             for name, value in known.items():
-                curves = (
-                    {f"/{place}": part for place, part in enumerate(value)} if isinstance(value, list) else {"": value}
-                )
-                for place, part in curves.items():
+                is_list = isinstance(value, list)
+                curves = {f"/{index}": part for index, part in enumerate(value)} if is_list else {"": value}
+                for suffix, part in curves.items():
                     if isinstance(part, int | float):
-                        self.board.add_scalar(f"{kind}/{name}{place}", part, step)
+                        self.board.add_scalar(f"{kind}/{name}{suffix}", part, step)
 
     def close(self) -> None:
         self.file.close()
@@ -38,8 +37,8 @@ class History:
             self.board.close()
 
 
-class Silence(History):
-    """For a process that leaves the writing to another."""
+class NullHistory(History):
+    """Writes nothing, in processes other than the main one."""
 
     def __init__(self) -> None: ...
 
@@ -49,7 +48,7 @@ class Silence(History):
 
 
 def read_history(out: Path) -> list[dict[str, Any]]:
-    """All of it but a last line that was cut off in the middle, when the machine went down."""
+    """All entries, except a last line that was cut off when the machine went down."""
     path = out / "history.jsonl"
     try:
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
@@ -58,10 +57,10 @@ def read_history(out: Path) -> list[dict[str, Any]]:
             return entries
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise HeadwayError(f"{path} is damaged. Move it away: the training goes on without it.")
+    raise HeadwayError(f"{path} is damaged. Move it away: training resumes without it.")
 
 
-def _board(folder: Path, since: int) -> Any:
+def _open_tensorboard(folder: Path, since: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -69,8 +68,8 @@ def _board(folder: Path, since: int) -> Any:
     return SummaryWriter(str(folder), purge_step=since + 1)
 
 
-def finite(number: float | list[float]) -> float | list[float | None] | None:
-    """JSON has no word for the others. Of many numbers, as the load of experts, a few digits each."""
+def to_json_number(number: float | list[float]) -> float | list[float | None] | None:
+    """None for NaN and infinity, which JSON does not have. Lists, such as the load of experts, are rounded."""
     if isinstance(number, list):
         return [round(part, 5) if math.isfinite(part) else None for part in number]
     return number if math.isfinite(number) else None

@@ -1,8 +1,10 @@
-"""What a run reads: steps of batches, from where it stands, epoch after epoch.
+"""The data loaders: training steps of micro-batches, padded or packed, from any point of any epoch.
 
-Rows: sentences of like lengths together, padded to the longest. Lines: sentences one behind the other, in lines of one
-fixed size. Lines waste next to nothing and are one shape for compilers and CUDA graphs; only models whose layers keep
-the texts of a line apart can read them.
+    Dataset.epoch() ─► EpochShard ─► DataLoader.plan() ─► LazyStep ─► MicroBatches ─► Trainer.step()
+
+`PaddedLoader` puts sequences of similar length together and pads them to the longest. `PackedLoader` does sequence
+packing: sequences lie one after another in a packed sequence of one fixed size. Packing wastes next to nothing and
+gives compilers and CUDA graphs a single shape, but only models whose layers keep packed sequences apart support it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,202 +15,234 @@ import numpy as np
 import torch
 
 from headway.data.batches import (
-    GRAIN,
-    LINE_GRAIN,
-    Sizes,
-    line_sizes,
-    micro_batches,
-    packed_batches,
-    rounded,
-    rows_that_fit,
+    PACKED_MULTIPLE,
+    PAD_MULTIPLE,
+    PackedSizes,
+    choose_packed_sizes,
+    fit_rows,
+    make_packed_batches,
+    round_up_lengths,
+    split_micro_batches,
 )
 from headway.nn.masks.masks import make_mask
-from headway.nn.ops.cross_entropy import IGNORED
-from headway.nn.ops.varlen_attention import WIDEST
-from headway.train.config import Training
-from headway.train.dataset import Corpus, Portion
-from headway.train.distributed import Team
-from headway.train.objectives import Batch, Marks, unpacked
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
+from headway.nn.ops.varlen_attention import MAX_HEAD_WIDTH
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.config import TrainConfig
+from headway.train.dataset import Dataset, EpochShard
+from headway.train.distributed import ProcessGroup
+from headway.train.objectives import Batch, unpack_batch
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
 
-Draft = Callable[[np.random.Generator], list[Batch]]  # a step that has not been put together yet
+LazyStep = Callable[[np.random.Generator], list[Batch]]  # builds the micro-batches of one step when called
 
 
-class Step(list[Batch]):
-    """Micro-batches whose gradients are added up."""
+class MicroBatches(list[Batch]):
+    """The micro-batches of one optimiser step, whose gradients are accumulated."""
 
-    share: float = 1.0  # of the epoch, that is over when it is taken
-
-
-class Feed(Protocol):
-    at_once: int  # tokens that the device can take
-
-    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]: ...
-    def fits(self, batch: Batch) -> bool: ...
-    def parts(self, batch: Batch) -> Iterator[Batch]: ...  # a batch as it is, or cut if less fits than was thought
-    def told(self) -> dict[str, int]: ...
-    def goes_on(self, told: dict[str, int]) -> bool: ...
+    share: float = 1.0  # of the epoch that is done after this step
 
 
-def read(corpus: Corpus, feed: Feed, seed: int, rank: int, epoch: int, skip: int) -> Iterator[Step]:
-    """Steps without end, but for the first ones of the first epoch. An empty step: an epoch is over."""
+class DataLoader(Protocol):
+    """What the trainer needs of a data loader."""
+
+    micro_batch_tokens: int  # tokens that fit the device in one forward and backward pass
+
+    def plan(self, shard: EpochShard, seed: list[int]) -> Iterator[LazyStep]:
+        """The steps of a shard, in an order that the seed decides. Nothing is built yet."""
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether a batch needs no splitting."""
+
+    def split(self, batch: Batch) -> Iterator[Batch]:
+        """The batch as it is, or in parts if micro_batch_tokens was lowered since it was built."""
+
+    def fingerprint(self) -> dict[str, int]:
+        """What the batches depend on beside the text, saved in checkpoints."""
+
+    def resume(self, fingerprint: dict[str, int]) -> bool:
+        """Whether the batches are those of the run with this fingerprint; takes over its sizes if so."""
+
+
+def read_steps(
+    dataset: Dataset, loader: DataLoader, seed: int, rank: int, epoch: int, skip: int
+) -> Iterator[MicroBatches]:
+    """Endless steps, without the first `skip` of the first epoch. An empty step marks the end of an epoch."""
     while True:
         number = 0
-        for part, portion in enumerate(corpus.epoch(epoch)):
-            drafts = list(feed.drafts(portion, [seed, epoch, part]))
-            for place, draft in enumerate(drafts, 1):
+        for part, shard in enumerate(dataset.epoch(epoch)):
+            lazy_steps = list(loader.plan(shard, [seed, epoch, part]))
+            for done, lazy_step in enumerate(lazy_steps, 1):
                 if number >= skip:
-                    step = Step(draft(np.random.default_rng([seed, epoch, number, rank])))
-                    step.share = (part + place / len(drafts)) / portion.portions
+                    step = MicroBatches(lazy_step(np.random.default_rng([seed, epoch, number, rank])))
+                    step.share = (part + done / len(lazy_steps)) / shard.shard_count
                     yield step
                 number += 1
-        yield Step()
-        epoch, skip = epoch + 1, 0
+        yield MicroBatches()
+        epoch += 1
+        skip = 0
 
 
 @dataclass
-class Rows:
-    settings: Training
-    marks: Marks
-    team: Team
-    at_once: int
-    compiled: bool  # every shape is compiled once: so few of them
+class PaddedLoader:
+    """Batches of similar lengths, each padded to its longest sequence."""
+
+    settings: TrainConfig
+    special_tokens: SpecialTokens
+    group: ProcessGroup
+    micro_batch_tokens: int
+    compiled: bool  # each shape is compiled once, so there should be few
 
     @property
     def grain(self) -> int:
-        return 4 * GRAIN if self.compiled else GRAIN
+        return 4 * PAD_MULTIPLE if self.compiled else PAD_MULTIPLE
 
-    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]:
-        for batch in portion.batches(self.settings.batch_tokens, seed, self.grain):
-            yield lambda random, batch=batch: self._step(portion, batch, random)  # type: ignore[misc]
+    def plan(self, shard: EpochShard, seed: list[int]) -> Iterator[LazyStep]:
+        for indices in shard.batches(self.settings.batch_tokens, seed, self.grain):
+            yield lambda random, indices=indices: self._build_step(shard, indices, random)  # type: ignore[misc]
 
     def fits(self, batch: Batch) -> bool:
-        return len(batch.labels) * batch.width <= self.at_once
+        return len(batch.labels) * batch.width <= self.micro_batch_tokens
 
-    def parts(self, batch: Batch) -> Iterator[Batch]:
+    def split(self, batch: Batch) -> Iterator[Batch]:
         rows = len(batch.labels)
-        fit = rows if self.fits(batch) else rows_that_fit(batch.width, self.at_once)
-        for start in range(0, rows, fit):
-            yield batch if fit >= rows else batch.rows(start, start + fit)
+        fitting = rows if self.fits(batch) else fit_rows(batch.width, self.micro_batch_tokens)
+        for start in range(0, rows, fitting):
+            yield batch if fitting >= rows else batch.slice_rows(start, start + fitting)
 
-    def told(self) -> dict[str, int]:
+    def fingerprint(self) -> dict[str, int]:
         return {}
 
-    def goes_on(self, told: dict[str, int]) -> bool:
-        return not told
+    def resume(self, fingerprint: dict[str, int]) -> bool:
+        return not fingerprint
 
-    def _step(self, portion: Portion, batch: np.ndarray, random: np.random.Generator) -> list[Batch]:
-        mine = batch[self.team.rank :: self.team.size]
-        pieces = micro_batches(mine if len(mine) else batch[:1], portion.lengths, self.at_once, self.grain)
-        step = [self._collated(portion, piece, random) for piece in pieces]
-        return step if len(mine) else [unlabelled(piece) for piece in step]
+    def _build_step(self, shard: EpochShard, indices: np.ndarray, random: np.random.Generator) -> list[Batch]:
+        own = indices[self.group.rank :: self.group.size]
+        parts = split_micro_batches(
+            own if len(own) else indices[:1], shard.lengths, self.micro_batch_tokens, self.grain
+        )
+        step = [self._collate(shard, part, random) for part in parts]
+        return step if len(own) else [remove_labels(batch) for batch in step]
 
-    def _collated(self, portion: Portion, piece: np.ndarray, random: np.random.Generator) -> Batch:
-        batch: Batch = self.settings.objective.collate([portion.examples[i] for i in piece], self.marks, random)
+    def _collate(self, shard: EpochShard, indices: np.ndarray, random: np.random.Generator) -> Batch:
+        examples = [shard.examples[i] for i in indices]
+        batch: Batch = self.settings.objective.collate(examples, self.special_tokens, random)
         if not self.compiled:
             return batch
-        longest = int(rounded(np.array([batch.width]), self.grain).max())
-        return batch.shaped(rows_that_fit(longest, min(self.settings.batch_tokens, self.at_once)), self.grain)
+        width = int(round_up_lengths(np.array([batch.width]), self.grain).max())
+        rows = fit_rows(width, min(self.settings.batch_tokens, self.micro_batch_tokens))
+        return batch.pad_to(rows, self.grain)
 
 
 @dataclass
-class Lines:
-    settings: Training
-    marks: Marks
-    team: Team
-    at_once: int
-    pins: bool  # batches are made where a GPU can fetch them
-    sizes: Sizes | None = None  # one for the whole run: batches follow from it
+class PackedLoader:
+    """Sequence packing: each micro-batch is one packed sequence a side, of sizes that stay the same for the run."""
+
+    settings: TrainConfig
+    special_tokens: SpecialTokens
+    group: ProcessGroup
+    micro_batch_tokens: int
+    pin_memory: bool  # in page-locked memory, from which a GPU copies asynchronously
+    sizes: PackedSizes | None = (
+        None  # tokens of a packed source and target; the batches of the whole run follow from them
+    )
 
     def __post_init__(self) -> None:
-        share = -(-self.settings.batch_tokens // self.team.size)
-        self.at_once = max(self.at_once, self.settings.longest + 1)
-        self.count = -(-share // self.at_once)  # lines of each process in a step, whatever fits later
-        self.share = -(-share // self.count)  # tokens of each
+        own_tokens = -(-self.settings.batch_tokens // self.group.size)
+        self.micro_batch_tokens = max(self.micro_batch_tokens, self.settings.max_tokens + 1)
+        # Packed sequences of each process in a step: fixed here, even if less fits the device later.
+        self.per_step = -(-own_tokens // self.micro_batch_tokens)
+        self.tokens_each = -(-own_tokens // self.per_step)
 
-    def drafts(self, portion: Portion, seed: list[int]) -> Iterator[Draft]:
+    @staticmethod
+    def unsupported(settings: TrainConfig, model: "Transformer.Config") -> str:
+        """Why this model cannot be trained on packed sequences; "" if it can."""
+        if settings.objective.kind != "translation" or settings.alignment.kind != "none":
+            return "packed batches support only translation without guided alignment"
+        if settings.batch_tokens < settings.max_tokens:
+            return (
+                f"a packed sequence holds at least train.max_tokens = {settings.max_tokens} tokens, and batch_tokens = "
+                f"{settings.batch_tokens} is less"
+            )
+        resolved = model.resolved()
+        for side in resolved.sides:
+            stack = getattr(resolved, side)
+            for mixer in (*stack.mixer, *(stack.cross or ())):
+                if mixer.kind != "attention":
+                    return f"packed batches need attention in every layer, and {side} has {mixer.kind}"
+                if mixer.kernel != "auto":
+                    return f'packed batches need kernel = "auto", and {side} has "{mixer.kernel}"'
+                if max(mixer.d_k, mixer.d_v) > MAX_HEAD_WIDTH:
+                    return f"packed batches need heads of width {MAX_HEAD_WIDTH} or less, and {side} has wider ones"
+            for position in stack.position:
+                if position.applies_to == "scores":
+                    return f"packed batches need positions that leave scores alone, and {side} has {position.kind}"
+            for mask in stack.mask:
+                if make_mask(mask).interval is None:
+                    return f"packed batches need masks of one interval per query, and {side} has others"
+        return ""
+
+    def plan(self, shard: EpochShard, seed: list[int]) -> Iterator[LazyStep]:
         if self.sizes is None:
-            self.sizes = line_sizes(portion.lengths, self.share, self.settings.longest)
+            self.sizes = choose_packed_sizes(shard.lengths, self.tokens_each, self.settings.max_tokens)
         sizes = self.sizes
-        lines = packed_batches(portion.lengths, sizes, seed)
-        together = self.count * self.team.size
-        for start in range(0, len(lines), together):
-            mine = lines[start : start + together][self.team.rank :: self.team.size]
-            yield lambda random, mine=mine: self._step(portion, mine, sizes)  # type: ignore[misc]
+        packed = make_packed_batches(shard.lengths, sizes, seed)
+        per_step = self.per_step * self.group.size
+        for start in range(0, len(packed), per_step):
+            own = packed[start : start + per_step][self.group.rank :: self.group.size]
+            yield lambda random, own=own: self._build_step(shard, own, sizes)  # type: ignore[misc]
 
     def fits(self, batch: Batch) -> bool:
-        """A quarter more than asked for will do: halves are never quite even, and lines are rounded up."""
-        return 4 * batch.width <= 5 * self.at_once or batch.texts < 2
+        """A quarter over the limit still counts as fitting: halves are never quite even, and sizes are rounded up."""
+        return 4 * batch.width <= 5 * self.micro_batch_tokens or batch.text_count < 2
 
-    def parts(self, batch: Batch) -> Iterator[Batch]:
+    def split(self, batch: Batch) -> Iterator[Batch]:
         if self.fits(batch):
             yield batch
             return
-        examples = unpacked(batch)
+        examples = unpack_batch(batch)
         ends = np.cumsum([(len(e.source), len(e.target) + 1) for e in examples], axis=0).max(axis=1)
         half = min(max(int(np.searchsorted(ends, ends[-1] / 2)), 1), len(examples) - 1)
         for part in (examples[:half], examples[half:]):
             tokens = (sum(len(e.source) for e in part), sum(len(e.target) + 1 for e in part))
-            sizes = tuple(-(-size // LINE_GRAIN) * LINE_GRAIN for size in tokens)
-            packed: Batch = self.settings.objective.pack(part, self.marks, sizes, self.settings.longest)
-            yield from self.parts(self._ready(packed))
+            sizes = tuple(-(-size // PACKED_MULTIPLE) * PACKED_MULTIPLE for size in tokens)
+            packed: Batch = self.settings.objective.pack(part, self.special_tokens, sizes, self.settings.max_tokens)
+            yield from self.split(self._pin(packed))
 
-    def told(self) -> dict[str, int]:
-        """What its batches depend on beside the text, for a checkpoint."""
+    def fingerprint(self) -> dict[str, int]:
         if self.sizes is None:
             return {}
-        return {**self._settings(), "source": self.sizes[0], "target": self.sizes[1]}
+        return {**self._dependencies(), "source": self.sizes[0], "target": self.sizes[1]}
 
-    def goes_on(self, told: dict[str, int]) -> bool:
-        """Whether the batches will be those of a run that told this; then they are."""
-        same = all(told.get(name) == value for name, value in self._settings().items())
-        self.sizes = (told["source"], told["target"]) if same else None
+    def resume(self, fingerprint: dict[str, int]) -> bool:
+        same = all(fingerprint.get(name) == value for name, value in self._dependencies().items())
+        self.sizes = (fingerprint["source"], fingerprint["target"]) if same else None
         return same
 
-    def _settings(self) -> dict[str, int]:
-        settings = self.settings
-        known = {"batch_tokens": settings.batch_tokens, "longest": settings.longest}
-        return {**known, "processes": self.team.size, "lines": self.count}
+    def _dependencies(self) -> dict[str, int]:
+        """The keys are those of state.json in checkpoints."""
+        return {
+            "batch_tokens": self.settings.batch_tokens,
+            "longest": self.settings.max_tokens,
+            "processes": self.group.size,
+            "lines": self.per_step,
+        }
 
-    def _step(self, portion: Portion, lines: list[np.ndarray], sizes: Sizes) -> list[Batch]:
-        step = [self._packed(portion, line, sizes) for line in lines]
-        return step or [unlabelled(self._packed(portion, np.array([0]), sizes))]
+    def _build_step(self, shard: EpochShard, packed: list[np.ndarray], sizes: PackedSizes) -> list[Batch]:
+        step = [self._pack(shard, indices, sizes) for indices in packed]
+        return step or [remove_labels(self._pack(shard, np.array([0]), sizes))]
 
-    def _packed(self, portion: Portion, line: np.ndarray, sizes: Sizes) -> Batch:
+    def _pack(self, shard: EpochShard, indices: np.ndarray, sizes: PackedSizes) -> Batch:
+        sources, targets = shard.take(indices)
         pack = self.settings.objective.pack_rows
-        return self._ready(pack(*portion.sides(line), self.marks, sizes, self.settings.longest))
+        return self._pin(pack(sources, targets, self.special_tokens, sizes, self.settings.max_tokens))
 
-    def _ready(self, batch: Batch) -> Batch:
-        return batch.each(torch.Tensor.pin_memory) if self.pins else batch
-
-
-def unlined(settings: Training, model: "Transformer.Config") -> str:
-    """Why the texts of a line could not be kept apart; '' where they can."""
-    if settings.objective.kind != "translation" or settings.alignment.kind != "none":
-        return "texts lie one behind the other only for translation without guided alignment"
-    if settings.batch_tokens < settings.longest:
-        return f"a line holds train.longest = {settings.longest} tokens, and batch_tokens = {settings.batch_tokens} is less"
-    resolved = model.resolved()
-    for side in resolved.sides:
-        stack = getattr(resolved, side)
-        for mixer in (*stack.mixer, *(stack.cross or ())):
-            if mixer.kind != "attention":
-                return f"in a line of texts only attention keeps them apart, and {side} has {mixer.kind}"
-            if mixer.kernel != "auto":
-                return f'only kernel = "auto" keeps the texts of a line apart, and {side} has "{mixer.kernel}"'
-            if max(mixer.d_k, mixer.d_v) > WIDEST:
-                return f"in a line of texts heads are at most {WIDEST} wide, and {side} has wider ones"
-        for position in stack.position:
-            if position.acts == "bends":
-                return f"in a line of texts scores are not bent, and {side} has {position.kind} positions"
-        for mask in stack.mask:
-            if make_mask(mask).span is None:
-                return f"in a line of texts a token sees one stretch of its own, and {side} has other masks"
-    return ""
+    def _pin(self, batch: Batch) -> Batch:
+        return batch.map(torch.Tensor.pin_memory) if self.pin_memory else batch
 
 
-def unlabelled(batch: Batch) -> Batch:
-    """For a process that has nothing to do in a step and must still take part."""
-    return batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0, tokens=0)
+def remove_labels(batch: Batch) -> Batch:
+    """A batch that teaches nothing, for a process that has no examples in a step but must take part in it."""
+    return batch._replace(labels=torch.full_like(batch.labels, IGNORE_INDEX), label_count=0, token_count=0)

@@ -5,36 +5,38 @@ from pathlib import Path
 
 from headway import __version__
 from headway.config.config import Config
-from headway.storage.card import read_card, written_head
-from headway.train.sources import Texts
-from headway.train.validation import Validation
+from headway.storage.card import format_front_matter, read_card
+from headway.train.sources import TrainingTexts
+from headway.train.validation import ValidationResult
 
 
-def command_for(config: Config, folder: str | Path) -> str:
-    """What to type to use a model."""
+def format_usage_command(config: Config, folder: str | Path) -> str:
+    """The command that uses a model."""
     model = shlex.quote(str(folder))
     if config.train.objective.kind == "translation":
-        return f'headway translate --model {model}{_to(config)} "…"'
+        return f'headway translate --model {model}{_format_to_flag(config)} "…"'
     if config.train.objective.kind == "causal":
         return f'headway generate --model {model} "…"'
-    return measuring(config, folder)
+    return format_evaluate_command(config, folder)
 
 
-def measuring(config: Config, folder: str | Path) -> str:
-    """What to type to see how good it is."""
+def format_evaluate_command(config: Config, folder: str | Path) -> str:
+    """The command that measures how good a model is."""
     model = shlex.quote(str(folder))
     if config.train.objective.kind == "translation":
-        return f"headway evaluate --model {model}{_to(config)} --source FILE --target FILE"
+        return f"headway evaluate --model {model}{_format_to_flag(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
 
 
-def _to(config: Config) -> str:
-    """One of several target languages must be named."""
+def _format_to_flag(config: Config) -> str:
+    """--to, which a model with several target languages needs."""
     return f" --to {config.tags[0]}" if config.tags else ""
 
 
-def model_card(config: Config, texts: Texts, result: Validation | None, step: int, base: Path | None = None) -> str:
-    """base: the model that was fine-tuned."""
+def model_card(
+    config: Config, texts: TrainingTexts, result: ValidationResult | None, step: int, base: Path | None = None
+) -> str:
+    """The text of the card. `base`: the model that was fine-tuned."""
     corpus = texts.statistics()
     translates = config.train.objective.kind == "translation"
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
@@ -49,14 +51,14 @@ def model_card(config: Config, texts: Texts, result: Validation | None, step: in
     if name:
         rows.insert(1, ("fine-tuned from", name))
     if result is None:
-        rows.append(("validation", "not yet: the training was interrupted before"))
+        rows.append(("validation", "none: training was interrupted before the first one"))
     else:
-        rows.append(("validation loss", f"{result.loss:.4f} nats a token (perplexity {result.perplexity:.2f})"))
+        rows.append(("validation loss", f"{result.loss:.4f} nats per token (perplexity {result.perplexity:.2f})"))
     scores = {}
     if result is not None and result.bleu is not None and result.chrf is not None:
         rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} (greedy)"))
         scores["validation"] = f"{result.bleu:.2f} BLEU, {result.chrf:.2f} chrF (greedy)"
     languages = dict.fromkeys((*config.source_languages, *config.target_languages))
-    head = written_head([*languages], scores, read_card(base).licence if base else "", name)
+    head = format_front_matter([*languages], scores, read_card(base).licence if base else "", name)
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    return f"{head}# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{command_for(config, '.')}`\n"
+    return f"{head}# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{format_usage_command(config, '.')}`\n"

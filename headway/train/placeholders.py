@@ -1,5 +1,5 @@
-"""Pairs in which placeholders stand for words, around them or beside them, so that a model learns to carry each over to
-its place: see headway.text.spans.protect. Which words belong together says a statistical aligner."""
+"""Placeholders ⟦0⟧ in training pairs, in place of words, around them or beside them, so that a model learns to copy
+each to the right position (see headway.text.spans.protect). A statistical aligner says which words correspond."""
 
 import json
 import random
@@ -10,83 +10,94 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from headway.data.corpora import FromFiles, Parallel
+from headway.data.corpora import FilePairs, ParallelCorpus
 from headway.data.parallel_files import Pair, ParallelFiles
-from headway.files.cache import cached, fingerprint
-from headway.text.align.aligner import Aligner, learn_aligner
+from headway.files.cache import fingerprint, load_or_build
+from headway.text.align.aligner import Aligner, train_aligner
 from headway.text.align.words import WORD
-from headway.text.spans.protect import PLACEHOLDER, placeholder, spaced
-from headway.train.alignment_links import GROUP, languages_of, sampled
+from headway.text.spans.protect import PLACEHOLDER, format_placeholder, space_placeholders
+from headway.train.alignment_links import PAIRS_PER_GROUP, language_pair, sample_pairs
 
-VERSION = "placeholders 3"  # other rules make other text: what is kept must not outlive them
-MOST = 3  # places in a pair
-LONGEST = 3  # words between two placeholders
-CORE = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word without the signs around it
-ENDS = re.compile(r"[.!?…]*$")
+RULES_VERSION = "placeholders 3"  # part of the cache key: change it with the rules
+MAX_PHRASES = 3  # of a pair that get placeholders
+MAX_PHRASE_WORDS = 3
+WORD_CORE = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word without the punctuation around it
+FINAL_PUNCTUATION = re.compile(r"[.!?…]*$")
 
-Links = Sequence[tuple[int, int]]
-Place = tuple[int, int]  # of characters: first and one past the last
-Edit = tuple[int, int, str]
+Links = Sequence[tuple[int, int]]  # source word, target word
+CharSpan = tuple[int, int]  # start and end, in characters
+Edit = tuple[int, int, str]  # start and end of what is replaced, and by what
 
 
-def with_placeholders(pair: Pair, links: Links, chance: random.Random) -> Pair:
-    """A pair with some; as it was where no two words are known to belong together."""
+def insert_placeholders(pair: Pair, links: Links, chance: random.Random) -> Pair:
+    """The pair with placeholders: at linked phrases, or at the edges if no words are linked. Unchanged if it
+    has some."""
     if any("⟦" in side for side in pair):
         return pair
-    found = phrases(pair, links)
+    found = find_phrases(pair, links)
     chance.shuffle(found)
     edits: tuple[list[Edit], list[Edit]] = ([], [])
-    taken: list[tuple[Place, Place]] = []
-    count, most = 0, chance.randint(1, MOST)
-    for places in found:
-        if len(taken) == most:
+    taken: list[tuple[CharSpan, CharSpan]] = []
+    count = 0  # placeholders so far
+    wanted = chance.randint(1, MAX_PHRASES)
+    for spans in found:
+        if len(taken) == wanted:
             break
-        if all(_apart(a, b) for other in taken for a, b in zip(places, other)):
-            taken.append(places)
-            count += _edited(pair, places, edits, count, chance)
+        if all(_are_disjoint(a, b) for other in taken for a, b in zip(spans, other)):
+            taken.append(spans)
+            count += _edit_phrase(pair, spans, edits, count, chance)
     if not taken or chance.random() < 0.15:
-        _framed(pair, edits, count, chance)
-    return _numbered([_written(side, own) for side, own in zip(pair, edits)])
+        _edit_edges(pair, edits, count, chance)
+    return _renumber([_apply_edits(side, own) for side, own in zip(pair, edits)])
 
 
-def phrases(pair: Pair, links: Links) -> list[tuple[Place, Place]]:
-    """One to LONGEST words on the source side, and those on the other that say the same and nothing else."""
+def find_phrases(pair: Pair, links: Links) -> list[tuple[CharSpan, CharSpan]]:
+    """Phrase pairs: up to MAX_PHRASE_WORDS source words, and the target words that are linked with them and
+    no others."""
     source, target = ([(w.start(), w[0]) for w in WORD.finditer(side)] for side in pair)
     found = []
     for first in range(len(source)):
-        for last in range(first, min(first + LONGEST, len(source))):
-            said = {j for i, j in links if first <= i <= last}
-            inside = all(first <= i <= last for i, j in links if said and min(said) <= j <= max(said))
-            if said and inside and max(said) - min(said) <= last - first + 1:
-                places = _core(source[first : last + 1]), _core(target[min(said) : max(said) + 1])
-                if places[0] and places[1]:
-                    found.append((places[0], places[1]))
+        for last in range(first, min(first + MAX_PHRASE_WORDS, len(source))):
+            linked = {j for i, j in links if first <= i <= last}
+            if not linked:
+                continue
+            start, end = min(linked), max(linked)
+            consistent = all(first <= i <= last for i, j in links if start <= j <= end)
+            if consistent and end - start <= last - first + 1:
+                source_span = _core_span(source[first : last + 1])
+                target_span = _core_span(target[start : end + 1])
+                if source_span and target_span:
+                    found.append((source_span, target_span))
     return found
 
 
-def _core(words: Sequence[tuple[int, str]]) -> Place | None:
-    """Where these words are, without the signs before the first and after the last."""
-    first, last = CORE.search(words[0][1]), CORE.search(words[-1][1])
+def _core_span(words: Sequence[tuple[int, str]]) -> CharSpan | None:
+    """The span of these words (offset, word), without the punctuation before the first and after the last."""
+    first, last = WORD_CORE.search(words[0][1]), WORD_CORE.search(words[-1][1])
     if first is None or last is None:
         return None
     return words[0][0] + first.start(), words[-1][0] + last.end()
 
 
-def _apart(one: Place, other: Place) -> bool:
+def _are_disjoint(one: CharSpan, other: CharSpan) -> bool:
     return one[1] < other[0] or other[1] < one[0]
 
 
-def _edited(
-    pair: Pair, places: tuple[Place, Place], edits: tuple[list[Edit], list[Edit]], count: int, chance: random.Random
+def _edit_phrase(
+    pair: Pair,
+    spans: tuple[CharSpan, CharSpan],
+    edits: tuple[list[Edit], list[Edit]],
+    count: int,
+    chance: random.Random,
 ) -> int:
-    """Instead of the words, around them, or beside them; how many placeholders that took. Or the source has the words
-    of the target, as it will where a glossary gives them."""
-    kind = chance.choices(("instead", "around", "before", "after", "told"), (35, 25, 10, 10, 20))[0]
-    one, other = placeholder(count), placeholder(count + 1)
-    if kind == "told":
-        edits[0].append((*places[0], pair[1][slice(*places[1])]))
+    """Put placeholders instead of a phrase, around it or beside it; returns how many. Or put the target phrase into the
+    source, as a glossary will."""
+    kind = chance.choices(("instead", "around", "before", "after", "glossary"), (35, 25, 10, 10, 20))[0]
+    one, other = format_placeholder(count), format_placeholder(count + 1)
+    if kind == "glossary":
+        edits[0].append((*spans[0], pair[1][slice(*spans[1])]))
         return 0
-    for (start, end), own in zip(places, edits):
+    for (start, end), own in zip(spans, edits):
         if kind == "instead":
             own.append((start, end, one))
         elif kind == "around":
@@ -96,70 +107,72 @@ def _edited(
     return 2 if kind == "around" else 1
 
 
-def _framed(pair: Pair, edits: tuple[list[Edit], list[Edit]], count: int, chance: random.Random) -> None:
-    """At the beginning, at the end, or around everything."""
+def _edit_edges(pair: Pair, edits: tuple[list[Edit], list[Edit]], count: int, chance: random.Random) -> None:
+    """Put placeholders at the beginning, at the end, or around the whole sentence."""
     kind = chance.choices(("begin", "end", "around"), (4, 4, 2))[0]
     space = chance.choice(("", " ")) if kind == "around" else " "
     inside = chance.random() < 0.5  # before the full stop
     for side, own in zip(pair, edits):
-        stop = ENDS.search(side)
+        stop = FINAL_PUNCTUATION.search(side)
         assert stop is not None
         end = stop.start() if inside else len(side)
         if kind != "end":
-            own.append((0, 0, f"{placeholder(count)}{space}"))
+            own.append((0, 0, f"{format_placeholder(count)}{space}"))
         if kind != "begin":
-            own.insert(0, (end, end, f"{space}{placeholder(count + 1)}"))
+            own.insert(0, (end, end, f"{space}{format_placeholder(count + 1)}"))
 
 
-def _written(text: str, edits: Sequence[Edit]) -> str:
-    """From the last to the first, so that places stay what they are; of two at one place the later one stands first."""
+def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
+    """From the last to the first, so that offsets stay valid; of two at one offset, the later one comes first."""
     for start, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
-def _numbered(sides: Sequence[str]) -> Pair:
-    """As the source has them in order: ⟦0⟧, ⟦1⟧ … None touches a word."""
+def _renumber(sides: Sequence[str]) -> Pair:
+    """Number placeholders in their order in the source, ⟦0⟧, ⟦1⟧ …, with spaces between them and words."""
     numbers = {found[1]: n for n, found in enumerate(PLACEHOLDER.finditer(sides[0]))}
-    source, target = (PLACEHOLDER.sub(lambda found: placeholder(numbers[found[1]]), side) for side in sides)
-    return spaced(source), spaced(target)
+    source, target = (PLACEHOLDER.sub(lambda found: format_placeholder(numbers[found[1]]), side) for side in sides)
+    return space_placeholders(source), space_placeholders(target)
 
 
-def placed(corpora: Sequence[Parallel], share: float) -> list[Parallel]:
-    """The same corpora with placeholders in a share of their pairs: written once, and kept with what is tokenised. Text
-    that came with so many is left as it is."""
-    if sum(corpus.counts.marked for corpus in corpora) >= share * sum(corpus.counts.said for corpus in corpora):
+def add_placeholders(corpora: Sequence[ParallelCorpus], share: float) -> list[ParallelCorpus]:
+    """The corpora with placeholders in a share of their pairs, from the cache if they are there. Corpora that already
+    have as many are returned as they are."""
+    if sum(corpus.counts.with_placeholders for corpus in corpora) >= share * sum(
+        corpus.counts.nonempty for corpus in corpora
+    ):
         return list(corpora)
-    learned: dict[tuple[str, str], Aligner] = {}
+    aligners: dict[tuple[str, str], Aligner] = {}
 
-    def build(folder: Path, corpus: Parallel, alike: Sequence[Parallel]) -> None:
-        direction = languages_of(corpus)
-        if direction not in learned:
-            learned[direction] = learn_aligner(sampled(alike))
+    def build(folder: Path, corpus: ParallelCorpus, alike: Sequence[ParallelCorpus]) -> None:
+        direction = language_pair(corpus)
+        if direction not in aligners:
+            aligners[direction] = train_aligner(sample_pairs(alike))
         with (folder / "pairs.jsonl").open("w", encoding="utf-8", newline="\n") as file:
-            for source, target in changed(corpus.read(), learned[direction], share):
+            for source, target in insert_into_share(corpus.read(), aligners[direction], share):
                 file.write(json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n")
 
     found = []
     for corpus in corpora:
-        alike = [other for other in corpora if languages_of(other) == languages_of(corpus)]
-        identity = fingerprint([VERSION, str(share), corpus.identity, *(other.identity for other in alike)])
-        path = cached(
+        alike = [other for other in corpora if language_pair(other) == language_pair(corpus)]
+        identity = fingerprint([RULES_VERSION, str(share), corpus.identity, *(other.identity for other in alike)])
+        path = load_or_build(
             "placeholders",
             identity,
             lambda folder, c=corpus, a=alike: build(folder, c, a),  # type: ignore[misc]
             lambda folder: folder / "pairs.jsonl",
         )
         files = ParallelFiles(str(path), "", columns=("source", "target"))
-        found.append(replace(corpus, origin=FromFiles(files), identity=identity))
+        found.append(replace(corpus, origin=FilePairs(files), identity=identity))
     return found
 
 
-def changed(pairs: Iterator[Pair], aligner: Aligner, share: float) -> Iterator[Pair]:
-    """What is changed, and how, depends on the pair alone."""
-    while group := list(islice(pairs, GROUP)):
+def insert_into_share(pairs: Iterator[Pair], aligner: Aligner, share: float) -> Iterator[Pair]:
+    """All pairs, a share of them with placeholders. Which, and how, depends on each pair alone."""
+    while group := list(islice(pairs, PAIRS_PER_GROUP)):
         seeds = [zlib.crc32("\t".join(pair).encode()) for pair in group]
         rows = [row for row, seed in enumerate(seeds) if seed < share * 2**32]
         for row, links in zip(rows, aligner.align([group[row] for row in rows])):
-            group[row] = with_placeholders(group[row], links.tolist(), random.Random(seeds[row]))
+            group[row] = insert_placeholders(group[row], links.tolist(), random.Random(seeds[row]))
         yield from group

@@ -1,4 +1,4 @@
-"""What takes seconds before a first step and can be done while something else is."""
+"""Warm up CUDA and torch._dynamo in a background thread, while something else takes its time."""
 
 import threading
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ import torch
 
 
 @contextmanager
-def warming(device: torch.device) -> Iterator[None]:
-    """Meanwhile the GPU is woken, and PyTorch's compiler is loaded, which its optimisers ask for even where nothing is
-    compiled. For blocks that import nothing of PyTorch themselves, as learning a vocabulary."""
-    thread = threading.Thread(target=_warm, args=(device,))
+def prewarm_torch(device: torch.device) -> Iterator[None]:
+    """While the block runs, initialise the device and import torch._dynamo, which optimisers need even where nothing is
+    compiled. The block must not import parts of torch itself; learning a vocabulary is such a block."""
+    thread = threading.Thread(target=_prewarm, args=(device,))
     thread.start()
     try:
         yield
@@ -19,8 +19,8 @@ def warming(device: torch.device) -> Iterator[None]:
         thread.join()
 
 
-def _warm(device: torch.device) -> None:
-    with suppress(Exception):  # whoever needs it will be told
+def _prewarm(device: torch.device) -> None:
+    with suppress(Exception):  # the same error will be raised, and reported, at the first real use
         import torch._dynamo
 
         torch.zeros(1, device=device)

@@ -1,4 +1,4 @@
-"""What a run tells of itself while it runs."""
+"""Progress of a run: running loss, snapshots, and the listener that shows them."""
 
 import math
 import time
@@ -8,63 +8,64 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from headway.nn.statistics import Mean, Statistics, added, kept
-from headway.train.distributed import Team
-from headway.train.loss import Told
-from headway.train.validation import Validation
+from headway.nn.statistics import LayerStatistics, PartialMean, merge_statistics, zero_unless
+from headway.train.distributed import ProcessGroup
+from headway.train.loss import LossOutput
+from headway.train.validation import ValidationResult
 
 
-class Moment(NamedTuple):
-    """How a run stands."""
+class ProgressSnapshot(NamedTuple):
+    """How far a run has come."""
 
     step: int
     epoch: int
     loss: float
-    rate: float
+    learning_rate: float
     tokens_per_second: float
     seconds: float
-    done: float  # share of the budget that is spent
-    memory: int  # bytes
-    statistics: Mapping[str, float | list[float]] = {}  # what makes up the loss, and what layers tell
+    done: float  # share of the budget that is spent, 0 to 1
+    memory: int  # peak, in bytes
+    statistics: Mapping[str, float | list[float]] = {}  # the terms of the loss, and what layers report
 
 
-class Watcher(Protocol):
-    """Whoever wants to know: the terminal, a test, nobody."""
+class ProgressListener(Protocol):
+    """Shows or records progress: on a terminal, in a test."""
 
-    def note(self, message: str) -> None: ...
-    def due(self) -> bool: ...  # whether to be told of this step too, between two reports
-    def step(self, moment: Moment) -> None: ...
-    def validated(self, step: int, result: Validation, best: bool) -> None: ...
+    def on_note(self, message: str) -> None: ...
+    def wants_update(self) -> bool: ...  # whether to call on_step between two regular reports
+    def on_step(self, snapshot: ProgressSnapshot) -> None: ...
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None: ...
 
 
-class Tally:
-    """Losses, statistics and tokens since the last report. They stay on the device until somebody asks."""
+class RunningLoss:
+    """Losses, statistics and tokens since the last report. They stay on the device until they are read."""
 
     def __init__(self, device: torch.device) -> None:
-        self.losses: dict[str, Tensor] = {}  # of the steps that were taken: "loss", and its parts
-        self.taken = torch.zeros((), device=device)
-        self.statistics = Statistics()  # of these steps
-        self.steps = self.tokens = 0
-        self.began = time.monotonic()
+        self.losses: dict[str, Tensor] = {}  # sums over the steps taken, of "loss" and its parts
+        self.taken = torch.zeros((), device=device)  # steps that were not skipped
+        self.statistics = LayerStatistics()  # of these steps
+        self.steps = 0
+        self.tokens = 0
+        self.started = time.monotonic()
 
-    def add(self, told: Told, finite: Tensor, tokens: int) -> None:
-        for name, loss in {"loss": told.loss, **told.parts}.items():
+    def add(self, output: LossOutput, finite: Tensor, tokens: int) -> None:
+        for name, loss in {"loss": output.loss, **output.parts}.items():
             self.losses[name] = self.losses.get(name, 0) + torch.where(finite, loss, 0.0)
-        self.statistics = added(self.statistics, kept(told.statistics, finite))
+        self.statistics = merge_statistics(self.statistics, zero_unless(output.statistics, finite))
         self.taken += finite
         self.steps += 1
         self.tokens += tokens
 
-    def pause(self, seconds: float) -> None:
-        """Time for something else does not count."""
-        self.began += seconds
+    def exclude_time(self, seconds: float) -> None:
+        """Do not count time spent on something else, such as validation, in tokens per second."""
+        self.started += seconds
 
-    def together(self, team: Team) -> "Tally":
-        """Of all processes: each knows its share of the loss, and all take the same steps."""
-        if team.size > 1:
-            self.losses = dict(zip(self.losses, team.sum(torch.stack(list(self.losses.values())))))
-            self.tokens = int(team.sum(torch.tensor(self.tokens)))
-            self.statistics = _summed(self.statistics, team)
+    def reduce(self, group: ProcessGroup) -> "RunningLoss":
+        """Sum over all processes: each has its share of the loss, and all take the same steps."""
+        if group.size > 1:
+            self.losses = dict(zip(self.losses, group.sum(torch.stack(list(self.losses.values())))))
+            self.tokens = int(group.sum(torch.tensor(self.tokens)))
+            self.statistics = _sum_statistics(self.statistics, group)
         return self
 
     @property
@@ -73,29 +74,29 @@ class Tally:
 
     @property
     def means(self) -> dict[str, float | list[float]]:
-        """Of the loss's parts, and of what layers told."""
+        """Of the terms of the loss, and of the statistics of layers."""
         if not float(self.taken):
             return {}
-        parts = {name: float(sum_) / float(self.taken) for name, sum_ in self.losses.items() if name != "loss"}
-        return parts | {name: mean.value() for name, mean in self.statistics.items() if float(mean.over)}
+        parts = {name: float(total) / float(self.taken) for name, total in self.losses.items() if name != "loss"}
+        return parts | {name: mean.value() for name, mean in self.statistics.items() if float(mean.weight)}
 
     @property
     def tokens_per_second(self) -> float:
-        return self.tokens / max(time.monotonic() - self.began, 1e-9)
+        return self.tokens / max(time.monotonic() - self.started, 1e-9)
 
 
-def _summed(statistics: Statistics, team: Team) -> Statistics:
-    """Over all processes, which know the same names, in one message."""
+def _sum_statistics(statistics: LayerStatistics, group: ProcessGroup) -> LayerStatistics:
+    """Over all processes, which have the same names, in one message."""
     numbers = [number for mean in statistics.values() for number in mean]
     if not numbers:
         return statistics
-    sums = team.sum(torch.cat([number.double().flatten() for number in numbers]))
+    sums = group.sum(torch.cat([number.double().flatten() for number in numbers]))
     parts = iter(torch.split(sums, [number.numel() for number in numbers]))
-    return {name: Mean(next(parts).view_as(mean.total), next(parts)[0]) for name, mean in statistics.items()}
+    return {name: PartialMean(next(parts).view_as(mean.total), next(parts)[0]) for name, mean in statistics.items()}
 
 
-def memory_of(device: torch.device) -> int:
-    """The most that was used so far, in bytes."""
+def peak_memory(device: torch.device) -> int:
+    """The maximum used so far, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     import resource

@@ -1,4 +1,10 @@
-"""A whole training: from prepared text to a model directory."""
+"""A training run: from prepared text to a model directory.
+
+TrainingRun.run()
+  └ check the datasets, lock the directory, resume from the newest checkpoint
+    └ loop: Trainer.step() … report every log_every … validate and save every validate_every … until a budget is spent
+      └ choose the weights: the best checkpoint, or the average of the last, whichever validates better
+"""
 
 import contextlib
 import math
@@ -14,289 +20,328 @@ from torch import Tensor
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import WEIGHTS, average, fill, save_model
-from headway.text import Tokenizers
-from headway.text.shortlist import SHORTLIST
+from headway.storage.model_dir import WEIGHTS_FILE, average_weights, load_weights, save_model
+from headway.text.shortlist import SHORTLIST_FILE
+from headway.text.tokenizer.pair import Tokenizers
 from headway.train import checkpoints
-from headway.train.checkpoints import only_one
-from headway.train.dataset import Corpus, marks_for
-from headway.train.distributed import Beat, Team
-from headway.train.history import History, Silence, finite
+from headway.train.checkpoints import lock_directory
+from headway.train.dataset import Dataset, training_special_tokens
+from headway.train.distributed import SINGLE_PROCESS, ProcessGroup, StepSync
+from headway.train.history import History, NullHistory, to_json_number
 from headway.train.model_card import model_card
-from headway.train.progress import Moment, Tally, Watcher, memory_of
-from headway.train.resume import MOVING, measured_otherwise, refuse_changes
-from headway.train.schedules import after_warm_up
-from headway.train.setup import Start, make_corpora
-from headway.train.shortlist import shortlist_for
-from headway.train.signals import Signals
-from headway.train.sources import Texts
+from headway.train.progress import ProgressListener, ProgressSnapshot, RunningLoss, peak_memory
+from headway.train.resume import REBATCHING_SETTINGS, refuse_changes, scores_incomparable
+from headway.train.schedules import share_after_warm_up
+from headway.train.setup import PretrainedModel, make_datasets
+from headway.train.shortlist import load_or_build_shortlist
+from headway.train.signals import DeferredSignals
+from headway.train.sources import TrainingTexts
 from headway.train.trainer import Trainer
-from headway.train.validation import Validation, sample, validate
+from headway.train.validation import ValidationResult, take_sample, validate
 
 
-class Outcome(NamedTuple):
+class TrainingResult(NamedTuple):
     folder: Path
     step: int
     seconds: float
-    result: Validation
-    chosen: str  # which weights became the model
+    result: ValidationResult
+    weights_origin: str  # which checkpoints became the model, as a phrase
 
 
 @dataclass
-class Training:
+class TrainingRun:
     """Everything that a run needs, put together."""
 
     config: Config
-    texts: Texts
+    texts: TrainingTexts
     tokenizers: Tokenizers
     out: Path
     device: torch.device
-    watcher: Watcher
+    listener: ProgressListener
     tensorboard: bool = False
-    team: Team = Team()
+    group: ProcessGroup = SINGLE_PROCESS
     allow_changes: bool = False
-    start: Start | None = None  # another model, to begin with
+    pretrained: PretrainedModel | None = None  # to fine-tune
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.config.train.seed)
         self.settings = self.config.train
-        self.marks = marks_for(self.config, self.tokenizers)
-        with self.team.first_alone():
-            self.corpus, self.valid = self._corpora()
+        self.special_tokens = training_special_tokens(self.config, self.tokenizers)
+        with self.group.main_first():
+            self.dataset, self.valid_dataset = self._make_datasets()
         model = Transformer(self.config.model)
-        if self.start is not None:
-            self.start.fill(model, self.config)
-        self.trainer = Trainer(self.config, model, self.corpus, self.marks, self.device, self.team)
-        if self.team.size > 1:  # from here on each process draws for itself
-            torch.manual_seed(self.settings.seed * 1000 + self.team.rank)
-        self.samples = [sample(p, self.settings.decode_lines) for p in self.texts.valid_pairs]
-        self.began = time.monotonic()
-        self.beat: Beat | None = None
-        self.skipped = 0  # steps that were left out so far
-        self.saved = 0  # the step of the newest checkpoint that this process wrote
-        self.results: dict[int, Validation] = {}  # by step, as far as this process measured them
+        if self.pretrained is not None:
+            self.pretrained.fill(model, self.config)
+        self.trainer = Trainer(self.config, model, self.dataset, self.special_tokens, self.device, self.group)
+        if self.group.size > 1:  # from here on each process draws its own random numbers
+            torch.manual_seed(self.settings.seed * 1000 + self.group.rank)
+        self.samples = [take_sample(p, self.settings.decode_lines) for p in self.texts.valid_pairs]
+        self.started = time.monotonic()
+        self.step_sync: StepSync | None = None
+        self.skipped_steps = 0  # as far as reported
+        self.saved_step = 0  # of the newest checkpoint that this process wrote
+        self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
 
-    def _corpora(self) -> tuple[Corpus, Corpus]:
+    def _make_datasets(self) -> tuple[Dataset, Dataset]:
         scratch = self.out / "checkpoints" / "text"
-        return make_corpora(self.config, self.texts, self.tokenizers, scratch, self.team.first)
+        return make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
 
-    def run(self) -> Outcome:
-        self._check()
-        with only_one(self.out) if self.team.first else contextlib.nullcontext():
+    def run(self) -> TrainingResult:
+        self._check_datasets()
+        with lock_directory(self.out) if self.group.is_main else contextlib.nullcontext():
             self._resume()
-            self.team.wait()
-            if self.team.first:
-                checkpoints.refuse_full_at_first(self.out, self.trainer.model, self.trainer.optimisers)
+            self.group.barrier()
+            if self.group.is_main:
+                checkpoints.refuse_full_disk_at_start(self.out, self.trainer.model, self.trainer.optimisers)
                 self.config.save(self.out / "config.json")
                 self.tokenizers.save(self.out / "tokenizer.json")
-                self._list()
+                self._write_shortlist()
             return self._run()
 
-    def _list(self) -> None:
-        if self.settings.shortlist.kind == "none":
-            return  # one that was made by hand stays
-        found = shortlist_for(self.settings.shortlist, self.texts.pairs, self.tokenizers, self.config.tags)
-        found.save(self.out)
-        self.watcher.note(f"{SHORTLIST} made from {int(found.about['pairs']):,} pairs")
-
-    def _run(self) -> Outcome:
-        history = History(self.out, self.trainer.at.step, self.tensorboard) if self.team.first else Silence()
-        self.began = time.monotonic()
-        try:
-            with Signals(together=self.team.size > 1) as signals:
-                self._train(history, signals)
-                return self._finish(history)
-        finally:
-            history.close()
-            self.corpus.close()
-
-    def _check(self) -> None:
-        """Before anything is spent: is there something to learn, and something to measure it on?"""
-        for name, corpus in (("training", self.corpus), ("validation", self.valid)):
-            if corpus.left_out:
-                self.watcher.note(f"{name} {corpus.left_out}")
-            if not corpus.size:
+    def _check_datasets(self) -> None:
+        """Before time is spent: is there text to learn from and to validate on?"""
+        for name, dataset in (("training", self.dataset), ("validation", self.valid_dataset)):
+            if dataset.skipped_summary:
+                self.listener.on_note(f"{name} {dataset.skipped_summary}")
+            if not dataset.size:
                 raise HeadwayError(
-                    f"no {name} text is left: give more of it, or raise train.longest = {self.settings.longest} if it is "
-                    "too long."
+                    f"no {name} text is left: give more text, or raise train.max_tokens = {self.settings.max_tokens} "
+                    "if it is too long."
                 )
 
     def _resume(self) -> None:
         notes: list[str] = []
-        saved = checkpoints.newest(self.out, notes)
+        saved = checkpoints.read_newest(self.out, notes)
         if saved is not None:
             changed = refuse_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
-            notes += [change.told for change in changed]
+            notes += [change.message for change in changed]
             self.trainer.restore(saved)
-            if any(change.path in MOVING for change in changed):
+            state = self.trainer.state
+            if any(change.path in REBATCHING_SETTINGS for change in changed):
                 self.trainer.end_epoch()
-            if self.trainer.at.best and measured_otherwise(changed, self.settings.metric):
-                self.trainer.at.best, self.trainer.at.stale = {}, 0
-                notes.append("validations so far were measured otherwise: the best is sought among those to come")
-            notes.append(f"going on from step {self.trainer.at.step} in {self.out}")
-        elif (self.out / WEIGHTS).exists():
-            raise HeadwayError(f"{self.out} holds a model, and no checkpoints to go on from. Choose another --out.")
+            if state.best and scores_incomparable(changed, self.settings.metric):
+                state.best = {}
+                state.stale = 0
+                notes.append("earlier validation scores are discarded: they cannot be compared with those to come")
+            notes.append(f"resuming from step {state.step} in {self.out}")
+        elif (self.out / WEIGHTS_FILE).exists():
+            raise HeadwayError(f"{self.out} holds a model, but no checkpoints to resume from. Choose another --out.")
         for note in notes:
-            self.watcher.note(note)
+            self.listener.on_note(note)
 
-    def _train(self, history: History, signals: Signals) -> None:
+    def _write_shortlist(self) -> None:
+        if self.settings.shortlist.kind == "none":
+            return  # one made with `headway shortlist` stays
+        shortlist = load_or_build_shortlist(
+            self.settings.shortlist, self.texts.pairs, self.tokenizers, self.config.tags
+        )
+        shortlist.save(self.out)
+        self.listener.on_note(f"{SHORTLIST_FILE} made from {int(shortlist.about['pairs']):,} pairs")
+
+    def _run(self) -> TrainingResult:
+        is_main = self.group.is_main
+        history = History(self.out, self.trainer.state.step, self.tensorboard) if is_main else NullHistory()
+        self.started = time.monotonic()
+        try:
+            with DeferredSignals(synchronised=self.group.size > 1) as signals:
+                self._train(history, signals)
+                return self._finish(history)
+        finally:
+            history.close()
+            self.dataset.close()
+
+    def _train(self, history: History, signals: DeferredSignals) -> None:
         try:
             self._take_steps(history, signals)
         except (KeyboardInterrupt, SystemExit):
-            if self.trainer.at.step:
-                with signals.held():
+            if self.trainer.state.step:
+                with signals.defer():
                     self._save()
-                    if self.team.first and not (self.out / WEIGHTS).exists():  # what there is can be used at once
-                        self._write(self.trainer.averaged.state_dict(), None)
-                self.watcher.note(f"saved at step {self.trainer.at.step}; the same command goes on from there")
+                    if self.group.is_main and not (self.out / WEIGHTS_FILE).exists():  # so that there is a model to use
+                        self._write_model(self.trainer.eval_model.state_dict(), None)
+                self.listener.on_note(f"saved at step {self.trainer.state.step}; the same command resumes from there")
             raise
 
-    def _take_steps(self, history: History, signals: Signals) -> None:
-        trainer, settings, at = self.trainer, self.settings, self.trainer.at
-        tally = Tally(self.device)
+    def _take_steps(self, history: History, signals: DeferredSignals) -> None:
+        trainer = self.trainer
+        state = trainer.state
+        running = RunningLoss(self.device)
         with contextlib.closing(trainer.steps()) as steps:
-            for pieces in steps if not self._over() else ():
-                if pieces:
-                    with signals.held():
-                        spent = trainer.spent(self.began)
-                        self.beat = self.team.beat(sum(piece.labelled for piece in pieces), spent, signals.heard)
-                        at.share = pieces.share
-                        trainer.run = trainer.run._replace(done=self._fallen())
-                        told = trainer.step(pieces, self.beat.labelled)
-                        tally.add(told, trainer.health.finite, sum(piece.tokens for piece in pieces))
-                    signals.act_on(self.beat.signal)
+            for batches in steps if not self._is_over() else ():
+                if batches:
+                    with signals.defer():
+                        label_count = sum(batch.label_count for batch in batches)
+                        elapsed = trainer.elapsed(self.started)
+                        self.step_sync = self.group.sync_step(label_count, elapsed, signals.pending)
+                        state.share = batches.share
+                        context = trainer.schedule_context
+                        trainer.schedule_context = context._replace(decay_share=self._decay_share())
+                        output = trainer.step(batches, self.step_sync.label_count)
+                        tokens = sum(batch.token_count for batch in batches)
+                        running.add(output, trainer.finite_guard.finite, tokens)
+                    signals.deliver(self.step_sync.signal)
                 else:
                     trainer.end_epoch()
-                over = self._over()
-                if tally.steps and (at.step % settings.log_every == 0 or over):
-                    tally = self._report(tally, history)
-                elif pieces and self.watcher.due():
-                    self.watcher.step(self._moment(tally))
-                if at.step % settings.validate_every == 0 and at.step not in at.best:
+                over = self._is_over()
+                if running.steps and (state.step % self.settings.log_every == 0 or over):
+                    running = self._report(running, history)
+                elif batches and self.listener.wants_update():
+                    self.listener.on_step(self._snapshot(running))
+                if state.step % self.settings.validate_every == 0 and state.step not in state.best:
                     paused = time.monotonic()
                     self._validate(history)
-                    tally.pause(time.monotonic() - paused)
-                    over = self._over()
+                    running.exclude_time(time.monotonic() - paused)
+                    over = self._is_over()
                 if over:
                     break
-        if at.step not in at.best:
+        if state.step not in state.best:
             self._validate(history)
 
-    def _over(self) -> bool:
-        at = self.trainer.at
-        limits = zip((at.step, at.epoch, self._clock()), self._limits())
-        spent = any(spent >= limit for spent, limit in limits if limit)
-        return spent or 0 < self.settings.patience <= at.stale
+    # ---- Budgets
 
-    def _limits(self) -> tuple[int, int, float]:
+    def _is_over(self) -> bool:
+        state = self.trainer.state
+        budgets = zip((state.step, state.epoch, self._elapsed()), self._budgets())
+        spent = any(spent >= budget for spent, budget in budgets if budget)
+        return spent or 0 < self.settings.patience <= state.stale
+
+    def _budgets(self) -> tuple[int, int, float]:
+        """Steps, epochs, seconds; 0: no limit."""
         return self.settings.steps, self.settings.epochs, self.settings.seconds
 
-    def _done(self) -> float:
-        """How much of the budget is spent, by whichever limit is nearest."""
-        at = self.trainer.at
-        limits = zip((at.step, at.epoch + at.share, self._clock()), self._limits())
-        return max((spent / limit for spent, limit in limits if limit), default=0.0)
+    def _share_done(self) -> float:
+        """Which share of the budget is spent, by the budget that will end first."""
+        state = self.trainer.state
+        budgets = zip((state.step, state.epoch + state.share, self._elapsed()), self._budgets())
+        return max((spent / budget for spent, budget in budgets if budget), default=0.0)
 
-    def _fallen(self) -> float:
-        """How much of what follows the warm-up is over, by epochs and time, which a schedule cannot see in its steps."""
-        at, (_, *limits) = self.trainer.at, self._limits()
-        spent = (at.epoch + at.share, self._clock())
-        if at.step < self.settings.schedule.warmup:
-            at.warm_epochs, at.warm_seconds = spent
-        shares = zip(spent, (at.warm_epochs, at.warm_seconds), limits)
-        return max((after_warm_up(*share) for share in shares if share[-1]), default=0.0)
+    def _decay_share(self) -> float:
+        """Which share of the time after the warm-up is over, by epochs and seconds, which a schedule does not know."""
+        state = self.trainer.state
+        _, *budgets = self._budgets()
+        spent = (state.epoch + state.share, self._elapsed())
+        if state.step < self.settings.schedule.warmup:
+            state.warm_epochs, state.warm_seconds = spent
+        shares = zip(spent, (state.warm_epochs, state.warm_seconds), budgets)
+        return max((share_after_warm_up(*share) for share in shares if share[-1]), default=0.0)
 
-    def _clock(self) -> float:
-        """Seconds spent; the same for all processes, who must stop at the same step."""
-        if self.team.size == 1:
-            return self.trainer.spent(self.began)
-        return self.beat.seconds if self.beat else self.trainer.at.seconds
+    def _elapsed(self) -> float:
+        """Seconds spent; the same in all processes, which must stop at the same step."""
+        if self.group.size == 1:
+            return self.trainer.elapsed(self.started)
+        return self.step_sync.seconds if self.step_sync else self.trainer.state.seconds
 
-    def _moment(self, tally: Tally) -> Moment:
-        at, spent = self.trainer.at, self.trainer.spent(self.began)
-        done, memory = min(self._done(), 1.0), memory_of(self.device)
-        speed, means = tally.tokens_per_second, tally.means
-        return Moment(at.step, at.epoch, tally.loss, self.trainer.rate, speed, spent, done, memory, means)
+    # ---- Reports, validation, checkpoints
 
-    def _report(self, tally: Tally, history: History) -> Tally:
-        health = self.trainer.health
-        health.check(self.trainer.at.step, tally.loss)
-        moment = self._moment(tally.together(self.team))
-        self.watcher.step(moment)
-        skipped = int(health.skipped)
-        if skipped > self.skipped:
-            self.watcher.note(f"{skipped - self.skipped} steps were left out: their loss or gradient was no number")
-        self.skipped = skipped
-        told: dict[str, Any] = {"loss": finite(moment.loss), "gradient": finite(float(health.norm))}
-        told |= {"rate": moment.rate, "tokens_per_second": round(moment.tokens_per_second), "skipped": skipped or None}
-        told |= {name: finite(value) for name, value in moment.statistics.items()}
-        history.add("step", moment.step, **told, epoch=moment.epoch, seconds=round(moment.seconds, 2))
-        return Tally(self.device)
+    def _snapshot(self, running: RunningLoss) -> ProgressSnapshot:
+        trainer = self.trainer
+        return ProgressSnapshot(
+            step=trainer.state.step,
+            epoch=trainer.state.epoch,
+            loss=running.loss,
+            learning_rate=trainer.learning_rate,
+            tokens_per_second=running.tokens_per_second,
+            seconds=trainer.elapsed(self.started),
+            done=min(self._share_done(), 1.0),
+            memory=peak_memory(self.device),
+            statistics=running.means,
+        )
+
+    def _report(self, running: RunningLoss, history: History) -> RunningLoss:
+        """Show and log the mean since the last report; returns a new RunningLoss."""
+        guard = self.trainer.finite_guard
+        guard.check(self.trainer.state.step, running.loss)
+        snapshot = self._snapshot(running.reduce(self.group))
+        self.listener.on_step(snapshot)
+        skipped = int(guard.skipped)
+        if skipped > self.skipped_steps:
+            count = skipped - self.skipped_steps
+            steps = "1 step was" if count == 1 else f"{count} steps were"
+            self.listener.on_note(f"{steps} skipped: loss or gradient was NaN or infinite")
+        self.skipped_steps = skipped
+        values: dict[str, Any] = {
+            "loss": to_json_number(snapshot.loss),
+            "gradient": to_json_number(float(guard.norm)),
+            "rate": snapshot.learning_rate,
+            "tokens_per_second": round(snapshot.tokens_per_second),
+            "skipped": skipped or None,
+        }
+        values |= {name: to_json_number(value) for name, value in snapshot.statistics.items()}
+        history.add("step", snapshot.step, **values, epoch=snapshot.epoch, seconds=round(snapshot.seconds, 2))
+        return RunningLoss(self.device)
 
     def _validate(self, history: History) -> None:
-        at, settings = self.trainer.at, self.settings
-        result = self.team.tell(self._measure(self.trainer.averaged) if self.team.first else None)
-        if not math.isfinite(result.loss):  # a checkpoint of it would be gone on from
+        state = self.trainer.state
+        result = self.group.broadcast(self._measure(self.trainer.eval_model) if self.group.is_main else None)
+        if not math.isfinite(result.loss):  # and save nothing: the run would resume from these weights
             raise HeadwayError(
-                f"the validation loss is {result.loss} at step {at.step}: the weights have blown up. Lower the rate "
-                "(train.schedule), or set train.clip=1; choose another --out, or go on from its last checkpoint."
+                f"the validation loss is {result.loss} at step {state.step}: training has diverged. Lower the learning "
+                "rate (train.schedule) or set train.clip=1, and choose another --out or resume from the last "
+                "checkpoint."
             )
-        score = result.better(settings.metric)
-        best = score > max(at.best.values(), default=-math.inf)
-        at.best[at.step], self.results[at.step] = score, result
-        at.stale = 0 if best else at.stale + 1
+        score = result.score(self.settings.metric)
+        best = score > max(state.best.values(), default=-math.inf)
+        state.best[state.step] = score
+        self.results[state.step] = result
+        state.stale = 0 if best else state.stale + 1
         self._save()
-        if best and self.team.first:
-            self._write(self.trainer.averaged.state_dict(), result)
-        self.watcher.validated(at.step, result, best)
-        history.add("validation", at.step, **result._asdict(), seconds=round(self.trainer.spent(self.began), 2))
+        if best and self.group.is_main:
+            self._write_model(self.trainer.eval_model.state_dict(), result)
+        self.listener.on_validation(state.step, result, best)
+        seconds = round(self.trainer.elapsed(self.started), 2)
+        history.add("validation", state.step, **result._asdict(), seconds=seconds)
 
-    def _measure(self, model: Transformer) -> Validation:
-        with self.trainer.precision():
-            return validate(model.eval(), self.valid, self.samples, self.config, self.tokenizers, self.marks)
+    def _measure(self, model: Transformer) -> ValidationResult:
+        with self.trainer.autocast():
+            return validate(
+                model.eval(), self.valid_dataset, self.samples, self.config, self.tokenizers, self.special_tokens
+            )
 
     def _save(self) -> None:
-        if self.saved == self.trainer.at.step:
+        state = self.trainer.state
+        if self.saved_step == state.step:
             return  # writing it again could only lose it
-        self.saved = self.trainer.at.step
+        self.saved_step = state.step
         facts = {"text": self.texts.identity, "valid_text": self.texts.valid_identity}
-        self.trainer.save(self.out, self.trainer.spent(self.began), **facts)
-        if not self.team.first:
+        self.trainer.save(self.out, self.trainer.elapsed(self.started), **facts)
+        if not self.group.is_main:
             return
-        ranked = sorted(self.trainer.at.best, key=lambda step: -self.trainer.at.best[step])
-        last = max(self.settings.keep_last, self.settings.average)  # what is to be averaged must be there
-        checkpoints.prune(self.out, last, set(ranked[: self.settings.keep_best]))
+        ranked = sorted(state.best, key=lambda step: -state.best[step])
+        last = max(self.settings.keep_last, self.settings.average)  # those to be averaged must not be deleted
+        checkpoints.prune_checkpoints(self.out, last, set(ranked[: self.settings.keep_best]))
 
-    def _finish(self, history: History) -> Outcome:
-        return self.team.tell(self._choose(history) if self.team.first else None)
+    # ---- The final model
 
-    def _choose(self, history: History) -> Outcome:
-        """The best checkpoint or the mean of the last: whichever does better on the validation text."""
-        at, model = self.trainer.at, self.trainer.model
-        outcomes = []
-        for chosen, weights, known in self._candidates():
-            if known is None:
-                fill(model, weights, self.out)
-                known = self._measure(model)
-            outcomes.append((known, chosen, weights))
-        result, chosen, weights = max(outcomes, key=lambda outcome: outcome[0].better(self.settings.metric))
-        self._write(weights, result)
-        seconds = self.trainer.spent(self.began)
-        history.add("end", at.step, **result._asdict(), seconds=round(seconds, 2), chosen=chosen)
-        return Outcome(self.out, at.step, seconds, result, chosen)
+    def _finish(self, history: History) -> TrainingResult:
+        return self.group.broadcast(self._choose_weights(history) if self.group.is_main else None)
 
-    def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor], Validation | None]]:
-        """Each with what was measured of it, where this process did."""
-        kept = {checkpoint.step: checkpoint for checkpoint in checkpoints.checkpoints(self.out)}
-        scores = {step: score for step, score in self.trainer.at.best.items() if step in kept}
+    def _choose_weights(self, history: History) -> TrainingResult:
+        """The best checkpoint or the average of the last: whichever does better on the validation text."""
+        step = self.trainer.state.step
+        candidates = []
+        for origin, weights, result in self._candidates():
+            if result is None:
+                load_weights(self.trainer.model, weights, self.out)
+                result = self._measure(self.trainer.model)
+            candidates.append((result, origin, weights))
+        result, origin, weights = max(candidates, key=lambda candidate: candidate[0].score(self.settings.metric))
+        self._write_model(weights, result)
+        seconds = self.trainer.elapsed(self.started)
+        history.add("end", step, **result._asdict(), seconds=round(seconds, 2), chosen=origin)
+        return TrainingResult(self.out, step, seconds, result, origin)
+
+    def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor], ValidationResult | None]]:
+        """Origin, weights, and the validation result if this process has measured it."""
+        saved = {checkpoint.step: checkpoint for checkpoint in checkpoints.list_checkpoints(self.out)}
+        scores = {step: score for step, score in self.trainer.state.best.items() if step in saved}
         best = max(scores, key=lambda step: scores[step])
-        yield f"the best checkpoint, step {best}", kept[best].weights, self.results.get(best)
+        yield f"the best checkpoint, step {best}", saved[best].weights, self.results.get(best)
         last = sorted(scores)[-self.settings.average :]
         if len(last) > 1:
-            mean = average([kept[step].weights for step in last])
-            yield f"the mean of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean, None
+            mean = average_weights([saved[step].weights for step in last])
+            yield f"the average of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean, None
 
-    def _write(self, weights: dict[str, Tensor], result: Validation | None) -> None:
-        base = self.start.folder if self.start else None
-        card = model_card(self.config, self.texts, result, self.trainer.at.step, base)
+    def _write_model(self, weights: dict[str, Tensor], result: ValidationResult | None) -> None:
+        base = self.pretrained.folder if self.pretrained else None
+        card = model_card(self.config, self.texts, result, self.trainer.state.step, base)
         save_model(self.out, self.config, weights, self.tokenizers, card)

@@ -1,4 +1,4 @@
-"""The learning rate at each step, counted from 1. Each kind is a function of the step and of the whole run."""
+"""Learning rate schedules: warm-up, then decay. Each is a function of the step, counted from 1, and of the run."""
 
 import math
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import NamedTuple
 from headway.config.schema import Part, number
 from headway.errors import ConfigError
 
-LATEST = 0.9  # of a run; from there on a rate falls, even if the warm-up would take longer
+LATEST_DECAY_START = 0.9  # share of a run at which decay begins at the latest, even if the warm-up is longer
 
 
-class Run(NamedTuple):
+class ScheduleContext(NamedTuple):
     d_model: int
-    steps: int  # in all, as far as is known; 0: not known
-    done: float = 0.0  # share of what follows the warm-up, by a budget that is not counted in steps: epochs, time
+    steps: int  # of the whole run; 0: unknown
+    decay_share: float = 0.0  # how much of the time after the warm-up is over, by the budgets in epochs and seconds
 
 
-class Noam:
+class NoamSchedule:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         """d_model^-½ · min(step^-½, step · warmup^-1½), times a factor"""
@@ -25,22 +25,22 @@ class Noam:
         warmup: int = number(4000, low=1)
         factor: float = number(1.0, low=0)
 
-        def rate(self, step: int, run: Run) -> float:
+        def rate(self, step: int, run: ScheduleContext) -> float:
             return float(self.factor * run.d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5))
 
 
-class InverseSqrt:
+class InverseSqrtSchedule:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "inverse_sqrt"
         peak: float = number(5e-4, low=0)
         warmup: int = number(4000, low=1)
 
-        def rate(self, step: int, run: Run) -> float:
+        def rate(self, step: int, run: ScheduleContext) -> float:
             return float(self.peak * min((self.warmup / step) ** 0.5, step / self.warmup))
 
 
-class Cosine:
+class CosineSchedule:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "cosine"
@@ -50,13 +50,14 @@ class Cosine:
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            refuse_rising(self.peak, self.floor)
+            refuse_floor_above_peak(self.peak, self.floor)
 
-        def rate(self, step: int, run: Run) -> float:
-            return self.floor + (self.peak - self.floor) * _rise(step, self.warmup) * _fall(step, self.warmup, run)
+        def rate(self, step: int, run: ScheduleContext) -> float:
+            factor = _warm_up_factor(step, self.warmup) * _cosine_factor(step, self.warmup, run)
+            return self.floor + (self.peak - self.floor) * factor
 
 
-class Linear:
+class LinearSchedule:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "linear"
@@ -66,46 +67,47 @@ class Linear:
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            refuse_rising(self.peak, self.floor)
+            refuse_floor_above_peak(self.peak, self.floor)
 
-        def rate(self, step: int, run: Run) -> float:
-            left = 1 - _share(step, self.warmup, run)
-            return self.floor + (self.peak - self.floor) * _rise(step, self.warmup) * left
+        def rate(self, step: int, run: ScheduleContext) -> float:
+            left = 1 - _decay_share(step, self.warmup, run)
+            return self.floor + (self.peak - self.floor) * _warm_up_factor(step, self.warmup) * left
 
 
-class Constant:
+class ConstantSchedule:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "constant"
         peak: float = number(5e-4, low=0)
         warmup: int = number(1, low=1)
 
-        def rate(self, step: int, run: Run) -> float:
-            return self.peak * _rise(step, self.warmup)
+        def rate(self, step: int, run: ScheduleContext) -> float:
+            return self.peak * _warm_up_factor(step, self.warmup)
 
 
-def refuse_rising(peak: float, floor: float) -> None:
+def refuse_floor_above_peak(peak: float, floor: float) -> None:
     if floor > peak:
         raise ConfigError(
-            f"{floor:g} is above the peak, {peak:g}: the rate would rise at the end. Lower the one or raise the other.",
+            f"{floor:g} is above the peak, {peak:g}. The learning rate must not rise at the end: lower the floor or "
+            "raise the peak.",
             "floor",
         )
 
 
-def _rise(step: int, warmup: int) -> float:
+def _warm_up_factor(step: int, warmup: int) -> float:
     return min(1.0, step / warmup)
 
 
-def after_warm_up(spent: float, warm: float, limit: float) -> float:
-    """How much of what follows the warm-up is over, from 0 to 1."""
-    warm = min(warm, LATEST * limit)
-    return min(max((spent - warm) / (limit - warm), 0.0), 1.0)
+def share_after_warm_up(spent: float, warm_up: float, budget: float) -> float:
+    """How much of the time after the warm-up is over, from 0 to 1."""
+    warm_up = min(warm_up, LATEST_DECAY_START * budget)
+    return min(max((spent - warm_up) / (budget - warm_up), 0.0), 1.0)
 
 
-def _share(step: int, warmup: int, run: Run) -> float:
-    """The same by whichever budget ends first."""
-    return max(after_warm_up(step, warmup, run.steps) if run.steps else 0.0, run.done)
+def _decay_share(step: int, warmup: int, run: ScheduleContext) -> float:
+    """share_after_warm_up, by the budget that will end first."""
+    return max(share_after_warm_up(step, warmup, run.steps) if run.steps else 0.0, run.decay_share)
 
 
-def _fall(step: int, warmup: int, run: Run) -> float:
-    return 0.5 * (1 + math.cos(math.pi * _share(step, warmup, run)))
+def _cosine_factor(step: int, warmup: int, run: ScheduleContext) -> float:
+    return 0.5 * (1 + math.cos(math.pi * _decay_share(step, warmup, run)))

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back while a step or a save is under way: what is saved is never half of something."""
+"""Defers Ctrl-C and SIGTERM while a step or a save is under way, so that nothing half-done is saved."""
 
 import signal
 import sys
@@ -9,60 +9,61 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class Signals:
-    """Installed for the time of a run. Outside `held`, a signal does what it did before."""
+class DeferredSignals:
+    """Signal handlers for the time of a run. Outside `defer()`, a signal takes effect at once, as it did before."""
 
-    def __init__(self, together: bool = False) -> None:
-        """`together`: other processes must stop at the same step, so nothing happens before all have heard of it."""
-        self.before: dict[int, Any] = {}
-        self.together = together
-        self.holding = False
-        self.waiting: int | None = None
+    def __init__(self, synchronised: bool = False) -> None:
+        """`synchronised`: other processes must stop at the same step, so a signal only takes effect in `deliver()`."""
+        self.previous_handlers: dict[int, Any] = {}
+        self.synchronised = synchronised
+        self.deferring = False
+        self.received: int | None = None
 
-    def __enter__(self) -> "Signals":
-        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+    def __enter__(self) -> "DeferredSignals":
+        if threading.current_thread() is threading.main_thread():  # only the main thread may set handlers
             for number in (signal.SIGINT, signal.SIGTERM):
-                self.before[number] = signal.signal(number, self._arrives)
+                self.previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, handler in self.before.items():
+        for number, handler in self.previous_handlers.items():
             signal.signal(number, handler)
 
     @property
-    def heard(self) -> int:
-        """The signal that waits to be acted on by all; 0: none."""
-        return self.waiting or 0 if self.together else 0
+    def pending(self) -> int:
+        """The signal received here that all processes must agree to act on; 0: none."""
+        return self.received or 0 if self.synchronised else 0
 
-    def act_on(self, number: int) -> None:
-        """What one of the processes heard is for all."""
+    def deliver(self, number: int) -> None:
+        """Act on a signal that one of the processes received; 0: none."""
         if number:
-            self.waiting = None
+            self.received = None
             self._act(number, None)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """What happens in here happens to its end; a signal that came meanwhile takes effect then."""
-        self.holding = True
+    def defer(self) -> Iterator[None]:
+        """Run a block to its end; a signal that arrives meanwhile takes effect afterwards."""
+        self.deferring = True
         try:
             yield
         finally:
-            self.holding = False
-        if self.together:
+            self.deferring = False
+        if self.synchronised:
             return
-        number, self.waiting = self.waiting, None
+        number = self.received
+        self.received = None
         if number is not None:
             self._act(number, None)
 
-    def _arrives(self, number: int, frame: FrameType | None) -> None:
-        if self.holding or self.together:
-            self.waiting = number
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.deferring or self.synchronised:
+            self.received = number
         else:
             self._act(number, frame)
 
     def _act(self, number: int, frame: FrameType | None) -> None:
-        handler = self.before.get(number, signal.SIG_DFL)
+        handler = self.previous_handlers.get(number, signal.SIG_DFL)
         if callable(handler):
             handler(number, frame)
         elif handler != signal.SIG_IGN:
-            sys.exit(128 + number)  # by default the process would end at once, with nothing saved
+            sys.exit(128 + number)  # the default action would kill the process with nothing saved

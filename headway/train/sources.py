@@ -1,25 +1,28 @@
-"""The text that a user gives to train on: found, paired, its languages known, some of it held out for validation."""
+"""The text to train on: the files that were given, their languages, and the part held out for validation.
+
+TrainingFiles (what the user named) ─► read_texts() ─► TrainingTexts (corpora) ─► headway.train.setup
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headway.config.presets import Statistics
-from headway.data.corpora import Parallel, Running, parallel, running
-from headway.data.noise import varied
-from headway.data.parallel_files import Pair, ParallelFiles, language_of, languages_of
+from headway.config.presets import CorpusStatistics
+from headway.data.corpora import ParallelCorpus, TextCorpus, open_parallel, open_text
+from headway.data.noise import add_noise
+from headway.data.parallel_files import Pair, ParallelFiles, language_from_filename, languages_from_filename
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
 
-HELD_OUT = 1000  # lines for validation at most, where none are given
+MAX_HELD_OUT_LINES = 1000  # for validation, if no validation text is given
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
-    """What the user gave. The corpora are those of source and target, then those of pairs."""
+class TrainingFiles:
+    """File names and flags. The corpora are those of source and target, then those of pairs."""
 
     source: Sequence[str] = ()
     target: Sequence[str] = ()
-    pairs: Sequence[str] = ()  # files with both sides
+    pairs: Sequence[str] = ()  # files that hold both sides
     valid_source: Sequence[str] = ()
     valid_target: Sequence[str] = ()
     valid_pairs: Sequence[str] = ()
@@ -29,18 +32,18 @@ class Files:
     target_languages: Sequence[str] = ()
     weights: Sequence[float] = ()
     columns: tuple[str, str] | None = None  # of pairs
-    both_ways: bool = False  # every corpus also with its sides exchanged
-    vary: float = 0.0  # the share of the pairs that is learned from once more, as people type
+    both_ways: bool = False  # use every corpus in the opposite direction too
+    vary: float = 0.0  # share of the pairs that is added once more with noise, as people type
 
-    def refuse(self) -> None:
-        """Say what does not go together before anything is read."""
+    def check(self) -> None:
+        """Raise ConfigError for impossible combinations, before anything is read."""
         parallel = self.source or self.target or self.pairs
-        validated = self.valid_source or self.valid_target or self.valid_pairs
+        valid_parallel = self.valid_source or self.valid_target or self.valid_pairs
         if bool(self.text) == bool(parallel):
             raise ConfigError(
                 "give --source and --target, or --pairs, for a translator, or --text for a language model."
             )
-        if self.text and validated:
+        if self.text and valid_parallel:
             raise ConfigError("a language model is validated on --valid-text, not on pairs.")
         if parallel and self.valid_text:
             raise ConfigError("a translator is validated on --valid-source and --valid-target, not on --valid-text.")
@@ -49,10 +52,13 @@ class Files:
             ("--valid-source", "--valid-target", self.valid_source, self.valid_target),
         ):
             if len(one) != len(other):
-                raise ConfigError(f"{left} was given {_times(one)} and {right} {_times(other)}: they go in pairs.")
+                raise ConfigError(
+                    f"{left} was given {_format_times(one)} and {right} {_format_times(other)}: give as many of one as "
+                    "of the other."
+                )
         if self.columns and not self.pairs and not self.valid_pairs:
             raise ConfigError(
-                "--columns is for the files of --pairs and --valid-pairs, and there are none: leave it out."
+                "--columns applies to the files of --pairs and --valid-pairs, and there are none: leave it out."
             )
         corpora = len(self.source) + len(self.pairs)
         for name, given in (
@@ -63,168 +69,174 @@ class Files:
             if len(given) not in (0, 1, corpora):
                 what = "1 corpus" if corpora == 1 else f"{corpora} corpora"
                 raise ConfigError(
-                    f"{name} was given {_times(given)} for {what}: give it once for all, or once for each."
+                    f"{name} was given {_format_times(given)} for {what}: give it once for all, or once for each."
                 )
-        for name, asked in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--vary", self.vary)):
-            if self.text and asked:
+        for name, value in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--vary", self.vary)):
+            if self.text and value:
                 raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 
 
 @dataclass
-class Texts:
-    """What was in it."""
+class TrainingTexts:
+    """The corpora to train and validate on: pairs, or running text."""
 
-    pairs: list[Parallel] = field(default_factory=list)
-    valid_pairs: list[Parallel] = field(default_factory=list)
-    text: Running | None = None
-    valid_text: Running | None = None
-    notes: list[str] = field(default_factory=list)
+    pairs: list[ParallelCorpus] = field(default_factory=list)
+    valid_pairs: list[ParallelCorpus] = field(default_factory=list)
+    text: TextCorpus | None = None
+    valid_text: TextCorpus | None = None
+    notes: list[str] = field(default_factory=list)  # what the user should know about them
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> CorpusStatistics:
         counts = [p.counts for p in self.pairs] + ([self.text.counts] if self.text else [])
-        return Statistics(*(sum(getattr(c, name) for c in counts) for name in Statistics._fields))
+        return CorpusStatistics(*(sum(getattr(c, name) for c in counts) for name in CorpusStatistics._fields))
 
     @property
     def identity(self) -> str:
-        """The same for the same training text, wherever it lies."""
+        """A fingerprint of the training text, independent of where its files are."""
         parts = [f"{part.identity} {part.weight}" for part in self.pairs]
         return fingerprint([*parts, self.text.identity if self.text else ""])
 
     @property
     def valid_identity(self) -> str:
-        """Likewise of what is measured on."""
+        """A fingerprint of the validation text."""
         parts = [part.identity for part in self.valid_pairs]
         return fingerprint([*parts, self.valid_text.identity if self.valid_text else ""])
 
 
-def read_texts(files: Files) -> Texts:
-    """Find everything, or say what does not fit together."""
-    files.refuse()
+def read_texts(files: TrainingFiles) -> TrainingTexts:
+    """Find and count the corpora; hold some pairs or lines out if no validation text was given."""
+    files.check()
     if files.text:
-        return _running_text(files)
-    texts = Texts(read_corpora(files))
+        return _read_running_text(files)
+    texts = TrainingTexts(read_corpora(files))
     if files.valid_source or files.valid_pairs:
-        texts.valid_pairs = _corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
+        texts.valid_pairs = _read_corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
     else:
-        before = _lines(texts.pairs)
-        texts.pairs, texts.valid_pairs = _split_off(texts.pairs)
-        count = _lines(texts.valid_pairs)
-        copies = before - count - _lines(texts.pairs)
-        also = f", and {copies:,} more that say the same" if copies else ""
-        texts.notes.append(f"no validation text was given: {_counted(count, 'pair')} held out for it{also}")
-    texts.pairs = _weighted(texts.pairs, files.weights)
-    if files.vary:  # after some were held out, which must not come back in small letters
-        texts.pairs += [more for p in texts.pairs if (more := varied(p, files.vary)).counts.said]
+        before = _count_lines(texts.pairs)
+        texts.pairs, texts.valid_pairs = _hold_out(texts.pairs)
+        count = _count_lines(texts.valid_pairs)
+        copies = before - count - _count_lines(texts.pairs)
+        removed = f"; {copies:,} copies of them were removed from the training text" if copies else ""
+        texts.notes.append(f"no validation text was given: {_format_count(count, 'pair')} held out for it{removed}")
+    texts.pairs = _set_weights(texts.pairs, files.weights)
+    if files.vary:  # only now: noisy copies of pairs that were held out must not be trained on
+        texts.pairs += [noisy for p in texts.pairs if (noisy := add_noise(p, files.vary)).counts.nonempty]
     return texts
 
 
-def read_corpora(files: Files) -> list[Parallel]:
-    """The parallel text to learn from."""
-    pairs = _corpora(files, files.source, files.target, files.pairs)
+def read_corpora(files: TrainingFiles) -> list[ParallelCorpus]:
+    """The parallel corpora to train on."""
+    pairs = _read_corpora(files, files.source, files.target, files.pairs)
     _refuse_unknown_languages(pairs)
     return pairs
 
 
-def distinct(values: Iterable[str]) -> list[str]:
+def unique_values(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
 
 
-def _times(given: Sequence[object]) -> str:
+def _format_times(given: Sequence[object]) -> str:
     return "once" if len(given) == 1 else f"{len(given)} times"
 
 
-def _counted(count: int, what: str) -> str:
-    """1 pair is, 1,000 pairs are"""
+def _format_count(count: int, what: str) -> str:
+    """ "1 pair is", "1,000 pairs are" """
     return f"1 {what} is" if count == 1 else f"{count:,} {what}s are"
 
 
-def _lines(corpora: Sequence[Parallel]) -> int:
+def _count_lines(corpora: Sequence[ParallelCorpus]) -> int:
     return sum(p.counts.lines for p in corpora)
 
 
-def _running_text(files: Files) -> Texts:
-    text = _said(running(files.text), files.text)
+def _read_running_text(files: TrainingFiles) -> TrainingTexts:
+    text = _refuse_empty(open_text(files.text), files.text)
     if files.valid_text:
-        return Texts(text=text, valid_text=_said(running(files.valid_text), files.valid_text))
-    held = min(HELD_OUT, text.counts.lines // 20) or 1
-    kept, last = text.split(held)
-    if not kept.counts.said or not last.counts.said:
-        raise HeadwayError(f"{files.text[0]} is too short to hold some of it out. Give --valid-text as well.")
-    note = f"no validation text was given: the last {_counted(held, 'line').removeprefix('1 ')} held out for it"
-    return Texts(text=kept, valid_text=last, notes=[note])
+        return TrainingTexts(text=text, valid_text=_refuse_empty(open_text(files.valid_text), files.valid_text))
+    held = min(MAX_HELD_OUT_LINES, text.counts.lines // 20) or 1
+    training, valid = text.split(held)
+    if not training.counts.nonempty or not valid.counts.nonempty:
+        raise HeadwayError(f"{files.text[0]} is too short to hold some of it out. Give --valid-text, too.")
+    note = f"no validation text was given: the last {_format_count(held, 'line').removeprefix('1 ')} held out for it"
+    return TrainingTexts(text=training, valid_text=valid, notes=[note])
 
 
-def _said(text: Running, paths: Sequence[str]) -> Running:
-    if not text.counts.said:
-        raise HeadwayError(f"{' and '.join(paths)}: there is no text in it.")
+def _refuse_empty(text: TextCorpus, paths: Sequence[str]) -> TextCorpus:
+    if not text.counts.nonempty:
+        raise HeadwayError(f"{' and '.join(paths)}: there is no text in {'it' if len(paths) == 1 else 'them'}.")
     return text
 
 
-def _corpora(files: Files, source: Sequence[str], target: Sequence[str], pairs: Sequence[str]) -> list[Parallel]:
-    where = [ParallelFiles(one, other, language_of(one), language_of(other)) for one, other in zip(source, target)]
-    where += [ParallelFiles(path, "", *languages_of(path), columns=files.columns) for path in pairs]
+def _read_corpora(
+    files: TrainingFiles, source: Sequence[str], target: Sequence[str], pairs: Sequence[str]
+) -> list[ParallelCorpus]:
+    all_files = [
+        ParallelFiles(one, other, language_from_filename(one), language_from_filename(other))
+        for one, other in zip(source, target)
+    ]
+    all_files += [ParallelFiles(path, "", *languages_from_filename(path), columns=files.columns) for path in pairs]
+    count = len(all_files)
     found = []
-    for number, one in enumerate(where):
+    for number, one in enumerate(all_files):
         named = one._replace(
-            source_language=_at(files.source_languages, number, len(where)) or one.source_language,
-            target_language=_at(files.target_languages, number, len(where)) or one.target_language,
+            source_language=_language_at(files.source_languages, number, count) or one.source_language,
+            target_language=_language_at(files.target_languages, number, count) or one.target_language,
         )
-        corpus = parallel(named)
-        if not corpus.counts.said:
+        corpus = open_parallel(named)
+        if not corpus.counts.nonempty:
             raise HeadwayError(f"{named} hold{'s' * (not named.target)} no sentence pair.")
         found.append(corpus)
-    return [*found, *map(_other_way, found)] if files.both_ways else found
+    return [*found, *map(_swap_sides, found)] if files.both_ways else found
 
 
-def _weighted(corpora: Sequence[Parallel], weights: Sequence[float]) -> list[Parallel]:
-    """What is learned from, never what is measured on. Both ways of a corpus have its weight."""
-    each = weights or [1.0]
-    return [replace(corpus, weight=each[number % len(each)]) for number, corpus in enumerate(corpora)]
+def _set_weights(corpora: Sequence[ParallelCorpus], weights: Sequence[float]) -> list[ParallelCorpus]:
+    """Of training corpora, not of validation. With --both-ways, both directions of a corpus have its weight."""
+    weights = weights or [1.0]
+    return [replace(corpus, weight=weights[number % len(weights)]) for number, corpus in enumerate(corpora)]
 
 
-def _other_way(corpus: Parallel) -> Parallel:
+def _swap_sides(corpus: ParallelCorpus) -> ParallelCorpus:
     if not corpus.source_language or not corpus.target_language:
-        raise ConfigError("--both-ways is told which way by the languages, and one is not known: give --from and --to.")
-    return corpus.turned()
+        raise ConfigError("--both-ways needs the languages of both sides, and one is not known: give --from and --to.")
+    return corpus.swap_sides()
 
 
-def _at(values: Sequence[str], number: int, count: int) -> str:
-    """The language of the n-th of `count` corpora: one stands for all."""
+def _language_at(values: Sequence[str], number: int, count: int) -> str:
+    """The language of one of `count` corpora; a single value applies to all of them."""
     if len(values) == 1:
         return values[0]
     return values[number] if len(values) == count else ""
 
 
-def _refuse_unknown_languages(pairs: Sequence[Parallel]) -> None:
-    """Several target languages are told apart by their names, so each must have one."""
+def _refuse_unknown_languages(pairs: Sequence[ParallelCorpus]) -> None:
+    """A model with several target languages must know the language of each target."""
     known = dict.fromkeys(p.target_language for p in pairs)
     if len(known) > 1 and "" in known:
-        names = ", ".join(distinct(known))
+        names = ", ".join(unique_values(known))
         raise ConfigError(f"some targets are {names}, and the language of others is not known: give --to for each.")
 
 
-def _split_off(pairs: list[Parallel]) -> tuple[list[Parallel], list[Parallel]]:
-    """A small part of each corpus for validation, chosen by a fixed chance."""
-    training: list[Parallel] = []
-    valid: list[Parallel] = []
-    for p in pairs:
-        count = min(HELD_OUT, max(1, p.counts.lines // 20))
+def _hold_out(corpora: list[ParallelCorpus]) -> tuple[list[ParallelCorpus], list[ParallelCorpus]]:
+    """Split a small random part, always the same, off each corpus for validation."""
+    training: list[ParallelCorpus] = []
+    valid: list[ParallelCorpus] = []
+    for p in corpora:
+        count = min(MAX_HELD_OUT_LINES, max(1, p.counts.lines // 20))
         if count >= p.counts.lines:
-            raise HeadwayError("a corpus of one pair cannot be split. Give --valid-source and --valid-target.")
-        kept, held = p.split(count)
-        training.append(kept)
-        valid.append(held)
-    measured = [pair for p in valid for pair in p.read() if all(pair)]
-    ways = frozenset(way for source, target in measured for way in ((source, target), (target, source)))
-    return [_without_copies(p, ways) for p in training], valid
+            raise HeadwayError("a corpus of one pair cannot be split: give --valid-source and --valid-target.")
+        rest, held_out = p.split(count)
+        training.append(rest)
+        valid.append(held_out)
+    pairs_held_out = [pair for p in valid for pair in p.read() if all(pair)]
+    both_ways = frozenset(way for source, target in pairs_held_out for way in ((source, target), (target, source)))
+    return [_remove_copies(p, both_ways) for p in training], valid
 
 
-def _without_copies(corpus: Parallel, measured: frozenset[Pair]) -> Parallel:
-    """What is measured must not be learned: not from another line or corpus, nor the other way."""
-    kept = corpus.without(measured)
-    if not kept.counts.said:
+def _remove_copies(corpus: ParallelCorpus, held_out: frozenset[Pair]) -> ParallelCorpus:
+    """Without validation pairs: these must not be trained on, in any line, corpus or direction."""
+    rest = corpus.exclude(held_out)
+    if not rest.counts.nonempty:
         raise HeadwayError(
-            "nothing is left to learn from when some pairs are held out: all others are copies of them. Give more text, "
-            "or --valid-source and --valid-target."
+            "no training text is left after pairs were held out for validation: all others are copies of them. Give "
+            "more text, or --valid-source and --valid-target."
         )
-    return kept
+    return rest

@@ -1,4 +1,4 @@
-"""How good the model is on text that it has not seen: loss, and the translations themselves."""
+"""Validation: the loss on held-out text, and BLEU and chrF of greedy translations."""
 
 import itertools
 import math
@@ -10,20 +10,23 @@ import torch
 
 from headway.config.config import Config
 from headway.config.search import Search
-from headway.data.corpora import Parallel
+from headway.data.corpora import ParallelCorpus
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import Loaded
-from headway.text import Tokenizers
-from headway.text.metrics import score
-from headway.train.carried_state import Carry
-from headway.train.dataset import Corpus
+from headway.storage.model_dir import LoadedModel
+from headway.text.metrics import compute_scores
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.carried_state import CarriedState
+from headway.train.dataset import Dataset
 from headway.train.loss import cross_entropy
-from headway.train.objectives import Marks
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
+VALIDATION_BATCH_TOKENS = 8192
 
-class Validation(NamedTuple):
-    loss: float  # nats a token, without smoothing
+
+class ValidationResult(NamedTuple):
+    loss: float  # nats per token, without label smoothing
     bleu: float | None = None
     chrf: float | None = None
 
@@ -31,32 +34,39 @@ class Validation(NamedTuple):
     def perplexity(self) -> float:
         return math.exp(min(self.loss, 700.0))
 
-    def better(self, metric: str) -> float:
-        """The number to compare, higher is better."""
+    def score(self, metric: str) -> float:
+        """The number to compare by, higher is better."""
         value = {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[metric]
         return -self.loss if value is None else value
 
 
-class Measured(NamedTuple):
-    loss: float  # nats a token
-    tokens: int  # that were guessed
+class MeanLoss(NamedTuple):
+    loss: float  # nats per token
+    tokens: int  # that were predicted
 
 
 @torch.no_grad()
-def mean_loss(model: Transformer, corpus: Corpus, config: Config, marks: Marks, budget: int = 8192) -> Measured:
-    """Over the whole corpus. Masked words are hidden in the same places each time."""
+def mean_loss(
+    model: Transformer,
+    dataset: Dataset,
+    config: Config,
+    special: SpecialTokens,
+    batch_tokens: int = VALIDATION_BATCH_TOKENS,
+) -> MeanLoss:
+    """Over the whole dataset. With the masked objective, the same tokens are masked each time."""
     total, count = 0.0, 0
-    carry = Carry(model, config.train.objective.carry, learns=False)
-    for part, portion in enumerate(corpus.epoch(0)):
-        for number, rows in enumerate(portion.batches(budget, [0, part])):
+    carried = CarriedState(model, config.train.objective.carry, trainable=False)
+    for part, shard in enumerate(dataset.epoch(0)):
+        for number, indices in enumerate(shard.batches(batch_tokens, [0, part])):
             random = np.random.default_rng([0, part, number])
-            batch = config.train.objective.collate([portion.examples[i] for i in rows], marks, random)
-            total += float(cross_entropy(model, batch.to(model.device), state=carry.state(0, len(rows))))
-            count += batch.labelled
-    return Measured(total / max(count, 1), count)
+            batch = config.train.objective.collate([shard.examples[i] for i in indices], special, random)
+            state = carried.state_for(0, len(indices))
+            total += float(cross_entropy(model, batch.to(model.device), state=state))
+            count += batch.label_count
+    return MeanLoss(total / max(count, 1), count)
 
 
-class Sample(NamedTuple):
+class ValidationSample(NamedTuple):
     """Pairs to translate and compare."""
 
     source: list[str]
@@ -64,27 +74,38 @@ class Sample(NamedTuple):
     target_language: str
 
 
-def sample(pairs: Parallel, lines: int) -> Sample:
+def take_sample(pairs: ParallelCorpus, lines: int) -> ValidationSample:
     first = list(itertools.islice(pairs.read(), lines))
-    return Sample([source for source, _ in first], [target for _, target in first], pairs.target_language)
+    return ValidationSample([source for source, _ in first], [target for _, target in first], pairs.target_language)
 
 
 def validate(
-    model: Transformer, corpus: Corpus, samples: Sequence[Sample], config: Config, tokenizers: Tokenizers, marks: Marks
-) -> Validation:
-    loss = mean_loss(model, corpus, config, marks).loss
-    if config.train.objective.kind != "translation" or not any(s.source for s in samples):
-        return Validation(loss)
-    translator = Translator([Loaded(config, model, tokenizers)])
+    model: Transformer,
+    dataset: Dataset,
+    samples: Sequence[ValidationSample],
+    config: Config,
+    tokenizers: Tokenizers,
+    special: SpecialTokens,
+) -> ValidationResult:
+    loss = mean_loss(model, dataset, config, special).loss
+    if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
+        return ValidationResult(loss)
+    translator = Translator([LoadedModel(config, model, tokenizers)])
     search = Search(beam_size=1, max_ratio=1.5, max_extra=10)
-    hypotheses, references = [], []
-    for s in samples:
-        to = s.target_language if config.tags else ""
-        # As it will be used: autocast, in which a large model learns, keeps the search from being recorded as graphs.
+    hypotheses: list[str] = []
+    references: list[str] = []
+    for sample in samples:
+        options = TranslateOptions(
+            target=sample.target_language if config.tags else "",
+            split_sentences=False,
+            retry=False,  # a young model loops everywhere: its first output is what is to be measured
+            protect=None,
+            search=search,
+        )
+        # As in use: under the autocast of training, the search could not run as CUDA graphs.
         with torch.autocast(model.device.type, enabled=False):
-            # A young model goes round in loops everywhere: what it says first is what is to be measured.
-            found = translator.translate(s.source, search, to=to, split=False, mend=False, protect=None)
-        hypotheses += [result.text for result in found]
-        references += s.target
-    scores = score(hypotheses, references)
-    return Validation(loss, scores.bleu, scores.chrf)
+            results = translator.translate(sample.source, options)
+        hypotheses += [result.text for result in results]
+        references += sample.target
+    scores = compute_scores(hypotheses, references)
+    return ValidationResult(loss, scores.bleu, scores.chrf)

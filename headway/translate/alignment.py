@@ -1,8 +1,9 @@
-"""Which source word says which word of a translation, read from a translator's attention while it reads both.
+"""Word alignment from cross-attention: which source word each word of a translation comes from.
 
-A model that was trained with a guided head (train.alignment) has one for this. Others have only attention that was
-left to itself: what can be read from it is rough.
-"""
+    (source, target) ── teacher forcing ── cross-attention weights (T, S) ── shares of words ── links (i, j)
+
+A model that was trained with a guided head (train.alignment) has one attention head for this. In other models attention
+was never trained to align, and the links are rough."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from headway.decode.padding import batches, padded
+from headway.decode.batching import batch_by_size
+from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
-from headway.nn.context import Report
-from headway.text.align.words import word_numbers, word_roles
+from headway.nn.context import ForwardReport
+from headway.text.align.words import token_roles, word_indices
+from headway.translate.scoring import check_pairs
 
 if TYPE_CHECKING:
     from headway.config.config import Config
@@ -21,34 +24,39 @@ if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0, as str.split counts
+LinkRule = Callable[[np.ndarray], np.ndarray]  # shares of attention (target words, source words) -> bool, same shape
 
-MOST = 4096  # tokens a side: the memory of attention grows with their square
-SHARE = 0.3  # of a target word's attention: a source word with more is linked with it
-LEAST = 0.05  # likewise, for a source word that would have no link
+MAX_ALIGNED_TOKENS = 4096  # a side: the memory of attention grows with their square
+MIN_LINK_SHARE = 0.3  # of a target word's attention: a source word with more is linked to it
+MIN_LEFTOVER_SHARE = 0.05  # likewise, for a source word that would have no link
 
 
-class Aligned(NamedTuple):
+class AlignedPair(NamedTuple):
+    """The links of one pair."""
+
     links: Links
     warnings: list[str]
 
 
-def align_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], to: str = "") -> list[Aligned]:
-    """The links of each pair, in order. Each side is taken as one sentence, without the space around it."""
-    for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
-            raise HeadwayError(f"a pair is (source, target), two strings, and this is {pair!r}.")
-    reader, writer, lead = translator.tokenizers.source, translator.tokenizers.target, translator.tag(to)
-    sources = [[*lead, *ids, reader.end] for ids in reader.encode_batch([source.strip() for source, _ in pairs])]
-    targets = writer.encode_batch([target.strip() for _, target in pairs])
-    limit = translator.positions or max(MOST, translator.config.train.longest)
-    sizes = [max(len(source), len(target) + 1) for source, target in zip(sources, targets)]
-    short = [row for row, size in enumerate(sizes) if size <= limit]
-    found = align_ids(translator, [sources[row] for row in short], [targets[row] for row in short])
-    links = dict(zip(short, found))
+def align_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], target: str = "") -> list[AlignedPair]:
+    """The links of each pair, in order. Each side is read as one sentence, without the space around it.
+
+    target: the language of the translations, where the model has several"""
+    check_pairs(pairs)
+    reader = translator.tokenizers.source
+    writer = translator.tokenizers.target
+    tag_ids = translator.tag_ids(target)
+    sources = [[*tag_ids, *ids, reader.end] for ids in reader.encode_batch([one.strip() for one, _ in pairs])]
+    targets = writer.encode_batch([other.strip() for _, other in pairs])
+    limit = translator.max_positions or max(MAX_ALIGNED_TOKENS, translator.config.train.max_tokens)
+    sizes = [max(len(source_ids), len(target_ids) + 1) for source_ids, target_ids in zip(sources, targets)]
+    rows = [row for row, size in enumerate(sizes) if size <= limit]
+    found = align_ids(translator, [sources[row] for row in rows], [targets[row] for row in rows])
+    links = dict(zip(rows, found))
     return [
-        Aligned(links[row], [])
+        AlignedPair(links[row], [])
         if row in links
-        else Aligned([], [f"not aligned: it has {size} tokens, and this model reads at most {limit}"])
+        else AlignedPair([], [f"not aligned: it has {size} tokens, and this model reads at most {limit}"])
         for row, size in enumerate(sizes)
     ]
 
@@ -57,114 +65,121 @@ def align_ids(
     translator: "Translator",
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
-    link: Callable[[np.ndarray], np.ndarray] | None = None,
+    link_rule: LinkRule | None = None,
 ) -> list[Links]:
-    """The same for ids: a source as the model reads it, a target without start and end. Several models vote.
+    """The same for ids: a source as the model reads it, a target without start and end. An ensemble averages weights.
 
-    link: which shares of attention (target words, source words) are links; None: as `usual` has it"""
-    roles = [word_roles(tokenizer) for tokenizer in (translator.tokenizers.source, translator.tokenizers.target)]
+    link_rule: link_by_threshold by default"""
+    source_roles = token_roles(translator.tokenizers.source)
+    target_roles = token_roles(translator.tokenizers.target)
     links: list[Links] = [[] for _ in sources]
     sizes = [max(len(source), len(target) + 1) for source, target in zip(sources, targets)]
-    for batch in batches(range(len(sources)), sizes.__getitem__, translator.batch_tokens):
-        weights = attention_to_source(translator, [sources[row] for row in batch], [targets[row] for row in batch])
+    for batch in batch_by_size(range(len(sources)), sizes.__getitem__, translator.batch_tokens):
+        weights = read_source_attention(translator, [sources[row] for row in batch], [targets[row] for row in batch])
         for row, own in zip(batch, weights):
-            read, said = word_numbers(sources[row], roles[0]), word_numbers(targets[row], roles[1])
-            links[row] = linked(own[: len(said), : len(read)], said, read, link)
+            source_words = word_indices(sources[row], source_roles)
+            target_words = word_indices(targets[row], target_roles)
+            own = own[: len(target_words), : len(source_words)]
+            links[row] = link_words(own, target_words, source_words, link_rule)
     return links
 
 
 def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> None:
-    """Links of every hypothesis, for the words as they are told: with protected spans and given terms."""
-    reader, writer = translator.tokenizers.source, translator.tokenizers.target
-    asked = []
+    """Set the links of every hypothesis, between words as they are given: with protected spans and glossary terms."""
+    reader = translator.tokenizers.source
+    writer = translator.tokenizers.target
+    to_align = []
     for s in sentences:
-        if s.stays and s.said:  # it was left as it is, and may be longer than a model reads
-            s.links = [[(word, word) for word in range(len(s.text.split()))] for _ in s.found]
+        if s.is_untranslatable and s.outputs:  # left as it is, and maybe longer than the model reads
+            s.links = [[(word, word) for word in range(len(s.text.split()))] for _ in s.hypotheses]
         else:
-            asked.append(s)
-    found = []
-    for s in asked:
-        as_given = [*s.lead, *reader.encode(s.text), reader.end] if s.said or s.terms or any(s.frame) else s.ids
-        for n, h in enumerate(s.found):
-            said = s.said[n] if s.said else writer.decode(h.ids).strip() if any(s.frame) else ""
-            found.append((as_given, writer.encode(f"{s.frame[0]}{said}{s.frame[1]}") if said else h.ids))
-    links = iter(align_ids(translator, [ids for ids, _ in found], [ids for _, ids in found]))
-    for sentence in asked:
-        sentence.links = [next(links) for _ in sentence.found]
+            to_align.append(s)
+    pairs = []
+    for s in to_align:
+        first, last = s.outer_spans
+        differs = s.outputs or s.terms or any(s.outer_spans)
+        source_ids = [*s.prefix_ids, *reader.encode(s.text), reader.end] if differs else s.ids
+        for rank, hypothesis in enumerate(s.hypotheses):
+            if s.outputs:
+                output = s.outputs[rank]
+            else:
+                output = writer.decode(hypothesis.ids).strip() if any(s.outer_spans) else ""
+            pairs.append((source_ids, writer.encode(f"{first}{output}{last}") if output else hypothesis.ids))
+    links = iter(align_ids(translator, [source for source, _ in pairs], [target for _, target in pairs]))
+    for sentence in to_align:
+        sentence.links = [next(links) for _ in sentence.hypotheses]
 
 
 @torch.no_grad()
-def attention_to_source(
+def read_source_attention(
     translator: "Translator", sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """(B, T, S) How much each target token's own place in the decoder looks at each source token."""
+    """(B, T, S) Cross-attention weights from each target token to each source token."""
     writer = translator.tokenizers.target
     device = translator.stepper.device
-    source, source_valid = padded(sources, translator.tokenizers.source.pad, device)
-    read, read_valid = padded([[writer.start, *target] for target in targets], writer.pad, device)
-    votes = []
+    source, source_valid = pad_rows(sources, translator.tokenizers.source.pad, device)
+    inputs, inputs_valid = pad_rows([[writer.start, *target] for target in targets], writer.pad, device)
+    per_model = []
     for stepper, config in zip(translator.steppers, translator.configs):
-        place = place_of(config)
-        report = Report(watch=frozenset([place]))
-        stepper.model(source, read, source_valid, read_valid, report)
-        heads = report.seen[place].float()  # (B, H, 1 + T, S)
+        name = find_alignment_weights(config)
+        report = ForwardReport(capture=frozenset([name]))
+        stepper.model(source, inputs, source_valid, inputs_valid, report)
+        heads = report.captured[name].float()  # (B, H, 1 + T, S)
         if is_guided(config):
-            votes.append(heads[:, config.train.alignment.head - 1, 1:])  # what it says of a token that it has read
+            per_model.append(heads[:, config.train.alignment.head - 1, 1:])  # at the position that reads the token
         else:
-            votes.append(heads.mean(1)[:, :-1])  # where the heads look when they are about to write it
-    return torch.stack(votes).mean(0).cpu().numpy()
+            per_model.append(heads.mean(1)[:, :-1])  # at the position that predicts it
+    return torch.stack(per_model).mean(0).cpu().numpy()
 
 
 def is_guided(config: "Config") -> bool:
-    """Whether a model has a head that learned alignments."""
+    """Whether a model has an attention head that was trained to align."""
     return bool(config.train.alignment.kind == "guided")
 
 
-def place_of(config: "Config") -> str:
-    """Which attention is read: that of the guided head's layer, or of the last."""
+def find_alignment_weights(config: "Config") -> str:
+    """The trace name of the attention weights to read: of the guided head's layer, or of the last layer."""
     decoder = config.model.decoder
     if is_guided(config):
-        return str(config.train.alignment.place(config.model))
+        return str(config.train.alignment.weights_name(config.model))
     last = decoder.tiled("cross")[-1]
     if last.kind != "attention":
         raise HeadwayError(
-            f'this model listens to the source by "{last.kind}", which has no weights to read an alignment from. Align '
-            "with another model, or by counting: headway align without --model."
+            f'this model reads the source by "{last.kind}", which has no attention weights to align by. Use another '
+            "model, or a statistical aligner: headway align without --model."
         )
     return f"decoder.{decoder.layers - 1}.cross.weights"
 
 
-def linked(
-    weights: np.ndarray,
-    said: np.ndarray,
-    read: np.ndarray,
-    link: Callable[[np.ndarray], np.ndarray] | None = None,
+def link_words(
+    weights: np.ndarray, target_words: np.ndarray, source_words: np.ndarray, link_rule: LinkRule | None = None
 ) -> Links:
-    """Weights (T, S) of tokens, and the word of each token on both sides, as links between words.
+    """Links between words, from weights (T, S) between tokens and the word index of each token, -1 for none.
 
-    A target word shares out its tokens' attention among the source words."""
-    tokens, words = np.flatnonzero(said >= 0), np.flatnonzero(read >= 0)
-    if not len(tokens) or not len(words):
+    Each target word's share is the attention of its tokens, summed by source word."""
+    targets = np.flatnonzero(target_words >= 0)
+    sources = np.flatnonzero(source_words >= 0)
+    if not len(targets) or not len(sources):
         return []
-    shares = np.zeros((said.max() + 1, read.max() + 1))  # (target words, source words)
-    np.add.at(shares, (said[tokens][:, None], read[words][None, :]), weights[np.ix_(tokens, words)])
+    shares = np.zeros((target_words.max() + 1, source_words.max() + 1))  # (target words, source words)
+    cells = (target_words[targets][:, None], source_words[sources][None, :])
+    np.add.at(shares, cells, weights[np.ix_(targets, sources)])
     shares /= np.maximum(shares.sum(1, keepdims=True), 1e-9)
-    return sorted((int(i), int(j)) for j, i in zip(*np.nonzero((link or usual)(shares))))
+    return sorted((int(i), int(j)) for j, i in zip(*np.nonzero((link_rule or link_by_threshold)(shares))))
 
 
-def usual(shares: np.ndarray) -> np.ndarray:
-    """(target words, source words) Each that gets more than SHARE is linked. What is left over on the source side, such
-    as an article, goes with the target word that looks at it most."""
-    joined = shares > SHARE
-    left_over = (shares == shares.max(0)) & (shares > LEAST) & ~joined.any(0)
-    both: np.ndarray = joined | left_over
-    return both
+def link_by_threshold(shares: np.ndarray) -> np.ndarray:
+    """(target words, source words) Link every pair with a share above MIN_LINK_SHARE, and leftover source words."""
+    return _add_leftovers(shares > MIN_LINK_SHARE, shares)
 
 
-def likeliest(shares: np.ndarray) -> np.ndarray:
-    """(target words, source words) Each target word with one source word alone, and a source word that would have none
-    with the target word that looks at it most."""
-    joined = (shares == shares.max(1, keepdims=True)) & (shares > LEAST)
-    left_over = (shares == shares.max(0)) & (shares > LEAST) & ~joined.any(0)
-    both: np.ndarray = joined | left_over
+def link_by_argmax(shares: np.ndarray) -> np.ndarray:
+    """(target words, source words) Link every target word to one source word, and leftover source words."""
+    return _add_leftovers((shares == shares.max(1, keepdims=True)) & (shares > MIN_LEFTOVER_SHARE), shares)
+
+
+def _add_leftovers(links: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Link a source word that has no link, such as an article, to the target word that attends to it most."""
+    leftovers = (shares == shares.max(0)) & (shares > MIN_LEFTOVER_SHARE) & ~links.any(0)
+    both: np.ndarray = links | leftovers
     return both

@@ -1,111 +1,139 @@
-"""The engines of a translator: which can serve its model, which searches this time, and each loaded when it must be."""
+"""Decide between torch and CTranslate2: which engines can run a model, and which one runs the search this time.
+
+    torch        every model and every setting, on a CPU or a GPU
+    ctranslate2  common models on a CPU: a sentence is translated before torch would have been imported
+
+Either is loaded only when it is first needed. `Engines._choose` is the rule, decode.ctranslate2.probe says which models
+CTranslate2 can run, and Ct2Engine which searches."""
 
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.config.search import Marks, Search
-from headway.decode.ctranslate2.probe import Quick, quick_model
-from headway.decode.types import COMPUTES, ENGINES, FEW, Compute, Engine, EngineName, Precision, Recorder
+from headway.config.search import Search
+from headway.decode.ctranslate2.probe import Ct2Probe, probe_ctranslate2
+from headway.decode.types import (
+    COMPUTES,
+    ENGINES,
+    MAX_CT2_INT8_SENTENCES,
+    Compute,
+    Engine,
+    EngineName,
+    Precision,
+    Recorder,
+)
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
-from headway.storage.summary import Outline, outline_of
-from headway.storage.tensor_file import Stored
-from headway.text import Tokenizer, Tokenizers
+from headway.storage.summary import ModelSummary, summarise
+from headway.storage.tensor_file import TensorFile
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.special_tokens import special_tokens
 
 if TYPE_CHECKING:
     from headway.decode.ctranslate2.backend import Ct2Engine
     from headway.decode.torch_backend import TorchEngine
-    from headway.storage.model_dir import Loaded
+    from headway.storage.model_dir import LoadedModel
     from headway.text.shortlist import Shortlist
 
-Tell = Callable[[str], None]
-_CHOOSING = threading.RLock()
+Log = Callable[[str], None]
+_CHOICE_LOCK = threading.RLock()
 
 
 class Engines:
-    """torch, which can do everything, and CTranslate2, where it knows the model: see `choose`."""
+    """The engines of one translator; see `choose`."""
 
     def __init__(
-        self, paths: Sequence[str | Path], device: str = "auto", engine: EngineName = "auto", compute: Compute = "auto",
-        threads: int | None = None, tell: Tell | None = None, quick: Quick | None = None,
-    ) -> None:  # fmt: skip
-        """tell: is told which engine was taken, and why. quick: what quick_model made of the same requests."""
+        self,
+        paths: Sequence[str | Path] = (),
+        device: str = "auto",
+        engine: EngineName = "auto",
+        compute: Compute = "auto",
+        threads: int | None = None,
+        log: Log | None = None,
+        probe: Ct2Probe | None = None,
+        models: "Sequence[LoadedModel] | None" = None,
+        shortlist: "Shortlist | None" = None,
+    ) -> None:
+        """paths: of model directories, several for an ensemble
+        log: called with the engine that was chosen, and why
+        probe: what probe_ctranslate2 found for the same arguments, if that has been called
+        models: that are in memory already, instead of paths; only torch runs these, with this shortlist"""
         for name, given, known in (("engine", engine, ENGINES), ("compute", compute, COMPUTES)):
             if given not in known:
                 hint = did_you_mean(given, list(known))
                 raise ConfigError(f'there is no {name} "{given}".{hint} Choose one of: {", ".join(known)}.')
         if threads is not None and threads < 1:
-            raise ConfigError(f"{threads} threads cannot work. Give 1 or more, or leave it out.", "threads")
-        self.paths, self.device_name = list(paths), device
-        self.engine, self.compute, self.threads = engine, compute, threads
-        self._tell, self._told, self._asked = tell or (lambda message: None), "", 0
-        self._loaded: Sequence[Loaded] | None = None
-        self._torch: TorchEngine | None = None
-        self._shortlist: Shortlist | None = None
+            raise ConfigError(f"must be at least 1, not {threads}.", "threads")
+        self.paths = list(paths)
+        self.device_name = device
+        self.engine: EngineName = engine if models is None else "torch"
+        self.compute = compute
+        self.threads = threads
         self.ct2: Ct2Engine | None = None
-        reason = self._quick(quick or quick_model(paths, device, engine, compute, threads))
+        self._log = log or (lambda message: None)
+        self._last_message = ""
+        self._sentence_count = 0  # that CTranslate2 could have searched for so far
+        self._models = models
+        self._torch: TorchEngine | None = None
+        self._shortlist = shortlist
+        if models is not None:
+            self._describe(models)
+            return
+        reason = self._take_ct2(probe or probe_ctranslate2(paths, device, engine, compute, threads))
         if engine == "ctranslate2" and reason:
-            raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or take --engine torch.")
+            raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or use --engine torch.")
         if self.ct2 is None:
             if reason and engine == "auto":
-                self._tell(f"not ctranslate2: {reason}")
-            self._start(self.loaded)
-            self._shortlist = self._read_shortlist()
+                self._log(f"not ctranslate2: {reason}")
+            self._describe(self.loaded)
+            self._shortlist = self._load_shortlist()
 
-    @classmethod
-    def of(cls, loaded: "Sequence[Loaded]", shortlist: "Shortlist | None" = None) -> "Engines":
-        """Of models that are in memory already."""
-        made = cls.__new__(cls)
-        made.paths, made.device_name, made.engine, made.compute, made.threads = [], "auto", "torch", "auto", None
-        made._tell, made._told, made._loaded, made._torch, made.ct2 = (lambda message: None), "", loaded, None, None
-        made._start(loaded)
-        made._shortlist = shortlist
-        return made
+    def _describe(self, models: "Sequence[LoadedModel]") -> None:
+        summaries = [summarise(model.config) for model in models]
+        self.summary: ModelSummary = summaries[0]
+        self.tokenizers: Tokenizers = models[0].tokenizers
+        self.objectives = [summary.objective for summary in summaries]
+        limits = [summary.max_positions for summary in summaries if summary.max_positions is not None]
+        self.max_positions = min(limits, default=None)
 
-    def _start(self, loaded: "Sequence[Loaded]") -> None:
-        outlines = [outline_of(one.config) for one in loaded]
-        self.outline: Outline = outlines[0]
-        self.tokenizers: Tokenizers = loaded[0].tokenizers
-        self.objectives = [outline.objective for outline in outlines]
-        self.positions = min((one.positions for one in outlines if one.positions is not None), default=None)
-
-    def _quick(self, found: Quick) -> str:
-        """Take CTranslate2 if it can serve; else why it cannot. Nothing here imports torch."""
-        if found.reason or found.model is None or found.outline is None:
-            return found.reason
+    def _take_ct2(self, probe: Ct2Probe) -> str:
+        """Use CTranslate2 if it can run the model; else the reason why not. Nothing here imports torch."""
+        if probe.reason or probe.model is None or probe.summary is None:
+            return probe.reason
         from headway.decode.ctranslate2.backend import Ct2Engine
 
         try:
             tokenizers = Tokenizers.load(Path(self.paths[0]) / "tokenizer.json")
         except HeadwayError as error:
             return str(error).rstrip(".")
-        if found.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
+        if probe.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
             return "its tokenizer.json and config.json do not fit together"
-        self.ct2 = Ct2Engine(found.model, marks_of(tokenizers.target))
-        self.outline, self.tokenizers = found.outline, tokenizers
-        self.objectives, self.positions = [found.outline.objective], found.outline.positions
+        self.ct2 = Ct2Engine(probe.model, special_tokens(tokenizers.target))
+        self.summary = probe.summary
+        self.tokenizers = tokenizers
+        self.objectives = [probe.summary.objective]
+        self.max_positions = probe.summary.max_positions
         return ""
 
     @property
-    def loaded(self) -> "Sequence[Loaded]":
+    def loaded(self) -> "Sequence[LoadedModel]":
         """The models, in torch."""
-        if self._loaded is None:
+        if self._models is None:
             from headway.storage.model_dir import load_model
 
             device = choose_device(self.device_name)
             if self.compute == "int8" and device.type != "cpu":
                 raise HeadwayError(
-                    f"compute int8 is for the CPU, and the device is {device}. Leave it out, or take --device cpu."
+                    f"compute int8 needs the CPU, and the device is {device}: leave it out, or use --device cpu."
                 )
             if self.compute == "bfloat16" and device.type == "cpu":
-                raise HeadwayError("compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or take int8.")
-            self._loaded = [load_model(path, device) for path in self.paths]
+                raise HeadwayError("compute bfloat16 needs a GPU, and the device is cpu: leave it out, or use int8.")
+            self._models = [load_model(path, device) for path in self.paths]
             if self.compute == "bfloat16":
-                for loaded in self._loaded:
+                for loaded in self._models:
                     loaded.model.bfloat16()
-        return self._loaded
+        return self._models
 
     @property
     def torch(self) -> "TorchEngine":
@@ -116,35 +144,37 @@ class Engines:
 
             if self.threads:
                 torch.set_num_threads(self.threads)
-            target = self.tokenizers.target
             models = [loaded.model for loaded in self.loaded]
             if self.ct2 is not None:
-                self._shortlist = self._read_shortlist()
-            self._torch = TorchEngine(models, marks_of(target), self.tokenizers.source.pad, self._precision())
+                self._shortlist = self._load_shortlist()
+            special = special_tokens(self.tokenizers.target)
+            self._torch = TorchEngine(models, special, self.tokenizers.source.pad, self._precision())
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
-    def _read_shortlist(self) -> "Shortlist | None":
+    def _load_shortlist(self) -> "Shortlist | None":
         if self.objectives[0] != "translation":
             return None
-        from headway.text.shortlist import shortlist_of
+        from headway.text.shortlist import load_shortlist
 
-        return shortlist_of(self.paths, self.tokenizers)
+        return load_shortlist(self.paths, self.tokenizers)
 
     def _precision(self) -> Precision:
-        """What torch computes with: what is asked for; else eight bits on a CPU with weights that are stored so."""
+        """What torch computes in: as asked for; else int8 on a CPU, if the weights are stored so, or float32."""
         if self.compute != "auto":
             return self.compute
         if not self.paths or self.loaded[0].model.device.type != "cpu":
             return "float32"
-        stored = all(Stored(Path(path) / "model.safetensors").eight_bits for path in self.paths)
-        return "int8" if stored else "float32"
+        stored_as_int8 = all(TensorFile(Path(path) / "model.safetensors").is_int8 for path in self.paths)
+        return "int8" if stored_as_int8 else "float32"
 
     @property
     def device(self) -> str:
+        """cpu or cuda"""
         return "cpu" if self._torch is None and self.ct2 is not None else self.torch.device
 
     def stop(self) -> None:
+        """End searches that run in other threads."""
         if self._torch is not None:
             self._torch.stop()
 
@@ -153,49 +183,49 @@ class Engines:
         sentences: int,
         search: Search,
         prefixes: bool = False,
-        record: Recorder | None = None,
-        demands: bool = False,
+        recorder: Recorder | None = None,
+        constrained: bool = False,
     ) -> Engine:
-        """The engine for this search: of so many sentences, which may begin with something given, or must say it."""
-        with _CHOOSING:  # two threads that need torch load it once
-            return self._choose(sentences, search, prefixes, record, demands)
+        """The engine for a search of so many sentences.
 
-    def _choose(self, sentences: int, search: Search, prefixes: bool, record: Recorder | None, demands: bool) -> Engine:
+        prefixes: some outputs have a forced prefix; constrained: some must contain given phrases"""
+        with _CHOICE_LOCK:  # two threads that need torch load it once
+            return self._choose(sentences, search, prefixes, recorder, constrained)
+
+    def _choose(
+        self, sentences: int, search: Search, prefixes: bool, recorder: Recorder | None, constrained: bool
+    ) -> Engine:
         if self.ct2 is None:
-            return self._taken(self.torch, "")
-        if reason := self.ct2.why_not(search, prefixes, record, demands):
-            return self._taken(self.torch, f"not ctranslate2: {reason}")
+            return self._report(self.torch, "")
+        if reason := self.ct2.unsupported(search, prefixes, recorder, constrained):
+            return self._report(self.torch, f"not ctranslate2: {reason}")
         if self.engine == "ctranslate2":
-            return self._taken(self.ct2, "")
-        self._asked += sentences
-        if self.ct2.compute == "int8" and (self._torch or self._asked > FEW):  # importing torch is repaid, or is done
-            return self._taken(
-                self.torch, f"more than {FEW} sentences in eight bits" if self._asked > FEW else "it is here"
-            )
-        return self._taken(self.ct2, "it is faster at this" if self._torch else "torch need not be imported for it")
+            return self._report(self.ct2, "")
+        self._sentence_count += sentences
+        many = self._sentence_count > MAX_CT2_INT8_SENTENCES
+        if self.ct2.compute == "int8" and (self._torch or many):  # torch is faster, and its import is done or pays off
+            why = f"more than {MAX_CT2_INT8_SENTENCES} sentences in int8" if many else "it is loaded already"
+            return self._report(self.torch, why)
+        return self._report(self.ct2, "it is faster at this" if self._torch else "torch need not be imported")
 
-    def _taken(self, engine: Engine, why: str) -> Engine:
-        told = f"engine {engine.name}, {engine.compute}, {engine.device}" + (f": {why}" if why else "")
-        if told != self._told:
-            self._told = told
-            self._tell(told)
+    def _report(self, engine: Engine, why: str) -> Engine:
+        message = f"engine {engine.name}, {engine.compute}, {engine.device}" + (f": {why}" if why else "")
+        if message != self._last_message:
+            self._last_message = message
+            self._log(message)
         return engine
 
 
-def marks_of(target: Tokenizer) -> Marks:
-    return Marks(start=target.start, end=target.end, suppress=tuple(sorted(target.controls - {target.end})))
-
-
-def refuse_strangers(models: "Sequence[Loaded]") -> None:
-    """Models that vote must mean the same by each id, and translate between the same languages."""
-    if len({model.tokenizers.spelling for model in models}) > 1:
+def check_ensemble(models: "Sequence[LoadedModel]") -> None:
+    """Models of an ensemble must share their tokenizer and their languages."""
+    if len({model.tokenizers.fingerprints for model in models}) > 1:
         raise HeadwayError(
-            "these models have different tokenizers, so they cannot vote together. Train them with the same text "
-            "and settings but another train.seed."
+            "these models have different tokenizers, so they cannot be an ensemble. Train them with the same text and "
+            "settings but different train.seed."
         )
-    pairs = {(m.config.source_languages, m.config.target_languages) for m in models}
-    if len(pairs) > 1:
-        told = " and ".join(sorted(f"{', '.join(a) or '?'} → {', '.join(b) or '?'}" for a, b in pairs))
+    directions = {(m.config.source_languages, m.config.target_languages) for m in models}
+    if len(directions) > 1:
+        listed = " and ".join(sorted(f"{', '.join(a) or '?'} → {', '.join(b) or '?'}" for a, b in directions))
         raise HeadwayError(
-            f"these models translate {told}, so they cannot vote together. Give models of one direction."
+            f"these models translate {listed}, so they cannot be an ensemble. Give models of one direction."
         )

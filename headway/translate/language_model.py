@@ -1,122 +1,111 @@
-"""A model of running text: goes on from a prompt, and says how likely a text is."""
+"""LanguageModel: continue a prompt, token by token, and measure how likely a text is.
 
-import math
+Made by `headway.load` of a causal model (GPT) or a masked one (BERT), which only reads."""
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from headway.config.search import Marks, Search
+from headway.config.search import Search
 from headway.decode import decode, stream
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.nn.positions.positions import Learned
-from headway.storage.model_dir import Loaded
-from headway.text.tokenizer.tokenizer import Stream as TextStream
-from headway.train.dataset import marks_of
-from headway.train.lm_dataset import behind_line_end, held_out, line_end, text_ids
-from headway.train.validation import mean_loss
+from headway.storage.model_dir import LoadedModel
+from headway.text.lm_text import encode_after_line_end, line_end_id
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.text.tokenizer.tokenizer import StreamDecoder
 
 if TYPE_CHECKING:
     from headway.inspect.trace import Trace
+    from headway.workflows.evaluation import Perplexity
 
-
-class Perplexity(NamedTuple):
-    loss: float  # nats a token
-    tokens: int  # that were guessed: all but the first, or those that were hidden
-    characters: float  # that these tokens stand for
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(self.loss, 700.0))
-
-    @property
-    def bits_per_character(self) -> float:
-        return self.loss * self.tokens / math.log(2) / self.characters
+DEFAULT_LENGTH = 200  # new tokens
+LENGTH_SETTINGS = ("max_length", "max_extra", "max_ratio")  # of a Search; a language model has `length` instead
 
 
 class LanguageModel:
-    """model("Once") -> the prompt and what follows."""
+    """A causal or masked language model: model("Once") gives the prompt and its continuation."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedModel) -> None:
         self.config, self.model, tokenizers = loaded
         self.tokenizer = tokenizers.target
         self.stepper = ModelStepper(self.model.eval())
-        controls = self.tokenizer.controls - {self.tokenizer.end}
-        start = line_end(self.tokenizer)
-        self.marks = Marks(start=start, end=self.tokenizer.end, suppress=tuple(sorted(controls)))
+        suppress = tuple(sorted(self.tokenizer.control_ids - {self.tokenizer.end}))
+        start = line_end_id(self.tokenizer)
+        self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 
     def __call__(self, prompt: str = "", **settings: Any) -> str:
-        prefix = self.prompt(prompt)
-        found = decode(self.stepper, None, marks=self.marks, search=self.search(prefix, **settings), prefixes=[prefix])
-        return self.said(found[0][0].ids)
+        """The prompt and its continuation. Settings are those of `search`."""
+        prefix = self.encode_prompt(prompt)
+        search = self.search(prefix, **settings)
+        found = decode(
+            self.stepper, None, special_tokens=self.special_tokens, search=search, prefixes=[prefix]
+        )  # fmt: skip
+        return self.decode(found[0][0].ids)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
-        """What follows the prompt, as it is written; a character is never torn. What is wrong is said at once."""
-        prefix = self.prompt(prompt)
-        return self._streamed(prefix, self.search(prefix, **settings))
+        """The continuation, as it is written and in whole characters. Errors are raised at once, not while it runs."""
+        prefix = self.encode_prompt(prompt)
+        return self._stream(prefix, self.search(prefix, **settings))
 
-    def _streamed(self, prefix: list[int], search: Search) -> Iterator[str]:
-        text = self.after(prefix)
-        for token in stream(self.stepper, None, marks=self.marks, search=search, prefix=prefix):
+    def _stream(self, prefix: list[int], search: Search) -> Iterator[str]:
+        text = self.stream_decoder(prefix)
+        for token in stream(self.stepper, None, special_tokens=self.special_tokens, search=search, prefix=prefix):
             yield text.push(token)
         yield text.finish()
 
     def search(self, prefix: list[int], **changes: Any) -> Search:
-        """Drawn at random unless beam_size is given; `length`: new tokens at most."""
+        """Search settings for this prompt: sampling, unless beam_size is given. `length`: new tokens at most."""
         known = {name: value for name, value in changes.items() if value is not None}
-        longest = len(prefix) + int(known.pop("length", 200))
-        names = [name for name in Search.__dataclass_fields__ if name not in ("max_length", "max_extra", "max_ratio")]
+        max_length = len(prefix) + int(known.pop("length", DEFAULT_LENGTH))
+        names = [name for name in Search.__dataclass_fields__ if name not in LENGTH_SETTINGS]
         for name in known:
             if name not in names:
                 hint = did_you_mean(name, ["length", *names])
                 raise ConfigError(f'there is no setting "{name}".{hint} Known: length, {", ".join(names)}.')
         for part in self.config.model.decoder.position:
-            if isinstance(part, Learned.Config):  # there are no positions after its last
-                longest = min(longest, part.longest)
-        if longest <= len(prefix):
-            raise HeadwayError(f"the prompt has {len(prefix)} tokens, and this model reads {longest}. Shorten it.")
+            if isinstance(part, Learned.Config):
+                max_length = min(max_length, part.max_positions)
+        if max_length <= len(prefix):
+            raise HeadwayError(f"the prompt has {len(prefix)} tokens, and this model reads {max_length}. Shorten it.")
         known.setdefault("sample", "beam_size" not in known)
         known.setdefault("beam_size", 1)
-        return replace(Search(beam_size=1), max_length=longest, **known)
+        return replace(Search(beam_size=1), max_length=max_length, **known)
 
-    def perplexity(self, text: str) -> Perplexity:
-        """Of a text, read in pieces as long as those of the training."""
-        ids = text_ids(text, self.tokenizer)
-        if not text.strip() or len(ids) < 3:
-            raise HeadwayError("this text is too short to measure: it needs a few words.")
-        corpus = held_out(ids, self.config.train.longest, self.config.train.objective)
-        measured = mean_loss(self.model, corpus, self.config, marks_of(self.tokenizer))
-        return Perplexity(
-            measured.loss, measured.tokens, len(text) * measured.tokens / (len(ids) - 1)
-        )  # one is no text
+    def perplexity(self, text: str) -> "Perplexity":
+        """Of a text. Sugar for headway.workflows.evaluation.measure_perplexity, and so imported late."""
+        from headway.workflows.evaluation import measure_perplexity
+
+        return measure_perplexity(self, text)
 
     def trace(self, text: str = "", **settings: Any) -> "Trace":
-        """Everything that is computed while the text is read and gone on from: see headway.inspect.trace.
+        """Record everything that is computed while the text is read and continued: see headway.inspect.trace.
 
-        The settings are those of a call; length=0 only reads, as a model that guesses hidden words always does."""
+        The settings are those of a call; length=0 only reads, as a masked language model always does."""
         from headway.inspect.tracer import trace_text
 
         return trace_text(self, text, settings)
 
-    def prompt(self, text: str) -> list[int]:
-        """The ids of a text that is to be gone on from; marks.start stands before them."""
+    def encode_prompt(self, text: str) -> list[int]:
+        """The ids of a text to be continued; special_tokens.start stands before them."""
         if self.config.train.objective.kind != "causal":
             raise HeadwayError(
-                "this model guesses hidden words and does not write on. Try: headway evaluate --text FILE"
+                "this is a masked language model: it cannot continue a text. Try: headway evaluate --text FILE"
             )
-        return self.read(text)
+        return self.encode(text)
 
-    def read(self, text: str) -> list[int]:
-        """The ids of a text that begins as every line of a longer one does."""
-        return behind_line_end(text, self.tokenizer)
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text that begins like every line of a longer one."""
+        return encode_after_line_end(text, self.tokenizer)
 
-    def said(self, ids: Sequence[int]) -> str:
-        """The text of ids that stand behind marks.start."""
-        return self.tokenizer.decode([self.marks.start, *ids]).removeprefix("\n")
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids that follow special_tokens.start."""
+        return self.tokenizer.decode([self.special_tokens.start, *ids]).removeprefix("\n")
 
-    def after(self, ids: Sequence[int]) -> TextStream:
-        """The text that follows these, as it comes."""
-        text = self.tokenizer.stream()
-        for token in (self.marks.start, *ids):
+    def stream_decoder(self, ids: Sequence[int]) -> StreamDecoder:
+        """Decodes the tokens that follow these, one by one."""
+        text = self.tokenizer.stream_decoder()
+        for token in (self.special_tokens.start, *ids):
             text.push(token)
         return text

@@ -1,85 +1,97 @@
-"""Numbers that every search loses, carried over by placeholders where a model has learned to read these."""
+"""Retry a sentence that lost a number with a placeholder in the number's place, for models trained with placeholders.
+
+The last resort of `SentenceSearch`, when a wider beam has not found the number either."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.text.numbers import NUMBER, lost_numbers, rewritten
-from headway.text.spans.protect import Hidden, placeholder, spaced
+from headway.text.numbers import NUMBER, find_lost_numbers, localise_number
+from headway.text.spans.protect import MaskedText, format_placeholder, space_placeholders
 from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
     from headway.translate.translator import Translator
 
-Find = Callable[[list[Sentence]], None]
+SearchSentences = Callable[[list[Sentence]], None]
 IsSound = Callable[[Sentence, "Hypothesis"], bool]
 
 
-class Trial(NamedTuple):
-    """A sentence with placeholders for the numbers that it lost."""
+class PlaceholderTrial(NamedTuple):
+    """A sentence that lost numbers, and the same sentence with placeholders for them."""
 
     sentence: Sentence
-    again: Sentence
-    told: Hidden  # what its placeholders stand for, as the target language writes it
+    retried: Sentence
+    target_spans: MaskedText  # what the placeholders stand for, as the target language writes it
 
 
-def carry(translator: "Translator", sentences: Sequence[Sentence], find: Find, is_sound: IsSound) -> list[Sentence]:
-    """Those of the sentences, all of which have lost numbers, for which a search with placeholders found something sound.
-    They say it from then on."""
-    trials = [trial for s in sentences if (trial := _trial(translator, s)) is not None]
-    find([again for _, again, _ in trials])
-    carried = []
-    for sentence, again, told in trials:
-        said = [(h, translator.tokenizers.target.decode(h.ids).strip()) for h in again.found]
-        sound = [(h, text) for h, text in said if not told.missing(text) and is_sound(again, h)]
+def retry_with_placeholders(
+    translator: "Translator", sentences: Sequence[Sentence], search: SearchSentences, is_sound: IsSound
+) -> list[Sentence]:
+    """Search again with placeholders for lost numbers; returns the sentences for which that worked.
+
+    These have new hypotheses and outputs afterwards; the others are as before."""
+    trials = [trial for s in sentences if (trial := _make_trial(translator, s)) is not None]
+    search([trial.retried for trial in trials])
+    target = translator.tokenizers.target
+    restored = []
+    for sentence, retried, spans in trials:
+        decoded = [(h, target.decode(h.ids).strip()) for h in retried.hypotheses]
+        sound = [(h, text) for h, text in decoded if not spans.find_missing(text) and is_sound(retried, h)]
         if sound:
-            sentence.found, sentence.said = [h for h, _ in sound], [told.said(text) for _, text in sound]
-            carried.append(sentence)
-    return carried
+            sentence.hypotheses = [h for h, _ in sound]
+            sentence.outputs = [spans.restore(text) for _, text in sound]
+            restored.append(sentence)
+    return restored
 
 
-def _trial(translator: "Translator", sentence: Sentence) -> Trial | None:
-    """None where it cannot be."""
-    if sentence.terms or sentence.prefix or sentence.capitals:
+def _make_trial(translator: "Translator", sentence: Sentence) -> PlaceholderTrial | None:
+    """None where placeholders cannot help: terms, a prefix, capitals, or too many tokens."""
+    if sentence.terms or sentence.prefix or sentence.all_caps:
         return None
-    target, reader = translator.tokenizers.target, translator.tokenizers.source
-    known = sentence.hidden.spans if sentence.hidden else []
-    said = target.decode(sentence.found[0].ids)
-    lost = lost_numbers(sentence.read, said, translator.outline.target_languages)
-    text, numbers = hide(sentence.read, lost, len(known))
+    source = translator.tokenizers.source
+    target = translator.tokenizers.target
+    spans = sentence.spans.spans if sentence.spans else []
+    output = target.decode(sentence.hypotheses[0].ids)
+    lost = find_lost_numbers(sentence.model_text, output, translator.summary.target_languages)
+    text, numbers = mask_numbers(sentence.model_text, lost, len(spans))
     if not numbers:
         return None
-    hidden = Hidden(text, [*known, *numbers]).part(text)  # all are counted anew, in their order
-    ids = [*sentence.lead, *reader.encode(spaced(hidden.text)), reader.end]
-    if len(ids) > translator.outline.longest:
+    masked = MaskedText(text, [*spans, *numbers]).extract(text)  # numbers all placeholders anew, in their order
+    ids = [*sentence.prefix_ids, *source.encode(space_placeholders(masked.text)), source.end]
+    if len(ids) > translator.summary.max_tokens:
         return None
-    again = Sentence("", hidden.text, ids, sentence.number, hidden=hidden, lead=sentence.lead)
-    return Trial(sentence, again, Hidden(text, [*known, *_as_written(translator, sentence, numbers)]).part(text))
+    retried = Sentence("", masked.text, ids, sentence.number, spans=masked, prefix_ids=sentence.prefix_ids)
+    target_spans = MaskedText(text, [*spans, *_localise_numbers(translator, sentence, numbers)]).extract(text)
+    return PlaceholderTrial(sentence, retried, target_spans)
 
 
-def hide(text: str, lost: Sequence[str], first: int = 0) -> tuple[str, list[str]]:
-    """Placeholders for these numbers wherever they stand, counted from `first`, and the numbers; none where one of them is
-    a part of a word: 20th, A4."""
+def mask_numbers(text: str, lost: Sequence[str], first: int = 0) -> tuple[str, list[str]]:
+    """The text with placeholders, counted from `first`, for all occurrences of these numbers; and the numbers.
+
+    None are masked where one is part of a word: 20th, A4."""
     numbers: list[str] = []
-    parts, end = [], 0
-    for found in NUMBER.finditer(text):
-        before, behind = text[: found.start()][-1:], text[found.end() :][:1]
-        if found[0] not in lost or (before, behind) == ("⟦", "⟧"):
+    parts = []
+    end = 0
+    for match in NUMBER.finditer(text):
+        before = text[: match.start()][-1:]
+        after = text[match.end() :][:1]
+        if match[0] not in lost or (before, after) == ("⟦", "⟧"):
             continue
-        if any(character.isalnum() or character == "_" for character in before + behind):
+        if any(character.isalnum() or character == "_" for character in before + after):
             return text, []
-        parts += [text[end : found.start()], placeholder(first + len(numbers))]
-        numbers.append(found[0])
-        end = found.end()
+        parts += [text[end : match.start()], format_placeholder(first + len(numbers))]
+        numbers.append(match[0])
+        end = match.end()
     return "".join(parts) + text[end:], numbers
 
 
-def _as_written(translator: "Translator", sentence: Sentence, numbers: Sequence[str]) -> list[str]:
-    """As the target language writes them, where it is known and only one other is read."""
-    outline = translator.outline
-    tagged = [one for one in outline.tags if translator.tag(one) == list(sentence.lead)]
-    targets = tagged or list(outline.target_languages)
-    sources = [one for one in outline.source_languages if one not in targets]
+def _localise_numbers(translator: "Translator", sentence: Sentence, numbers: Sequence[str]) -> list[str]:
+    """As the target language writes them (1,250,000 and 1.250.000), where both languages are known for sure."""
+    summary = translator.summary
+    tagged = [language for language in summary.tags if translator.tag_ids(language) == list(sentence.prefix_ids)]
+    targets = tagged or list(summary.target_languages)
+    sources = [language for language in summary.source_languages if language not in targets]
     if len(targets) != 1 or len(sources) != 1:
         return list(numbers)
-    return [rewritten(number, sources[0], targets[0]) for number in numbers]
+    return [localise_number(number, sources[0], targets[0]) for number in numbers]

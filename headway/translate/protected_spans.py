@@ -1,89 +1,104 @@
-"""Protected spans through a translation: checked in what a search has found, and put back where it has lost them."""
+"""Keep protected spans (URLs, tags, placeholders, code) through a translation.
+
+Hypotheses that contain every span are preferred. Where none does, the sentence is translated without its spans, and
+they are inserted by word alignment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.errors import HeadwayError
-from headway.text.spans.protect import Hidden, Protector
-from headway.text.spans.restore import Links, bare, put_back
-from headway.text.spans.uppercase import calmed
+from headway.text.spans.protect import MaskedText, Protector
+from headway.text.spans.restore import Links, remove_spans, restore_spans
+from headway.text.spans.uppercase import lowercased
 from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
     from headway.translate.translator import Translator
 
-Find = Callable[[list[Sentence]], None]
+SearchSentences = Callable[[list[Sentence]], None]
 
 
 @dataclass(frozen=True)
-class Keeper:
-    """With what spans are kept by one translator."""
+class SpanKeeper:
+    """Chooses, or makes, hypotheses that contain all protected spans."""
 
     translator: "Translator"
     protector: Protector
-    find: Find  # searches for sentences, and mends them
-    told: dict[int, list[str]]  # what was to be said of each before that
+    search: SearchSentences  # with retries
+    earlier_warnings: dict[int, list[str]]  # by sentence number: those from before the first search
 
-    def keep(self, sentences: list[Sentence]) -> None:
-        """Each has been searched for, with more hypotheses than were asked for: those with all spans are taken."""
+    def keep_spans(self, sentences: list[Sentence]) -> None:
+        """Keep the hypotheses that have all spans. The search before this one had the whole beam as n-best."""
         lost = []
         for sentence in sentences:
-            sound = [pair for h in sentence.found if (pair := (h, self._said(sentence, h)))[1] is not None]
-            if not sound:
+            restored = [(h, text) for h in sentence.hypotheses if (text := self._restore(sentence, h)) is not None]
+            if not restored:
                 lost.append(sentence)
                 continue
-            sentence.found = [hypothesis for hypothesis, _ in sound]
-            sentence.said = [text for _, text in sound if text is not None]
+            sentence.hypotheses = [hypothesis for hypothesis, _ in restored]
+            sentence.outputs = [text for _, text in restored]
         if lost:
-            self._put_back(lost)
+            self._insert_spans(lost)
 
-    def _said(self, sentence: Sentence, found: "Hypothesis") -> str | None:
-        """What a hypothesis says; None if a span is missing, or one too many."""
-        assert sentence.hidden is not None
-        text = sentence.spelled(self.translator.tokenizers.target.decode(found.ids).strip())
-        hidden = sentence.hidden
-        if self.translator.outline.placeholders:
-            return None if hidden.missing(text) else hidden.said(text)
-        return None if self.protector.missing(hidden.spans, text) else text
+    def _restore(self, sentence: Sentence, hypothesis: "Hypothesis") -> str | None:
+        """The text of a hypothesis with its spans; None if a span is missing, or there is one too many."""
+        spans = require_spans(sentence)
+        text = self._decode(sentence, hypothesis)
+        if self.translator.summary.placeholders:
+            return None if spans.find_missing(text) else spans.restore(text)
+        return None if self.protector.find_missing(spans.spans, text) else text
 
-    def _put_back(self, lost: list[Sentence]) -> None:
-        """Translate without the spans, and put them where the words around them have gone."""
-        reader = self.translator.tokenizers.source
+    def _insert_spans(self, lost: list[Sentence]) -> None:
+        """Translate without the spans, and insert them where the words around them have gone."""
+        tokenizer = self.translator.tokenizers.source
         stripped = []
         for sentence in lost:
-            text, _ = bare(hidden_of(sentence))
-            calm = calmed(text, reader) if sentence.capitals else text
-            ids = [*sentence.lead, *reader.encode(calm), reader.end]
+            text, _ = remove_spans(require_spans(sentence))
+            lowercase = lowercased(text, tokenizer) if sentence.all_caps else text
+            ids = [*sentence.prefix_ids, *tokenizer.encode(lowercase), tokenizer.end]
             stripped.append(
-                Sentence("", text, ids, sentence.number, sentence.prefix, lead=sentence.lead, terms=sentence.terms)
+                Sentence(
+                    "",
+                    text,
+                    ids,
+                    sentence.number,
+                    sentence.prefix,
+                    prefix_ids=sentence.prefix_ids,
+                    terms=sentence.terms,
+                )
             )
-        self.find(stripped)
-        links = iter(self._links(stripped))
+        self.search(stripped)
+        links = iter(self._align_hypotheses(stripped))
         for sentence, found in zip(lost, stripped):
-            sentence.found, sentence.said = found.found, []
-            unsure: list[str] = []
-            for hypothesis in found.found:
-                text = sentence.spelled(self.translator.tokenizers.target.decode(hypothesis.ids).strip())
-                text, doubted = put_back(hidden_of(sentence), text, next(links))
-                sentence.said.append(text)
-                unsure = unsure or doubted
-            sentence.warnings = self.told[sentence.number] + found.warnings
-            if unsure:
-                sentence.warnings.append(f"put back by alignment, so check the place of: {' '.join(unsure)}")
+            sentence.hypotheses = found.hypotheses
+            sentence.outputs = []
+            uncertain: list[str] = []
+            for hypothesis in found.hypotheses:
+                text, doubtful = restore_spans(require_spans(sentence), self._decode(sentence, hypothesis), next(links))
+                sentence.outputs.append(text)
+                uncertain = uncertain or doubtful
+            sentence.warnings = self.earlier_warnings[sentence.number] + found.warnings
+            if uncertain:
+                sentence.warnings.append(f"restored by word alignment; check the position of: {' '.join(uncertain)}")
 
-    def _links(self, sentences: list[Sentence]) -> list[Links]:
-        """Of all hypotheses; none where the model has no attention to read them from."""
-        from headway.translate.alignment import align_ids, likeliest
+    def _decode(self, sentence: Sentence, hypothesis: "Hypothesis") -> str:
+        return sentence.restore_case(self.translator.tokenizers.target.decode(hypothesis.ids).strip())
 
-        found = [(s.ids, h.ids) for s in sentences for h in s.found]
+    def _align_hypotheses(self, sentences: list[Sentence]) -> list[Links]:
+        """Links of all hypotheses; empty where the model has no attention to read them from."""
+        from headway.translate.alignment import align_ids, link_by_argmax
+
+        pairs = [(s.ids, h.ids) for s in sentences for h in s.hypotheses]
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         try:
-            return list(align_ids(self.translator, [ids for ids, _ in found], [ids for _, ids in found], likeliest))
+            return list(align_ids(self.translator, sources, targets, link_by_argmax))
         except HeadwayError:
-            return [[] for _ in found]
+            return [[] for _ in pairs]
 
 
-def hidden_of(sentence: Sentence) -> Hidden:
-    assert sentence.hidden is not None
-    return sentence.hidden
+def require_spans(sentence: Sentence) -> MaskedText:
+    """The protected spans of a sentence that is known to have some."""
+    assert sentence.spans is not None
+    return sentence.spans

@@ -1,13 +1,14 @@
-"""What became of a line: its sentences put together again, with their scores."""
+"""Results of a translation: `Translation` and its n-best `Guess`es, joined from the hypotheses of their sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.types import Hypothesis
-from headway.text import Tokenizer
-from headway.text.align.words import words_before
-from headway.translate.source import Line
+from headway.text.align.words import current_word_index
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.confidence import score_confidence
+from headway.translate.source import Sentence, SourceLine
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
@@ -18,51 +19,55 @@ class Guess:
     """One translation of a line."""
 
     text: str
-    score: float  # of its sentences, added up: log-probability over length penalty
+    score: float  # sum over its sentences: log-probability over length penalty
     logp: float
     tokens: list[int]
     token_logps: list[float]
-    alignment: list[tuple[int, int]] | None = None  # (source word, target word) of the whole line, if asked for
+    alignment: list[tuple[int, int]] | None = None  # (source word, target word) of the line, if asked for
     confidence: float | None = None  # how likely it is good, from 0 to 1; None unless the model has been calibrated
 
 
-class Joined(Guess):
-    """A guess made of one hypothesis a sentence. Its scores are theirs, and are asked for when somebody asks for them."""
+class LazyGuess(Guess):
+    """A guess made of one hypothesis a sentence, whose scores are computed when they are first read."""
 
     def __init__(
-        self, text: str, found: Sequence[Hypothesis], alignment: list[tuple[int, int]] | None, line: Line
+        self,
+        text: str,
+        hypotheses: Sequence[Hypothesis],
+        alignment: list[tuple[int, int]] | None,
+        line: SourceLine,
     ) -> None:
-        tokens = [token for hypothesis in found for token in hypothesis.ids]
-        values = {"text": text, "found": found, "tokens": tokens, "alignment": alignment, "line": line}
+        tokens = [token for hypothesis in hypotheses for token in hypothesis.ids]
+        values = {"text": text, "hypotheses": hypotheses, "tokens": tokens, "alignment": alignment, "line": line}
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    found: Sequence[Hypothesis]
-    line: Line
+    hypotheses: Sequence[Hypothesis]
+    line: SourceLine
 
     @property
     def score(self) -> float:
-        return sum((hypothesis.score for hypothesis in self.found), 0.0)
+        return sum((hypothesis.score for hypothesis in self.hypotheses), 0.0)
 
     @property
     def logp(self) -> float:
-        return sum((hypothesis.logp for hypothesis in self.found), 0.0)
+        return sum((hypothesis.logp for hypothesis in self.hypotheses), 0.0)
 
     @property
     def token_logps(self) -> list[float]:
-        return [logp for hypothesis in self.found for logp in hypothesis.token_logps]
+        return [logp for hypothesis in self.hypotheses for logp in hypothesis.token_logps]
 
     @property
     def confidence(self) -> float | None:
-        calibration = self.line.judge() if self.line.judge else None
+        calibration = self.line.load_calibration() if self.line.load_calibration else None
         if calibration is None:
             return None
-        return calibration.confidence(self.line.source, self.line.tokens, self.text, self.token_logps)
+        return score_confidence(calibration, self.line.source, self.line.tokens, self.text, self.token_logps)
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One pair. What stands here for the output of a beam search is what the search reported of it.
+class ScoredPair:
+    """A given translation with its log-probability. For the output of a beam search it is what the search reported.
 
     logp = log p(target, end | source), the sum of token_logps; score = logp / penalty(number of tokens).
     """
@@ -78,7 +83,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one line: the best guess first, and what the reader should know."""
+    """The translation of one line: its n-best guesses, best first and each text once, and warnings about it."""
 
     source: str
     guesses: list[Guess]
@@ -96,57 +101,71 @@ class Translation:
     def confidence(self) -> float | None:
         return self.guesses[0].confidence
 
-    def unless_doubtful(self, min_score: float) -> "Translation":
-        """As it is; the source instead, with the scores of what was found for it, where that is less sure."""
-        if not min_score or (sure := self.confidence) is None or sure >= min_score:
+    def keep_source_below(self, min_confidence: float) -> "Translation":
+        """This translation; where its confidence is lower, the source instead, with the scores of the translation."""
+        if not min_confidence or (confidence := self.confidence) is None or confidence >= min_confidence:
             return self
         best = self.guesses[0]
         links: list[tuple[int, int]] | None = None if best.alignment is None else []
-        source = Guess(self.source, best.score, best.logp, best.tokens, best.token_logps, links, sure)
-        told = f"left untranslated: its score is {sure:.2f}, below {min_score:g}"
-        return Translation(self.source, [source], [*self.warnings, told])
+        source = Guess(self.source, best.score, best.logp, best.tokens, best.token_logps, links, confidence)
+        warning = f"left untranslated: its score is {confidence:.2f}, below {min_confidence:g}"
+        return Translation(self.source, [source], [*self.warnings, warning])
 
 
-class Routed(NamedTuple):
-    """A line of a text in any languages, and who translated it."""
+class RoutedLine(NamedTuple):
+    """A line of text in any language, and the translator that it was given to."""
 
     result: Translation
     translator: "Translator | None"  # None: it stays as it is
-    source: str = ""  # the language that it was taken for; "" where nobody asked, or without letters
+    source: str = ""  # its detected language; "" where it was not detected, or has no letters
     note: str = ""
 
 
-def joined(line: Line, tokenizer: Tokenizer, align: bool = False) -> Translation:
-    """Sentences with their own spacing; the i-th guess of a line is made of the i-th of each sentence.
+def join_sentences(line: SourceLine, tokenizer: Tokenizer, align: bool = False, unique: bool = True) -> Translation:
+    """Join sentences with their own spacing; the i-th guess of a line is made of the i-th hypothesis of each.
 
-    align: their links are known and wanted."""
+    align: their links are known and wanted
+    unique: give each text once, as its first and best guess: different tokens may spell the same text"""
     guesses: list[Guess] = []
-    for rank in range(max((len(s.found) for s in line.sentences), default=1)):
-        found = [s.found[min(rank, len(s.found) - 1)] for s in line.sentences]
-        texts = [
-            f"{s.before}{s.frame[0]}"
-            f"{s.said[min(rank, len(s.said) - 1)] if s.said else s.spelled(tokenizer.decode(h.ids).strip())}{s.frame[1]}"
-            for s, h in zip(line.sentences, found)
-        ]
+    texts_so_far = set()
+    for rank in range(max((len(s.hypotheses) for s in line.sentences), default=1)):
+        texts = [sentence.before + _sentence_text(sentence, rank, tokenizer) for sentence in line.sentences]
         text = "".join(texts) + line.tail
-        text = text if line.layout is None else line.layout.restored(text)
-        guesses.append(Joined(text, found, _links(line, texts, rank) if align else None, line))
-    return Translation(line.source, guesses, [w for s in line.sentences for w in s.warnings])
+        text = text if line.layout is None else line.layout.restore(text)
+        if unique and text in texts_so_far:
+            continue
+        texts_so_far.add(text)
+        hypotheses = [s.hypotheses[min(rank, len(s.hypotheses) - 1)] for s in line.sentences]
+        guesses.append(LazyGuess(text, hypotheses, _join_links(line, texts, rank) if align else None, line))
+    return Translation(line.source, guesses, [warning for s in line.sentences for warning in s.warnings])
 
 
-def _links(line: Line, texts: Sequence[str], rank: int) -> list[tuple[int, int]]:
-    """Those of each sentence, with its words counted from the beginning of the line."""
+def _sentence_text(sentence: Sentence, rank: int, tokenizer: Tokenizer) -> str:
+    """Of the hypothesis of this rank, or of the last where there are fewer."""
+    first, last = sentence.outer_spans
+    if sentence.outputs:
+        output = sentence.outputs[min(rank, len(sentence.outputs) - 1)]
+    else:
+        hypothesis = sentence.hypotheses[min(rank, len(sentence.hypotheses) - 1)]
+        output = sentence.restore_case(tokenizer.decode(hypothesis.ids).strip())
+    return f"{first}{output}{last}"
+
+
+def _join_links(line: SourceLine, texts: Sequence[str], rank: int) -> list[tuple[int, int]]:
+    """The links of each sentence, with its words counted from the beginning of the line."""
     links = []
-    numbers, ends = [0, 0], ["", ""]  # the word at which a side has arrived, and its last character
+    word_counts = [0, 0]  # words so far on each side
+    last_characters = ["", ""]  # and the character that a side ends with: it may go on with the same word
     for sentence, text in zip(line.sentences, texts):
-        here = [number + words_before(end + sentence.before) for number, end in zip(numbers, ends)]
-        links += [(here[0] + i, here[1] + j) for i, j in sentence.links[min(rank, len(sentence.links) - 1)]]
-        sides = [end + chunk for end, chunk in zip(ends, (sentence.before + sentence.text, text))]
-        numbers = [number + words_before(side) for number, side in zip(numbers, sides)]
-        ends = [side[-1:] for side in sides]
+        starts = [count + current_word_index(end + sentence.before) for count, end in zip(word_counts, last_characters)]
+        own_links = sentence.links[min(rank, len(sentence.links) - 1)]
+        links += [(starts[0] + i, starts[1] + j) for i, j in own_links]
+        sides = [end + side for end, side in zip(last_characters, (sentence.before + sentence.text, text))]
+        word_counts = [count + current_word_index(side) for count, side in zip(word_counts, sides)]
+        last_characters = [side[-1:] for side in sides]
     return links
 
 
-def one_line(text: str) -> str:
-    """A line break inside a translation would shift all that follow in a file."""
+def to_one_line(text: str) -> str:
+    """Without line breaks: one inside a translation would shift all that follow in a file."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -1,4 +1,6 @@
-"""Lines in several languages, each to the translator of its own. What nobody translates stays as it is, and says so."""
+"""Route lines by their language: detect the language of each line, and give it to the model that translates it.
+
+A line that no model translates, or that is in the target language already, stays as it is, with a note or warning."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -6,64 +8,87 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError, HeadwayError
-from headway.storage.registry import DEFAULT, Choice, choose, installed, none_for, serving
-from headway.storage.summary import read_outline
-from headway.text.line_language import Detector
-from headway.translate.results import Guess, Routed, Translation
+from headway.storage.registry import (
+    DEFAULT_DIRECTION,
+    ModelChoice,
+    choose_models,
+    find_serving,
+    list_installed,
+    no_model_message,
+)
+from headway.storage.summary import read_summary
+from headway.text.line_language import LineLanguageDetector
+from headway.translate.results import Guess, RoutedLine, Translation
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
+TranslateLines = Callable[..., list[Translation]]  # (translator, lines, source=language)
 
-def routes(given: Sequence[str], target: str = "") -> tuple[dict[str, Choice], str]:
-    """For each language that can be translated, by what; and the language that all are translated to."""
+
+def find_routes(given: Sequence[str], target: str = "") -> tuple[dict[str, ModelChoice], str]:
+    """The model for each source language, and the target language of them all.
+
+    given: model names or directories; none: all installed models for this target"""
     if given:
-        return _routes_of(given, target)
-    wanted = target or DEFAULT[1]
-    models = installed()
-    found: dict[str, Choice] = {}
-    for model, (source, own) in serving(models.values(), "", wanted):
-        found.setdefault(source, Choice((str(model.folder),), source, own))
-    if not found:
-        raise HeadwayError(none_for(models, "", wanted))
-    return found, next(iter(found.values())).target
+        return _routes_of_model(given, target)
+    wanted = target or DEFAULT_DIRECTION[1]
+    models = list_installed()
+    routes: dict[str, ModelChoice] = {}
+    for model, (source, own_target) in find_serving(models.values(), "", wanted):
+        routes.setdefault(source, ModelChoice((str(model.folder),), source, own_target))
+    if not routes:
+        raise HeadwayError(no_model_message(models, "", wanted))
+    return routes, next(iter(routes.values())).target
 
 
-def _routes_of(given: Sequence[str], target: str) -> tuple[dict[str, Choice], str]:
-    choice = choose(given, "", target)
-    read = read_outline(Path(choice.paths[0]))
-    sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
+def _routes_of_model(given: Sequence[str], target: str) -> tuple[dict[str, ModelChoice], str]:
+    choice = choose_models(given, "", target)
+    read = read_summary(Path(choice.paths[0]))
+    sources = read[0].source_languages if read else ()
+    targets = read[0].target_languages if read else ()
     if not sources or not targets:
         raise HeadwayError(f"{given[0]} does not say between which languages it translates. Leave out --from auto.")
     if choice.target and choice.target not in targets:
         raise HeadwayError(f'{given[0]} does not translate to "{choice.target}". It knows: {", ".join(targets)}.')
     if len(targets) > 1 and not choice.target:
         raise ConfigError(f"this model translates to {', '.join(targets)}: say which with --to.")
-    to = choice.target or targets[0]
-    return {one: Choice(choice.paths, one, to) for one in sources if one != to}, to
+    only_target = choice.target or targets[0]
+    routes = {source: ModelChoice(choice.paths, source, only_target) for source in sources if source != only_target}
+    return routes, only_target
 
 
 class Router:
+    """Translates lines in several languages, each by the model of its own language."""
+
     def __init__(
-        self, routes: dict[str, Choice], target: str, load: Callable[[Choice], "Translator"], align: bool = False,
+        self,
+        routes: dict[str, ModelChoice],
+        target: str,
+        load: Callable[[ModelChoice], "Translator"],
+        align: bool = False,
         strict: bool = True,
-    ) -> None:  # fmt: skip
-        """load: is asked once for each model, when the first of its lines comes; align: links are wanted; strict: no
-        language may be left out, as some may that nobody asked for."""
-        self.target, self._load, self._align = target, load, align
-        self.detector = Detector([*routes, target])
+    ) -> None:
+        """load: called once for each model, when its first line comes
+        align: word alignments are wanted
+        strict: every language must be detectable; else those that are not are left out, with a warning"""
+        self.target = target
+        self.detector = LineLanguageDetector([*routes, target])
         self.routes = {source: choice for source, choice in routes.items() if source in self.detector.languages}
-        unheard = [source for source in routes if source not in self.routes]
+        self._load = load
+        self._align = align
+        undetectable = [source for source in routes if source not in self.routes]
         self.warnings = [
-            f'the language "{one}" cannot be told from others by its text. Name it: --from {one}' for one in unheard
+            f'the language "{source}" cannot be detected from text. Name it: --from {source}' for source in undetectable
         ]
-        if unheard and (strict or not self.routes):
+        if undetectable and (strict or not self.routes):
             raise HeadwayError(self.warnings[0])
         self._loaded: dict[tuple[str, ...], Translator] = {}
-        self._loading = threading.Lock()
+        self._load_lock = threading.Lock()
 
-    def of(self, source: str) -> "Translator":
-        with self._loading:
+    def translator_for(self, source: str) -> "Translator":
+        """The translator from this language, loaded now if it is not yet."""
+        with self._load_lock:
             paths = self.routes[source].paths
             if paths not in self._loaded:
                 self._loaded[paths] = self._load(self.routes[source])
@@ -73,23 +98,25 @@ class Router:
     def loaded(self) -> "list[Translator]":
         return list(self._loaded.values())
 
-    def translate(self, lines: Sequence[str], translate: Callable[..., list[Translation]]) -> list[Routed]:
-        """translate(translator, lines, source=language) for each language, with the lines of others blank: what is
-        drawn at random depends on a line's number. All in the order of the lines."""
-        names = [self.detector.name(line) for line in lines]
-        done: dict[int, Routed] = {}
-        for source in self.routes:
-            if source in names:
-                translator = self.of(source)
-                own = [line if name == source else "" for line, name in zip(lines, names)]
-                results = translate(translator, own, source=source)
-                done |= {n: Routed(results[n], translator, source) for n, line in enumerate(own) if line}
-        return [done.get(number) or self._kept(line, names[number]) for number, line in enumerate(lines)]
+    def translate(self, lines: Sequence[str], translate: TranslateLines) -> list[RoutedLine]:
+        """Calls translate(translator, lines, source=language) for each language; all in the order of the lines.
 
-    def _kept(self, line: str, name: str) -> Routed:
+        Lines of other languages are blank in it, so that all keep their numbers: sampling depends on these."""
+        languages = [self.detector.detect(line) for line in lines]
+        routed: dict[int, RoutedLine] = {}
+        for source in self.routes:
+            if source in languages:
+                translator = self.translator_for(source)
+                own = [line if language == source else "" for line, language in zip(lines, languages)]
+                results = translate(translator, own, source=source)
+                routed |= {n: RoutedLine(results[n], translator, source) for n, line in enumerate(own) if line}
+        return [routed.get(n) or self._leave(line, languages[n]) for n, line in enumerate(lines)]
+
+    def _leave(self, line: str, language: str) -> RoutedLine:
+        """A line that stays as it is."""
         links = [(number, number) for number in range(len(line.split()))] if self._align else None
         guess = Guess(line, 0.0, 0.0, [], [], links)
-        if name == self.target:
-            return Routed(Translation(line, [guess]), None, name, f"it is in {name} already, and stays as it is")
-        told = f"it seems to be in {name}, which is not translated here, and stays as it is"
-        return Routed(Translation(line, [guess], [told] if name else []), None, name)
+        if language == self.target:
+            return RoutedLine(Translation(line, [guess]), None, language, f"already in {language}: left as it is")
+        warning = f"seems to be in {language}, which no model here translates: left as it is"
+        return RoutedLine(Translation(line, [guess], [warning] if language else []), None, language)

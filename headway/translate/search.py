@@ -1,184 +1,290 @@
-"""The search for sentences: like lengths together, those with terms by themselves, and again where something went wrong."""
+"""Translate lines: read them, search for their sentences, retry faulty outputs, join the results.
+
+    Request ── source.SourceReader ──► Sentence ── SentenceSearch ──► hypotheses ── join_sentences ──► Translation
+                                                        │
+              batches of like lengths to an engine (backends.Engines.choose); constrained decoding for glossary terms
+              retry: a wider beam where an output is a loop, a copy or empty, or lacks a number (lost_numbers)
+              protected spans: kept, or inserted by word alignment (protected_spans)
+
+`Translator.translate` is the public way in. `translate_requests` also takes forced prefixes, line numbers for sampling,
+and a recorder of every decoding step."""
 
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.config.search import Search
-from headway.decode.batching import batches
+from headway.decode.batching import batch_by_size
 from headway.decode.types import Engine, Hypothesis, Recorder
-from headway.text import copied, repeated
-from headway.text.numbers import keeps_digits, lost_numbers
-from headway.text.spans.protect import Protector
-from headway.translate.source import Sentence
+from headway.errors import HeadwayError
+from headway.text.degenerate import is_copy, is_repetitive
+from headway.text.numbers import find_lost_numbers, share_number_format
+from headway.text.spans.protect import Protector, make_protector
+from headway.translate.options import TranslateOptions
+from headway.translate.results import Translation, join_sentences
+from headway.translate.source import Sentence, SourceReader
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
-LEAST_TOKENS = 64  # a smaller batch is not worth a thread
-WIDEST = 32  # beam for terms: each of their tokens wants room of its own
+MIN_BATCH_TOKENS = 64  # a smaller batch is not worth a thread
+MIN_RETRY_BEAM = 8
+MAX_CONSTRAINED_BEAM = 32  # for glossary terms: each of their tokens needs beam slots of its own
 
 
-def find(
-    translator: "Translator", sentences: list[Sentence], search: Search, record: Recorder | None, mend: bool,
-    keeper: Protector | None,
-) -> None:  # fmt: skip
-    """What each sentence becomes. Of those with protected spans only what keeps them is taken."""
-    kept = [s for s in sentences if s.hidden]
+@dataclass(frozen=True)
+class Request:
+    """One line to translate."""
+
+    text: str
+    number: int = 0  # of the line: together with the seed it decides what is sampled
+    prefix: str | Sequence[int] = ""  # how the output must begin, as text or tokens; of several sentences, the first
+
+
+def make_requests(
+    lines: Sequence[str], first: int = 0, prefixes: Sequence[str | Sequence[int]] | None = None
+) -> list[Request]:
+    """One a line, numbered from `first`."""
+    if isinstance(lines, str):
+        raise HeadwayError("translate takes a list of lines, not a string: write [text].")
+    for line in lines:
+        if not isinstance(line, str):
+            raise HeadwayError(f"every line must be a string, not {line!r}.")
+    if prefixes is None:
+        return [Request(line, first + index) for index, line in enumerate(lines)]
+    if len(prefixes) != len(lines):
+        raise HeadwayError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, or none.")
+    return [Request(line, first + index, prefix) for index, (line, prefix) in enumerate(zip(lines, prefixes))]
+
+
+def translate_requests(
+    translator: "Translator", requests: Sequence[Request], options: TranslateOptions, recorder: Recorder | None = None
+) -> list[Translation]:
+    """One Translation a request, in order. recorder: called with every step of every search."""
+    options.check(translator)
+    summary = translator.summary
+    search = options.search or summary.search
+    span_protector = None
+    if options.protect is not None:
+        ascii_only = all(request.text.isascii() for request in requests)  # then no word can be in an unknown script
+        span_protector = make_protector(options.protect, None if ascii_only else translator.unknown_words)
+    target = options.target or translator.target
+    others = [language for language in summary.source_languages if language != target]
+    language = options.source or translator.source or next(iter(others or summary.source_languages), None)
+    reader = SourceReader(
+        translator.tokenizers.source,
+        translator.tag_ids(options.target),
+        summary.max_tokens,
+        language,
+        options.split_sentences,
+        span_protector,
+        summary.placeholders,
+        options.glossary,
+    )
+    lines = [reader.read(request.text, request.number, request.prefix) for request in requests]
+    sentences = [sentence for line in lines for sentence in line.sentences]
+    search_sentences(translator, sentences, search, options.retry, span_protector, recorder)
+    if options.align:
+        from headway.translate.alignment import align_sentences
+
+        align_sentences(translator, sentences)
+    for line in lines:
+        line.load_calibration = lambda: translator.calibration(options.target)
+    joined = [
+        join_sentences(line, translator.tokenizers.target, options.align, unique=not search.sample) for line in lines
+    ]
+    return [translation.keep_source_below(options.min_confidence) for translation in joined]
+
+
+def search_sentences(
+    translator: "Translator",
+    sentences: list[Sentence],
+    search: Search,
+    retry: bool,
+    span_protector: Protector | None,
+    recorder: Recorder | None = None,
+) -> None:
+    """Find up to n_best hypotheses for each sentence, with all its protected spans."""
+    with_spans = [sentence for sentence in sentences if sentence.spans]
     for sentence in sentences:
-        if sentence.stays and keeper is not None:
-            said = sentence.hidden.original if sentence.hidden else sentence.read
-            sentence.found, sentence.said = [Hypothesis([], 0.0, 0.0, [], True)], [said]
-    wide = replace(search, n_best=search.beam_size) if kept and not search.sample else search
-    # Whoever records a search, or has spans left as they are, wants to see what the model itself says.
-    carries = keeper is not None and translator.outline.placeholders and record is None
-    finder, told = Finder(translator, wide, record, mend, carries), {s.number: list(s.warnings) for s in kept}
-    finder([s for s in sentences if not s.found])
-    if kept and keeper:
-        from headway.translate.protected_spans import Keeper
+        if sentence.is_untranslatable and span_protector is not None:
+            sentence.hypotheses = [Hypothesis([], 0.0, 0.0, [], True)]
+            sentence.outputs = [sentence.spans.original if sentence.spans else sentence.model_text]
+    wide = replace(search, n_best=search.beam_size) if with_spans and not search.sample else search
+    # When recording, or with protection off, keep the model's raw output.
+    use_placeholders = span_protector is not None and translator.summary.placeholders and recorder is None
+    earlier_warnings = {sentence.number: list(sentence.warnings) for sentence in with_spans}
+    run_search = SentenceSearch(translator, wide, retry, recorder, use_placeholders)
+    run_search([sentence for sentence in sentences if not sentence.hypotheses])
+    if with_spans and span_protector:
+        from headway.translate.protected_spans import SpanKeeper
 
-        plain = Finder(
-            translator, wide, record, mend
-        )  # spans go back into what ids say, which carried numbers are not in
-        Keeper(translator, keeper, plain, told).keep([s for s in kept if not s.said])
+        # Without placeholders for numbers: spans are inserted into the text of the ids, which has no such numbers.
+        plain_search = SentenceSearch(translator, wide, retry, recorder)
+        keeper = SpanKeeper(translator, span_protector, plain_search, earlier_warnings)
+        keeper.keep_spans([sentence for sentence in with_spans if not sentence.outputs])
     for sentence in sentences:
-        sentence.found, sentence.said = sentence.found[: search.n_best], sentence.said[: search.n_best]
-        best = sentence.found[0]
+        sentence.hypotheses = sentence.hypotheses[: search.n_best]
+        sentence.outputs = sentence.outputs[: search.n_best]
+        best = sentence.hypotheses[0]
         if not best.finished:
             sentence.warnings.append(f"the output was cut at {len(best.ids)} tokens")
         if sentence.terms:
-            from headway.text.glossary import unplaced
+            from headway.text.glossary import find_unplaced_terms
 
-            sentence.warnings += unplaced(sentence.terms, translator.tokenizers.target.decode(best.ids))
+            sentence.warnings += find_unplaced_terms(sentence.terms, translator.tokenizers.target.decode(best.ids))
 
 
 class Fault(NamedTuple):
     """Something wrong with an output."""
 
-    told: str
-    number: bool = False  # it lacks one
+    message: str
+    lacks_number: bool = False
 
 
-class Finder:
-    """How one request searches. Each sentence has its hypotheses afterwards."""
+class SentenceSearch:
+    """Searches for the sentences of one request, and retries those with a fault. Each has hypotheses afterwards."""
 
     def __init__(
-        self, translator: "Translator", search: Search, record: Recorder | None, mend: bool, carries: bool = False
+        self,
+        translator: "Translator",
+        search: Search,
+        retry: bool,
+        recorder: Recorder | None = None,
+        use_placeholders: bool = False,
     ) -> None:
-        """mend: decode again, otherwise, where the output is a loop, a copy or nothing, or lacks a number
-        carries: numbers that are lost all the same are put where their placeholders go"""
-        self.translator, self.search, self.record, self.mend = translator, search, record, mend
-        self.carries = carries
-        self.engine: Engine | None = None  # that of the first search: it looks again, too, so that no other is loaded
+        """retry: search again where the output is a loop, a copy or empty, or lacks a number
+        use_placeholders: for numbers that the retry has not found either"""
+        self.translator = translator
+        self.search = search
+        self.retry = retry
+        self.recorder = recorder
+        self.use_placeholders = use_placeholders
+        self.engine: Engine | None = None  # of the first search: retries use it too, so that no other is loaded
 
     def __call__(self, sentences: list[Sentence]) -> None:
         self._search_all(sentences, self.search)
-        if self.mend and not self.search.sample:
-            self._mend([s for s in sentences if not s.prefix and self._fault(s, s.found[0])])
+        if self.retry and not self.search.sample:
+            self._retry([s for s in sentences if not s.prefix and self._find_fault(s, s.hypotheses[0])])
 
-    def _search_all(self, sentences: list[Sentence], search: Search, again: bool = False) -> None:
-        plain, demanding = [s for s in sentences if not s.terms], [s for s in sentences if s.terms]
-        self._search(plain, search, again=again)
-        if demanding:
-            from headway.decode.constraints import Demands
-            from headway.text.glossary import spelled
+    def _search_all(self, sentences: list[Sentence], search: Search, is_retry: bool = False) -> None:
+        """Sentences with glossary terms apart: they need constrained decoding, and a wider beam."""
+        self._search([s for s in sentences if not s.terms], search, is_retry=is_retry)
+        with_terms = [s for s in sentences if s.terms]
+        if with_terms:
+            from headway.decode.constraints import PhraseConstraints
+            from headway.text.glossary import encode_term
 
             target = self.translator.tokenizers.target
-            for sentence in demanding:
-                phrases = tuple(spelled(term, target) for term in sentence.terms)
-                sentence.demands = Demands(phrases, target.inner)
-            most = max(sum(map(len, s.demands.phrases)) for s in demanding if s.demands)
-            wide = max(search.beam_size, min(2 * (most + 1), WIDEST))
-            self._search(demanding, replace(search, beam_size=wide, shortlist=False), demands=True)
+            for sentence in with_terms:
+                phrases = tuple(encode_term(term, target) for term in sentence.terms)
+                sentence.constraints = PhraseConstraints(phrases, target.continuation_ids)
+            max_tokens = max(sum(map(len, s.constraints.phrases)) for s in with_terms if s.constraints)
+            beam_size = max(search.beam_size, min(2 * (max_tokens + 1), MAX_CONSTRAINED_BEAM))
+            self._search(with_terms, replace(search, beam_size=beam_size, shortlist=False), constrained=True)
 
-    def _search(self, sentences: list[Sentence], search: Search, demands: bool = False, again: bool = False) -> None:
-        """No output goes on where the positions of a model end."""
+    def _search(
+        self, sentences: list[Sentence], search: Search, constrained: bool = False, is_retry: bool = False
+    ) -> None:
+        """In batches of like lengths. No output goes beyond the last position of a model."""
         if not sentences:
             return
-        translator, record = self.translator, self.record
-        prefixed = any(s.prefix for s in sentences)
-        engine = self.engine if again and not demands else None
+        translator = self.translator
+        has_prefixes = any(s.prefix for s in sentences)
+        engine = self.engine if is_retry and not constrained else None
         if engine is None:
-            engine = translator.engines.choose(len(sentences), search, prefixed, record, demands)
-        if not demands:
+            engine = translator.engines.choose(len(sentences), search, has_prefixes, self.recorder, constrained)
+        if not constrained:
             self.engine = engine
-        end = math.inf if translator.positions is None else translator.positions
-        long = [s for s in sentences if search.limit(len(s.ids)) > end]
-        rest = [s for s in sentences if search.limit(len(s.ids)) <= end]
+        max_length = math.inf if translator.max_positions is None else translator.max_positions
+        too_long = [s for s in sentences if search.max_output_length(len(s.ids)) > max_length]
+        others = [s for s in sentences if search.max_output_length(len(s.ids)) <= max_length]
+        truncated = replace(search, max_length=translator.max_positions) if too_long else search
         work = []
-        for part, how in ((long, replace(search, max_length=translator.positions) if long else search), (rest, search)):
-            share = math.ceil(sum(len(s.ids) for s in part) / engine.workers)  # so that nobody is without
-            budget = min(translator.batch_tokens // max(search.beam_size // 4, 1), max(share, LEAST_TOKENS))
-            work += [(batch, how) for batch in batches(part, lambda s: len(s.ids), budget)]
-        if record is None:
-            engine.each(lambda one: self._search_batch(engine, *one), work)
+        for group, own_search in ((too_long, truncated), (others, search)):
+            per_worker = math.ceil(sum(len(s.ids) for s in group) / engine.workers)  # so that none is idle
+            budget = min(translator.batch_tokens // max(search.beam_size // 4, 1), max(per_worker, MIN_BATCH_TOKENS))
+            work += [(batch, own_search) for batch in batch_by_size(group, lambda s: len(s.ids), budget)]
+        if self.recorder is None:
+            engine.run_batches(lambda item: self._search_batch(engine, *item), work)
         else:
-            for one in work:
-                self._search_batch(engine, *one)
+            for item in work:
+                self._search_batch(engine, *item)
 
     def _search_batch(self, engine: Engine, batch: Sequence[Sentence], search: Search) -> None:
-        prefixes = [self.translator.forced(s.prefix) for s in batch] if any(s.prefix for s in batch) else None
-        demands = [s.demands for s in batch if s.demands is not None] or None
-        numbers = [s.number for s in batch]
+        prefixes = None
+        if any(s.prefix for s in batch):
+            prefixes = [self.translator.encode_prefix(s.prefix) for s in batch]
         found = engine.search(
-            [s.ids for s in batch], search, prefixes=prefixes, lines=numbers, record=self.record, demands=demands
+            [s.ids for s in batch],
+            search,
+            prefixes=prefixes,
+            line_numbers=[s.number for s in batch],
+            record=self.recorder,
+            constraints=[s.constraints for s in batch if s.constraints is not None] or None,
         )
         for sentence, hypotheses in zip(batch, found):
-            sentence.found = hypotheses
+            sentence.hypotheses = hypotheses
 
-    def _fault(self, sentence: Sentence, found: Hypothesis) -> Fault | None:
-        outline = self.translator.outline
-        if repeated(found.ids) and not repeated(sentence.ids):
+    def _find_fault(self, sentence: Sentence, hypothesis: Hypothesis) -> Fault | None:
+        summary = self.translator.summary
+        if is_repetitive(hypothesis.ids) and not is_repetitive(sentence.ids):
             return Fault("the output went round in a loop")
-        target = self.translator.tokenizers.target.decode(found.ids)
-        if not target.strip() and any(character.isalnum() for character in sentence.read):
+        source = sentence.model_text
+        output = self.translator.tokenizers.target.decode(hypothesis.ids)
+        if not output.strip() and any(character.isalnum() for character in source):
             return Fault("the output was empty")
-        if "\ufffd" in target and "\ufffd" not in sentence.read:
-            return Fault("the output had bytes that are no character")
-        if outline.placeholders and "⟦" in target and "⟦" not in sentence.read:
-            return Fault("the output had a placeholder that the input has not")
-        same = set(outline.source_languages) & set(outline.target_languages)
-        if not same and copied(sentence.read, target):
+        if "\ufffd" in output and "\ufffd" not in source:
+            return Fault("the output had bytes that are not valid UTF-8")
+        if summary.placeholders and "⟦" in output and "⟦" not in source:
+            return Fault("the output had a placeholder that the input lacks")
+        shared = set(summary.source_languages) & set(summary.target_languages)
+        if not shared and is_copy(source, output):
             return Fault("the output was a copy of the input")
-        if self._keeps_digits and (lost := lost_numbers(sentence.read, target, outline.target_languages)):
-            return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", number=True)
+        if self._keeps_digits and (lost := find_lost_numbers(source, output, summary.target_languages)):
+            return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", lacks_number=True)
         return None
 
     @functools.cached_property
     def _keeps_digits(self) -> bool:
-        return keeps_digits(self.translator.outline.languages)
+        return share_number_format(self.translator.summary.languages)
 
-    def _mend(self, suspects: list[Sentence]) -> None:
-        """A wider search, that may not repeat itself if not for a number; what it finds without a fault is taken."""
+    def _retry(self, suspects: list[Sentence]) -> None:
+        """A wider beam, for loops and copies without repeated n-grams; take what it finds without a fault."""
         if not suspects:
             return
         search = self.search
-        before = [(s, fault, s.found) for s in suspects if (fault := self._fault(s, s.found[0]))]
-        width = max(8, search.beam_size)
+        before = [(s, fault, s.hypotheses) for s in suspects if (fault := self._find_fault(s, s.hypotheses[0]))]
+        width = max(MIN_RETRY_BEAM, search.beam_size)
         wide = replace(search, beam_size=width, n_best=width)
-        self._search_all([s for s, fault, _ in before if fault.number], wide, again=True)
-        others = [s for s, fault, _ in before if not fault.number]
-        self._search_all(others, replace(wide, no_repeat_ngram=3), again=True)
-        ends, lost = {}, []
+        self._search_all([s for s, fault, _ in before if fault.lacks_number], wide, is_retry=True)
+        others = [s for s, fault, _ in before if not fault.lacks_number]
+        self._search_all(others, replace(wide, no_repeat_ngram=3), is_retry=True)
+        outcomes = {}
+        still_lost = []
         for sentence, fault, first in before:
-            sound = [h for h in sentence.found if not self._fault(sentence, h)]
-            sentence.found = (sound or first)[: search.n_best]
-            ends[sentence.number] = "another was found" if sound else "nothing better was found"
-            lost += [sentence] if fault.number and not sound else []
-        for sentence in self._carried(lost, wide):
-            ends[sentence.number] = "put in afterwards, so check its place"
+            sound = [h for h in sentence.hypotheses if not self._find_fault(sentence, h)]
+            sentence.hypotheses = (sound or first)[: search.n_best]
+            outcomes[sentence.number] = "another was found" if sound else "nothing better was found"
+            if fault.lacks_number and not sound:
+                still_lost.append(sentence)
+        for sentence in self._retry_with_placeholders(still_lost, wide):
+            outcomes[sentence.number] = "inserted afterwards; check its position"
         for sentence, fault, _ in before:
-            sentence.warnings.append(f"{fault.told}; {ends[sentence.number]}")
+            sentence.warnings.append(f"{fault.message}; {outcomes[sentence.number]}")
 
-    def _carried(self, lost: list[Sentence], wide: Search) -> list[Sentence]:
-        """Those that have their numbers after all."""
-        if not lost or not self.carries:
+    def _retry_with_placeholders(self, still_lost: list[Sentence], wide: Search) -> list[Sentence]:
+        """Those of the sentences that have their numbers after all."""
+        if not still_lost or not self.use_placeholders:
             return []
-        from headway.translate.lost_numbers import carry
+        from headway.translate.lost_numbers import retry_with_placeholders
 
-        def find(sentences: list[Sentence]) -> None:
-            self._search(sentences, wide, again=True)
+        def search(sentences: list[Sentence]) -> None:
+            self._search(sentences, wide, is_retry=True)
 
-        return carry(self.translator, lost, find, lambda sentence, found: not self._fault(sentence, found))
+        def is_sound(sentence: Sentence, hypothesis: Hypothesis) -> bool:
+            return not self._find_fault(sentence, hypothesis)
+
+        return retry_with_placeholders(self.translator, still_lost, search, is_sound)

@@ -1,138 +1,166 @@
-"""A line taken apart into sentences that a model can read."""
+"""Turn a source line into sentences that the model can read: segmentation, protected spans, token ids.
+
+    line ── unwrap paragraphs ── mask protected spans ── split into sentences ── cut what is too long
+         ── glossary terms, all-caps ──► SourceLine, a list of Sentence(ids, spans, terms, …)
+
+The search fills in `Sentence.hypotheses` and `Sentence.outputs`; results.py joins the sentences again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.decode.types import Hypothesis
-from headway.text import Segment, Tokenizer, split_long, split_sentences
-from headway.text.segment.sentences import segments
-from headway.text.segment.wrapped_lines import Layout, layout_of
-from headway.text.spans.protect import PLACEHOLDER, Hidden, Protector, shown, spaced
-from headway.text.spans.unknown_script import untypeset
-from headway.text.spans.uppercase import calmed
+from headway.text.segment.long_sentences import split_long_sentence
+from headway.text.segment.sentences import Segment, make_segments, split_sentences
+from headway.text.segment.wrapped_lines import WrappedText, unwrap_text
+from headway.text.spans.protect import PLACEHOLDER, MaskedText, Protector, fill_placeholders, space_placeholders
+from headway.text.spans.unknown_script import normalise_typography
+from headway.text.spans.uppercase import lowercased
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from headway.decode.constraints import Demands
+    from headway.decode.constraints import PhraseConstraints
+    from headway.storage.calibration import Calibration
     from headway.text.glossary import Glossary, Term
-    from headway.translate.confidence import Calibration
+
+SENTENCE_BITS = 20  # of Sentence.number: the sentence within its line; the line's number stands above them
 
 
 @dataclass
 class Sentence:
+    """One sentence of a line: what the model reads, and what the search has found for it."""
+
     before: str  # the spacing in front of it
-    text: str
-    ids: list[int]  # as the model reads it
-    number: int  # different for each sentence of a request: with the seed it decides what is drawn
-    prefix: str | Sequence[int] = ""  # how the output must begin; a text, or its tokens
-    found: list[Hypothesis] = field(default_factory=list)
-    links: list[list[tuple[int, int]]] = field(default_factory=list)  # of each: (source word, target word)
+    text: str  # as it was given
+    ids: list[int]  # prefix_ids, the tokens of model_text, end
+    number: int  # unique within a request: together with the seed it decides what is sampled
+    prefix: str | Sequence[int] = ""  # how the output must begin: a text, or its tokens
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+    links: list[list[tuple[int, int]]] = field(default_factory=list)  # of each hypothesis: (source word, target word)
     warnings: list[str] = field(default_factory=list)
-    hidden: Hidden | None = None  # its protected spans, if it has any
-    said: list[str] = field(default_factory=list)  # what was found, where its ids do not say it: spans were put back
-    frame: tuple[str, str] = ("", "")  # spans at its ends, which the model does not see
-    terms: "list[Term]" = field(default_factory=list)  # whose translations are given
-    demands: "Demands | None" = None  # the same in ids
-    lead: Sequence[int] = ()  # what its ids begin with, before the text
-    capitals: bool = False  # all of it, read in small letters
+    spans: MaskedText | None = None  # its protected spans inside, if it has any
+    outputs: list[str] = field(default_factory=list)  # text of each hypothesis, where it is not that of its ids alone
+    outer_spans: tuple[str, str] = ("", "")  # protected spans at its two ends, which the model does not see
+    terms: "list[Term]" = field(default_factory=list)  # glossary terms that it contains
+    constraints: "PhraseConstraints | None" = None  # the same as token ids, for constrained decoding
+    prefix_ids: Sequence[int] = ()  # what its ids begin with: the tag of the target language
+    all_caps: bool = False  # the source is in capitals, and the model reads it in lower case
 
-    def spelled(self, output: str) -> str:
-        """What was found, as the source is spelled."""
-        return output.upper() if self.capitals else output
-
-    @property
-    def stays(self) -> bool:
-        """Whether there is nothing to translate: spans, numbers and signs, such as the rule of a table."""
-        given = self.prefix or self.terms
-        return not given and not any(character.isalpha() for character in PLACEHOLDER.sub("", self.read))
+    def restore_case(self, output: str) -> str:
+        """In capitals again, if the source was."""
+        return output.upper() if self.all_caps else output
 
     @property
-    def read(self) -> str:
-        """The text as a search sees it: with placeholders for its spans, or without those at its ends."""
-        if self.hidden is not None:
-            return self.hidden.text
-        first, last = self.frame
+    def is_untranslatable(self) -> bool:
+        """Whether there are no letters to translate: only spans, digits and signs, such as the rule of a table."""
+        if self.prefix or self.terms:
+            return False
+        return not any(character.isalpha() for character in PLACEHOLDER.sub("", self.model_text))
+
+    @property
+    def model_text(self) -> str:
+        """The text as the model reads it: placeholders in place of its spans, and nothing of the outer ones."""
+        if self.spans is not None:
+            return self.spans.text
+        first, last = self.outer_spans
         return self.text[len(first) : len(self.text) - len(last)]
 
 
 @dataclass
-class Line:
+class SourceLine:
+    """A line of input and its sentences."""
+
     source: str
     sentences: list[Sentence]
     tail: str  # the spacing at its end
-    layout: Layout | None = None  # how it was broken into lines, where its sentences go on in the next
-    judge: "Callable[[], Calibration | None] | None" = None  # what its confidence is reckoned with
+    layout: WrappedText | None = None  # where its paragraphs were broken, if it is wrapped text
+    load_calibration: "Callable[[], Calibration | None] | None" = None  # for the confidence, when that is asked for
 
     @property
     def tokens(self) -> int:
-        """That the model reads."""
+        """How many the model reads."""
         return sum(len(sentence.ids) for sentence in self.sentences)
 
 
 @dataclass(frozen=True)
-class Reader:
-    """How lines become sentences: ids are `lead`, text, end, and at most `longest` of them."""
+class SourceReader:
+    """Cuts lines into sentences of at most `max_tokens` ids: prefix_ids, text, end."""
 
     tokenizer: Tokenizer
-    lead: Sequence[int]
-    longest: int
+    prefix_ids: Sequence[int]
+    max_tokens: int
     language: str | None
-    split: bool
+    split: bool  # into sentences; else a line is one
     protector: Protector | None = None
-    placeholders: bool = False  # whether the model reads them; else it reads spans as they are
+    placeholders: bool = False  # whether the model has learned them; else it reads spans as they are
     glossary: "Glossary | None" = None
 
-    def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> Line:
-        """The sentences of a line, none longer than the model has learned, and the spacing at its end."""
-        layout = layout_of(line) if self.split else None
-        read = Line(line, [], "", layout)
+    def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> SourceLine:
+        """The sentences of a line. `prefix` is how the output of the first must begin."""
+        layout = unwrap_text(line) if self.split else None
+        result = SourceLine(line, [], "", layout)
         text = line if layout is None else layout.text
-        text, spans = self.protector.hide(text) if self.protector else (text, [])
-        text = untypeset(text)
-        hidden = Hidden(text, spans) if spans else None
-        for segment in split_sentences(text, self.language) if self.split else segments([text]):
+        text, spans = self.protector.mask(text) if self.protector else (text, [])
+        text = normalise_typography(text)
+        masked = MaskedText(text, spans) if spans else None
+        for segment in split_sentences(text, self.language) if self.split else make_segments([text]):
             if segment.text:
-                self._add(segment, read, number, hidden)
+                self._add_sentence(segment, result, number, masked)
             else:
-                read.tail = segment.before
-        if read.sentences:
-            read.sentences[0].prefix = prefix
-        return read
+                result.tail = segment.before
+        if result.sentences:
+            result.sentences[0].prefix = prefix
+        return result
 
-    def _add(self, sentence: Segment, line: Line, number: int, hidden: Hidden | None) -> None:
-        pieces, room = [sentence], self.longest - len(self.lead) - 1
-        length = len(self._encoded(sentence.text, hidden))
-        if length > room:
-            cut = split_long(sentence.text, max(room, 1), lambda piece: len(self._encoded(piece, hidden)))
+    def _add_sentence(self, sentence: Segment, line: SourceLine, number: int, masked: MaskedText | None) -> None:
+        """In pieces, where it has more tokens than the model reads."""
+        pieces = [sentence]
+        limit = self.max_tokens - len(self.prefix_ids) - 1
+        length = len(self._encode(sentence.text, masked))
+        if length > limit:
+            cut = split_long_sentence(sentence.text, max(limit, 1), lambda piece: len(self._encode(piece, masked)))
             pieces = [Segment(sentence.before, cut[0].text), *cut[1:]]
         for before, text in pieces:
-            line.sentences.append(self._sentence(before, text, (number << 20) + len(line.sentences), hidden))
+            own_number = (number << SENTENCE_BITS) + len(line.sentences)
+            line.sentences.append(self._make_sentence(before, text, own_number, masked))
         if len(pieces) > 1:
-            told = f"a sentence of {length} tokens was translated in {len(pieces)} pieces"
-            line.sentences[-len(pieces)].warnings.append(told)
+            warning = f"a sentence of {length} tokens was translated in {len(pieces)} pieces"
+            line.sentences[-len(pieces)].warnings.append(warning)
 
-    def _sentence(self, before: str, text: str, number: int, hidden: Hidden | None) -> Sentence:
-        own = hidden.part(text) if hidden and PLACEHOLDER.search(text) else None
-        as_given, read, frame = text, text, ("", "")
+    def _make_sentence(self, before: str, text: str, number: int, masked: MaskedText | None) -> Sentence:
+        own = masked.extract(text) if masked and PLACEHOLDER.search(text) else None
+        as_given = model_text = text
+        outer_spans = ("", "")
         if own:
-            first, read, last = own.peeled()
-            as_given, frame = own.original, (shown(first, own.spans), shown(last, own.spans))
-            own = own.part(read) if PLACEHOLDER.search(read) else None
-            read = own.text if own else read
-        found = self.glossary.find(read) if self.glossary else None
-        calm = read
+            first, model_text, last = own.split_outer()
+            as_given = own.original
+            outer_spans = (fill_placeholders(first, own.spans), fill_placeholders(last, own.spans))
+            own = own.extract(model_text) if PLACEHOLDER.search(model_text) else None
+            model_text = own.text if own else model_text
+        found = self.glossary.find_terms(model_text) if self.glossary else None
+        lowercase = model_text
         if found and found.terms:
-            calm = read = found.text
-            own = Hidden(read, own.spans) if own else None
-        elif read.isupper():
-            calm = calmed(read, self.tokenizer)
-        ids = [*self.lead, *self._encoded(calm, own), self.tokenizer.end]
-        made = Sentence(before, as_given, ids, number, hidden=own, frame=frame, lead=self.lead, capitals=calm != read)
+            lowercase = model_text = found.text
+            own = MaskedText(model_text, own.spans) if own else None
+        elif model_text.isupper():
+            lowercase = lowercased(model_text, self.tokenizer)
+        ids = [*self.prefix_ids, *self._encode(lowercase, own), self.tokenizer.end]
+        sentence = Sentence(
+            before,
+            as_given,
+            ids,
+            number,
+            spans=own,
+            outer_spans=outer_spans,
+            prefix_ids=self.prefix_ids,
+            all_caps=lowercase != model_text,
+        )
         if found:
-            made.terms, made.warnings = found.terms, found.warnings
-        return made
+            sentence.terms = found.terms
+            sentence.warnings = found.warnings
+        return sentence
 
-    def _encoded(self, text: str, hidden: Hidden | None) -> list[int]:
-        if hidden is not None:
-            text = spaced(text) if self.placeholders else shown(text, hidden.spans)
+    def _encode(self, text: str, masked: MaskedText | None) -> list[int]:
+        if masked is not None:
+            text = space_placeholders(text) if self.placeholders else fill_placeholders(text, masked.spans)
         return self.tokenizer.encode(text)

@@ -1,1 +1,8 @@
-"""workflows."""
+"""Whole tasks made of the packages below, each of them one `headway` command.
+
+evaluation         BLEU, chrF and perplexity on held-out text            headway evaluate
+calibration        fit the confidence of a translator                    headway calibrate
+back_translation   monolingual text ─► pairs to train on                 headway augment
+distillation       a teacher's translations ─► pairs for a student       headway distil
+doctor             check the installation and the machine                headway doctor
+"""

@@ -1,6 +1,7 @@
-"""What the package asks for, and what of it is installed.
+"""`headway doctor`: check the installation and the machine, and say how to fix problems. Nothing here may crash.
 
-What is installed, what this machine has, and what to type where something is missing. Nothing here may crash."""
+read_requirements   what pyproject.toml asks for
+CHECKS              functions that yield DoctorFindings: packages, devices, memory, disks, terminal, a tiny training"""
 
 import importlib
 import importlib.metadata
@@ -16,22 +17,47 @@ from pathlib import Path
 from typing import Literal
 
 import headway
-from headway.device import cores
+from headway.device import available_cores
 from headway.files.cache import cache_folder
+
+State = Literal["ok", "note", "broken"]
+
+EXTRA_PURPOSES = {  # by the names of the optional dependencies in pyproject.toml
+    "plot": "pictures",
+    "tensorboard": "curves of a training in TensorBoard",
+    "serve": "the server",
+}
+LOW_BYTES = 2**30  # of memory or disk: less is worth a note
 
 
 @dataclass(frozen=True)
 class Requirement:
+    """A package that Headway depends on."""
+
     name: str
-    least: str  # version, or ""
-    extra: str  # what it is needed for, or "" if always
+    min_version: str  # or ""
+    extra: str  # the optional dependency that it belongs to, or "" if it is always needed
 
     def __str__(self) -> str:
-        return f"{self.name}>={self.least}" if self.least else self.name
+        return f"{self.name}>={self.min_version}" if self.min_version else self.name
 
 
-def requirements() -> list[Requirement]:
-    """What the package asks for: as its project file says where it is run from its source, else as installed."""
+@dataclass(frozen=True)
+class DoctorFinding:
+    """`broken`: Headway cannot be used; `note`: something is missing or scarce. `advice`: what to type or do."""
+
+    about: str
+    message: str
+    state: State = "ok"
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As --json prints it."""
+        return {"about": self.about, "told": self.message, "state": self.state, "advice": self.advice}
+
+
+def read_requirements() -> list[Requirement]:
+    """From pyproject.toml when Headway is run from its source tree, else from the installed metadata."""
     project = Path(headway.__file__).parent.parent / "pyproject.toml"
     if project.exists():
         table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
@@ -42,10 +68,10 @@ def requirements() -> list[Requirement]:
     found = []
     for line in lines:
         name = re.match(r"[\w.-]+", line)
-        least = re.search(r">=\s*([\w.]+)", line.partition(";")[0])
+        version = re.search(r">=\s*([\w.]+)", line.partition(";")[0])
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
         if name and name[0] != "headway":
-            found.append(Requirement(name[0], least[1] if least else "", extra[1] if extra else ""))
+            found.append(Requirement(name[0], version[1] if version else "", extra[1] if extra else ""))
     return found
 
 
@@ -56,191 +82,178 @@ def installed_version(name: str) -> str | None:
         return None
 
 
-def older(version: str, least: str) -> bool:
-    """2.9 is older than 2.11; what stands behind the numbers does not count."""
+def is_older(version: str, min_version: str) -> bool:
+    """2.9 is older than 2.11. Suffixes like rc1 or +cu128 do not count."""
 
     def numbers(text: str) -> list[int]:
         return [int(part) for part in re.match(r"[\d.]*", text)[0].split(".") if part]  # type: ignore[index]
 
-    return numbers(version) < numbers(least)
+    return numbers(version) < numbers(min_version)
 
 
-State = Literal["ok", "note", "broken"]
-
-GOOD_FOR = {  # the extras of the package
-    "plot": "pictures",
-    "tensorboard": "curves of a training in TensorBoard",
-    "serve": "the server",
-    "convert": "models of other programs",
-    "ray": "several machines",
-}
-LITTLE = 2**30  # bytes
-
-
-@dataclass(frozen=True)
-class Finding:
-    """`broken`: Headway cannot be used so; `note`: something is missing or scarce. `advice`: what to type or do."""
-
-    about: str
-    told: str
-    state: State = "ok"
-    advice: str = ""
-
-
-def examine() -> list[Finding]:
-    """Every check in turn; one that fails is a finding like the others."""
-    found: list[Finding] = []
+def run_checks() -> list[DoctorFinding]:
+    """Every check in turn; one that raises gives a finding, too."""
+    findings: list[DoctorFinding] = []
     for about, check in CHECKS.items():
         try:
-            found += check()
+            findings += check()
         except Exception as error:
-            found.append(Finding(about, f"could not be examined: {_brief(error)}", "note"))
-    return found
+            findings.append(DoctorFinding(about, f"could not be checked: {_summarise_error(error)}", "note"))
+    return findings
 
 
-def usable(findings: list[Finding]) -> bool:
+def is_usable(findings: list[DoctorFinding]) -> bool:
     return not any(finding.state == "broken" for finding in findings)
 
 
-def _headway() -> Iterator[Finding]:
-    yield Finding("headway", f"{headway.__version__}, in {Path(headway.__file__).parent}")
+def _headway() -> Iterator[DoctorFinding]:
+    yield DoctorFinding("headway", f"{headway.__version__}, in {Path(headway.__file__).parent}")
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < (3, 11)
-    yield Finding("Python", f"{version}, {sys.executable}", "broken" if old else "ok", "install Python 3.11" * old)
+    yield DoctorFinding(
+        "Python", f"{version}, {sys.executable}", "broken" if old else "ok", "install Python 3.11" * old
+    )
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[DoctorFinding]:
     try:
-        asked = requirements()
+        required = read_requirements()
     except Exception as error:
-        told = f"what headway needs is not known: {_brief(error)}"
-        yield Finding("packages", told, "note", "pip install --force-reinstall headway")
-        asked = [Requirement("torch", "", ""), Requirement("tokenizers", "", ""), Requirement("safetensors", "", "")]
-    for requirement in asked:
+        message = f"the requirements of headway are unknown: {_summarise_error(error)}"
+        yield DoctorFinding("packages", message, "note", "pip install --force-reinstall headway")
+        required = [Requirement(name, "", "") for name in ("torch", "tokenizers", "safetensors")]
+    for requirement in required:
         if not requirement.extra:
-            yield _needed(requirement)
-    extras = sorted({requirement.extra for requirement in asked} - {"", "dev"})
+            yield _check_required(requirement)
+    extras = sorted({requirement.extra for requirement in required} - {"", "dev"})
     for extra in extras:
-        yield _wanted(extra, [requirement for requirement in asked if requirement.extra == extra])
+        yield _check_extra(extra, [requirement for requirement in required if requirement.extra == extra])
 
 
-def _needed(requirement: Requirement) -> Finding:
+def _check_required(requirement: Requirement) -> DoctorFinding:
     version = installed_version(requirement.name)
     if version is None:
-        return Finding(requirement.name, "is not installed", "broken", f"pip install '{requirement}'")
-    told = f"{version}, {requirement.least} or newer is needed" if requirement.least else version
-    if older(version, requirement.least):
-        return Finding(requirement.name, told, "broken", f"pip install --upgrade '{requirement}'")
+        return DoctorFinding(requirement.name, "is not installed", "broken", f"pip install '{requirement}'")
+    message = f"{version}, {requirement.min_version} or newer is needed" if requirement.min_version else version
+    if is_older(version, requirement.min_version):
+        return DoctorFinding(requirement.name, message, "broken", f"pip install --upgrade '{requirement}'")
     try:
         importlib.import_module(requirement.name.replace("-", "_"))
     except Exception as error:
         repair = f"pip install --force-reinstall '{requirement}'"
-        return Finding(requirement.name, f"{version} cannot be imported: {_brief(error)}", "broken", repair)
-    return Finding(requirement.name, told)
+        return DoctorFinding(
+            requirement.name, f"{version} cannot be imported: {_summarise_error(error)}", "broken", repair
+        )
+    return DoctorFinding(requirement.name, message)
 
 
-def _wanted(extra: str, parts: list[Requirement]) -> Finding:
+def _check_extra(extra: str, parts: list[Requirement]) -> DoctorFinding:
     versions = {str(part): installed_version(part.name) for part in parts}
     missing = [part.name for part in parts if versions[str(part)] is None]
-    missing += [str(part) for part in parts if (v := versions[str(part)]) is not None and older(v, part.least)]
-    purpose = f" (for {GOOD_FOR[extra]})" if extra in GOOD_FOR else ""
+    missing += [str(part) for part in parts if (v := versions[str(part)]) is not None and is_older(v, part.min_version)]
+    purpose = f" (for {EXTRA_PURPOSES[extra]})" if extra in EXTRA_PURPOSES else ""
     if missing:
-        return Finding(extra, f"{', '.join(missing)} missing{purpose}", "note", f"pip install 'headway[{extra}]'")
-    return Finding(extra, ", ".join(f"{part.name} {versions[str(part)]}" for part in parts) + purpose)
+        return DoctorFinding(extra, f"{', '.join(missing)} missing{purpose}", "note", f"pip install 'headway[{extra}]'")
+    return DoctorFinding(extra, ", ".join(f"{part.name} {versions[str(part)]}" for part in parts) + purpose)
 
 
-def _processors() -> Iterator[Finding]:
+def _processors() -> Iterator[DoctorFinding]:
     import torch
 
-    yield Finding("CPU", f"{cores()} cores, {torch.get_num_threads()} threads")
+    yield DoctorFinding("CPU", f"{available_cores()} cores, {torch.get_num_threads()} threads")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for number in range(count):
         free, total = torch.cuda.mem_get_info(number)
         name = torch.cuda.get_device_name(number)
         with torch.cuda.device(number):
             kind = "with bf16" if torch.cuda.is_bf16_supported() else "without bf16"
-        yield Finding(f"cuda:{number}", f"{name}, {_size(free)} of {_size(total)} free, {kind}")
+        yield DoctorFinding(f"cuda:{number}", f"{name}, {_format_size(free)} of {_format_size(total)} free, {kind}")
     if count:
         return
     if not (os.path.exists("/proc/driver/nvidia/version") or shutil.which("nvidia-smi")):
-        yield Finding("GPU", "none; everything runs on the CPU")
+        yield DoctorFinding("GPU", "none; everything runs on the CPU")
     elif torch.version.cuda is None:
-        told = "there is an NVIDIA driver, but this PyTorch was built without CUDA"
-        yield Finding("GPU", told, "note", "the command for CUDA at https://pytorch.org/get-started/locally")
+        message = "there is an NVIDIA driver, but this PyTorch was built without CUDA"
+        yield DoctorFinding("GPU", message, "note", "the command for CUDA at https://pytorch.org/get-started/locally")
     else:
-        told = f"there is an NVIDIA driver, but PyTorch (CUDA {torch.version.cuda}) cannot use it"
-        yield Finding("GPU", told, "note", "nvidia-smi, and a newer driver")
+        message = f"there is an NVIDIA driver, but PyTorch (CUDA {torch.version.cuda}) cannot use it"
+        yield DoctorFinding("GPU", message, "note", "nvidia-smi, and a newer driver")
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[DoctorFinding]:
     free = _free_memory()
     if free is None:
-        yield Finding("memory", "how much is free is not known here")
+        yield DoctorFinding("memory", "free memory is unknown on this system")
     else:
-        few = free < LITTLE
-        told = f"{_size(free)} free"
-        yield Finding("memory", told, "note" if few else "ok", "close other programs, or --preset tiny" * few)
+        low = free < LOW_BYTES
+        message = f"{_format_size(free)} free"
+        yield DoctorFinding(
+            "memory", message, "note" if low else "ok", "close other programs, or use --preset tiny" * low
+        )
 
 
 def _free_memory() -> int | None:
-    """What the system can give, and no more than a container allows."""
-    found = []
-    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    """What the system reports as available, and at most what the container's limit (cgroup) leaves."""
+    limits = []
+    meminfo = Path("/proc/meminfo")
+    group = Path("/sys/fs/cgroup")
     if meminfo.exists() and (line := re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())):
-        found.append(int(line[1]) * 1024)
+        limits.append(int(line[1]) * 1024)
     if (group / "memory.max").exists() and (limit := (group / "memory.max").read_text().strip()).isdigit():
         cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
         used = int((group / "memory.current").read_text()) - (int(cached[1]) if cached else 0)
-        found.append(int(limit) - used)
-    return min(found, default=None)
+        limits.append(int(limit) - used)
+    return min(limits, default=None)
 
 
-def _disks() -> Iterator[Finding]:
-    for about, folder, cure in (
-        ("this folder", Path.cwd(), "cd to a folder with room, or give --out one"),
-        ("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=/a/folder/with/room"),
-        ("cache", cache_folder(), "export HEADWAY_CACHE=/a/folder/with/room"),
+def _disks() -> Iterator[DoctorFinding]:
+    for about, folder, advice in (
+        ("this folder", Path.cwd(), "cd to a folder with free space, or give one to --out"),
+        ("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=/a/folder/with/space"),
+        ("cache", cache_folder(), "export HEADWAY_CACHE=/a/folder/with/space"),
     ):
-        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        free, closed = shutil.disk_usage(there).free, not os.access(there, os.W_OK)
-        told = f"{_size(free)} free in {folder}" + ", where nothing may be written" * closed
-        bad = closed or free < LITTLE
-        yield Finding(about, told, "note" if bad else "ok", cure if bad else "")
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        read_only = not os.access(existing, os.W_OK)
+        message = f"{_format_size(free)} free in {folder}" + ", which is not writable" * read_only
+        bad = read_only or free < LOW_BYTES
+        yield DoctorFinding(about, message, "note" if bad else "ok", advice if bad else "")
 
 
-def _terminal() -> Iterator[Finding]:
+def _terminal() -> Iterator[DoctorFinding]:
     encoding = (getattr(sys.stdout, "encoding", None) or "none").lower()
     utf8 = encoding.replace("-", "").replace("_", "") == "utf8"
     columns = shutil.get_terminal_size((80, 24)).columns
-    told = f"{encoding}, {columns} columns"
-    cure = "" if utf8 else "export PYTHONUTF8=1"
-    yield Finding("terminal", told, "ok" if utf8 else "note", cure)
+    message = f"{encoding}, {columns} columns"
+    yield DoctorFinding("terminal", message, "ok" if utf8 else "note", "" if utf8 else "export PYTHONUTF8=1")
     if shutil.which("headway") is None:
-        cure = f"export PATH={Path(sys.executable).parent}:$PATH"
-        yield Finding("command", "headway is not on the PATH; python -m headway works too", "note", cure)
+        advice = f"export PATH={Path(sys.executable).parent}:$PATH"
+        yield DoctorFinding("command", "headway is not on the PATH; python -m headway works too", "note", advice)
 
 
-def _trial() -> Iterator[Finding]:
-    """A model of a few thousand weights, forward and backward, on every device."""
-    first = _learns("cpu", "broken", "pip install --force-reinstall torch")
+def _trial() -> Iterator[DoctorFinding]:
+    """Forward and backward pass of a model with a few thousand weights, on every device."""
+    first = _try_training("cpu", "broken", "pip install --force-reinstall torch")
     yield first
     if first.state == "broken":
         return
     import torch
 
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        yield _learns(f"cuda:{number}", "note", "--device cpu, and a newer driver")
+        yield _try_training(f"cuda:{number}", "note", "--device cpu, and a newer driver")
 
 
-def _learns(device: str, otherwise: State, advice: str) -> Finding:
+def _try_training(device: str, state_on_error: State, advice: str) -> DoctorFinding:
     try:
-        _train_a_little(device)
+        _train_tiny_model(device)
     except Exception as error:
-        return Finding("trial", f"a small model does not learn on {device}: {_brief(error)}", otherwise, advice)
-    return Finding("trial", f"a small model learns on {device}")
+        return DoctorFinding(
+            "trial", f"a small model cannot be trained on {device}: {_summarise_error(error)}", state_on_error, advice
+        )
+    return DoctorFinding("trial", f"a small model can be trained on {device}")
 
 
-def _train_a_little(device: str) -> None:
+def _train_tiny_model(device: str) -> None:
     import torch
 
     from headway.config.schema import from_dict
@@ -254,10 +267,10 @@ def _train_a_little(device: str) -> None:
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
     for gradient in torch.autograd.grad(loss, list(model.parameters())):
         if not bool(gradient.isfinite().all()):
-            raise ArithmeticError("a gradient is not a number")
+            raise ArithmeticError("a gradient is not finite")
 
 
-CHECKS: dict[str, Callable[[], Iterator[Finding]]] = {
+CHECKS: dict[str, Callable[[], Iterator[DoctorFinding]]] = {
     "headway": _headway,
     "packages": _packages,
     "processors": _processors,
@@ -268,10 +281,10 @@ CHECKS: dict[str, Callable[[], Iterator[Finding]]] = {
 }
 
 
-def _size(count: float) -> str:
+def _format_size(count: float) -> str:
     return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
-def _brief(error: BaseException) -> str:
+def _summarise_error(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"

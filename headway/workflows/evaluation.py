@@ -1,37 +1,52 @@
-"""Measuring a translator on held-out text, alone or beside others."""
+"""Evaluate on held-out text: BLEU and chrF of a translator, alone or against another; perplexity."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from headway.text.metrics import Comparison, Scores, paired_bootstrap, score
-from headway.translate.results import one_line
+from headway.errors import HeadwayError
+from headway.text.metrics import Comparison, Scores, compute_scores, paired_bootstrap
+from headway.translate.options import TranslateOptions
+from headway.translate.results import to_one_line
 from headway.translate.translator import Translator
+
+if TYPE_CHECKING:
+    from headway.translate.language_model import LanguageModel
+
+MIN_PERPLEXITY_TOKENS = 3
 
 
 @dataclass(frozen=True)
 class Evaluation:
+    """Scores, outputs and speed of a translator on a test set."""
+
     scores: Scores
     hypotheses: list[str]
-    warnings: int
+    warnings: int  # lines with any
     seconds: float
     sentences_per_second: float
     tokens_per_second: float
 
 
 def evaluate(
-    translator: Translator, source: Sequence[str], target: Sequence[str], *, search: Any = None, to: str = "",
-    split: bool = True, lowercase: bool = False, tokenize: str = "13a",
-) -> Evaluation:  # fmt: skip
-    """Translate everything, then score it."""
-    began = time.perf_counter()
-    results = translator.translate(list(source), search, to=to, split=split)
-    seconds = time.perf_counter() - began
-    hypotheses = [one_line(result.text) for result in results]
+    translator: Translator,
+    source: Sequence[str],
+    target: Sequence[str],
+    options: TranslateOptions | None = None,
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> Evaluation:
+    """Translate all sources, and score the outputs against their targets."""
+    started = time.perf_counter()
+    results = translator.translate(list(source), options)
+    seconds = time.perf_counter() - started
+    hypotheses = [to_one_line(result.text) for result in results]
     tokens = sum(len(result.guesses[0].tokens) + 1 for result in results)
     return Evaluation(
-        score(hypotheses, list(target), lowercase=lowercase, tokenize=tokenize),
+        compute_scores(hypotheses, list(target), lowercase=lowercase, tokenize=tokenize),
         hypotheses,
         sum(bool(result.warnings) for result in results),
         seconds,
@@ -40,8 +55,41 @@ def evaluate(
     )
 
 
-def against(
+def compare_evaluations(
     first: Evaluation, other: Evaluation, target: Sequence[str], *, lowercase: bool, tokenize: str
 ) -> Comparison:
-    """Whether the other's BLEU really differs from the first's."""
+    """Paired bootstrap: whether the other's BLEU really differs from the first's."""
     return paired_bootstrap(first.hypotheses, other.hypotheses, list(target), lowercase=lowercase, tokenize=tokenize)
+
+
+class Perplexity(NamedTuple):
+    """How well a language model predicts a text."""
+
+    loss: float  # nats a token
+    tokens: int  # predicted: all but the first, or those that were masked
+    characters: float  # that these tokens stand for
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 700.0))
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.loss * self.tokens / math.log(2) / self.characters
+
+
+def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
+    """Of a text, read in pieces as long as those of the training."""
+    from headway.text.lm_text import encode_text
+    from headway.text.tokenizer.special_tokens import special_tokens
+    from headway.train.lm_dataset import make_validation_dataset
+    from headway.train.validation import mean_loss
+
+    ids = encode_text(text, model.tokenizer)
+    if not text.strip() or len(ids) < MIN_PERPLEXITY_TOKENS:
+        raise HeadwayError("this text is too short to measure: give at least a few words.")
+    config = model.config
+    dataset = make_validation_dataset(ids, config.train.max_tokens, config.train.objective)
+    measured = mean_loss(model.model, dataset, config, special_tokens(model.tokenizer))
+    characters = len(text) * measured.tokens / (len(ids) - 1)  # the first id is not part of the text
+    return Perplexity(measured.loss, measured.tokens, characters)

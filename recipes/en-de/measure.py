@@ -8,8 +8,8 @@ direction is only asked for that. What was measured is kept in WORK/scores.json 
 --first 1000 takes the first thousand lines of each text. Also counted, on 10,000 lines of newstest2008 to 2012:
 
 - loops: outputs that say one to eight words three times in a row or more, and more often than the source
-  (headway.text.degenerate.stutters);
-- numbers: sources with a number that the output does not say (headway.text.numbers.missing_numbers), of all that have one.
+  (headway.text.degenerate.is_stuttering);
+- numbers: sources with a number that the output does not say (headway.text.numbers.find_missing_numbers), of all that have one.
   True translations say some otherwise: their rate stands in the last row."""
 
 import argparse
@@ -80,6 +80,7 @@ class Kept:
 
 def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
     """Everything that is not known of one model; its name."""
+    from headway.translate.options import TranslateOptions
     from headway.translate.translator import load_translator
     from headway.workflows.evaluation import evaluate
 
@@ -92,17 +93,17 @@ def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
             if kept.knows(key):
                 continue
             if translator is None:
-                translator = load_translator([folder], device or "auto", "torch", "auto" if device else given.compute)
-            if to not in translator.outline.target_languages:
+                compute = "auto" if device else given.compute
+                translator = load_translator(folder, device=device or "auto", engine="torch", compute=compute)
+            if to not in translator.summary.target_languages:
                 continue
             pairs = read(test, to, given)
             source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             if test == "faults":
                 kept.add(key, count(translator, source, to))
                 continue
-            found = evaluate(
-                translator, source, target, search=translator.search(beam_size=4), to=tagged(translator, to)
-            )
+            options = TranslateOptions(search=translator.search(beam_size=4), target=tagged(translator, to))
+            found = evaluate(translator, source, target, options)
             scores = found.scores
             kept.add(key, {"bleu": scores.bleu, "chrf": scores.chrf, "lines": len(pairs), "seconds": found.seconds,
                            "signature": scores.bleu_signature})  # fmt: skip
@@ -110,7 +111,7 @@ def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
 
 
 def tagged(translator: "Translator", to: str) -> str:
-    return to if translator.outline.tags else ""
+    return to if translator.summary.tags else ""
 
 
 def key_of(name: str, test: str, to: str, given: argparse.Namespace) -> str:
@@ -137,23 +138,25 @@ def read(test: str, to: str, given: argparse.Namespace) -> Pairs:
 
 
 def count(translator: "Translator", source: list[str], to: str) -> dict[str, Any]:
+    from headway.translate.options import TranslateOptions
+
     began = time.monotonic()
     search = translator.search(beam_size=4)
-    found = translator.translate(source, search, to=tagged(translator, to))
+    found = translator.translate(source, TranslateOptions(search=search, target=tagged(translator, to)))
     return {**rates(source, [one.text for one in found]), "seconds": time.monotonic() - began}
 
 
 def rates(source: list[str], output: list[str]) -> dict[str, Any]:
     """Loops among all lines, and lines with a missing number among those with a number, with how many these are."""
-    from headway.text.degenerate import stutters
-    from headway.text.numbers import missing_numbers, numbers
+    from headway.text.degenerate import is_stuttering
+    from headway.text.numbers import find_missing_numbers, find_numbers
 
-    having = [(a, b) for a, b in zip(source, output) if numbers(a)]
+    having = [(a, b) for a, b in zip(source, output) if find_numbers(a)]
     return {
         "lines": len(source),
-        "loops": sum(stutters(a, b) for a, b in zip(source, output)),
+        "loops": sum(is_stuttering(a, b) for a, b in zip(source, output)),
         "with_numbers": len(having),
-        "missing": sum(bool(missing_numbers(a, b)) for a, b in having),
+        "missing": sum(bool(find_missing_numbers(a, b)) for a, b in having),
     }
 
 

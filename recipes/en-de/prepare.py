@@ -110,22 +110,22 @@ def write(path: Path, lines: list[str]) -> Path:
 def place(work: Path, known: list[Corpus], to: str) -> None:
     """Pairs with placeholders, beside the same ones without: see docs/protecting.md. They are made of the true
     translations, so that no GPU waits for it later."""
-    from headway.data.corpora import parallel
+    from headway.data.corpora import open_parallel
     from headway.data.parallel_files import ParallelFiles
-    from headway.text.align.aligner import learn_aligner
-    from headway.train.alignment_links import sampled
-    from headway.train.placeholders import changed
+    from headway.text.align.aligner import train_aligner
+    from headway.train.alignment_links import sample_pairs
+    from headway.train.placeholders import insert_into_share
 
     out = work / "clean" / f"{PLACED}.1.{TARGETS[to]}.tsv.xz"
     if out.exists():
         return
     files = [str(work / "clean" / f"{corpus.parts[0]}.en-de.tsv.xz") for corpus in known if corpus.taught]
-    texts = [parallel(ParallelFiles(path, "", *(LANGUAGES if to == "de" else LANGUAGES[::-1]))) for path in files]
-    aligner = learn_aligner(sampled(texts))
+    texts = [open_parallel(ParallelFiles(path, "", *(LANGUAGES if to == "de" else LANGUAGES[::-1]))) for path in files]
+    aligner = train_aligner(sample_pairs(texts))
     pairs = (
         "\t".join(new) + "\n"
         for text in texts
-        for old, new in zip(text.read(), changed(text.read(), aligner, SHARE))
+        for old, new in zip(text.read(), insert_into_share(text.read(), aligner, SHARE))
         if old != new
     )
     partial = out.with_name(f".{out.name}.partial")
@@ -136,19 +136,20 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
 
 def learn(work: Path, known: list[Corpus], name: str) -> None:
     """A vocabulary for both languages with a tag for each, from a sample of everything, some of it as people type."""
-    from headway.data.corpora import parallel
-    from headway.data.noise import varied
+    from headway.data.corpora import open_parallel
+    from headway.data.noise import add_noise
     from headway.data.parallel_files import ParallelFiles
-    from headway.text import Tokenizer, Tokenizers
-    from headway.text.spans.protect import placeholder
+    from headway.text.spans.protect import format_placeholder
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.text.tokenizer.tokenizer import Tokenizer
 
     out = work / f"tokenizer-{name}.json"
     if out.exists():
         return
-    first = [parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES)) for c in known]
-    texts = [*first, *(varied(text, 0.05) for text in first)]
+    first = [open_parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES)) for c in known]
+    texts = [*first, *(add_noise(text, 0.05) for text in first)]
     lines = (side for text in texts for pair in islice(text.read(), SAMPLE) for side in pair)
-    marks = repeat(" ".join(placeholder(number) for number in range(10)), MARKED)
+    marks = repeat(" ".join(format_placeholder(number) for number in range(10)), MARKED)
     size = int(SIZES.get(name) or name)
     tokenizer = Tokenizer.train(chain(lines, marks), f"bpe({size})", tags=["de", "en"])
     Tokenizers(tokenizer, tokenizer).save(out)

@@ -37,20 +37,20 @@ def main() -> None:
 
 def encode_one(tokenizer: Path, vary: float, tags: list[str], text: Text) -> None:
     """One file in one direction and, with --vary, as people type it."""
-    from headway.data.noise import varied
-    from headway.text import Tokenizers
-    from headway.train.dataset import encoded, sides_of
-    from headway.train.sources import Files, read_corpora
+    from headway.data.noise import add_noise
+    from headway.text.tokenizer.pair import Tokenizers
+    from headway.train.dataset import encode_corpus, make_sides
+    from headway.train.sources import TrainingFiles, read_corpora
 
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(
         0, {cores[os.getpid() % len(cores)]}
     )  # where there is one core, no further processes are started
     source, target = LANGUAGES if text.to == "de" else LANGUAGES[::-1]
-    found = read_corpora(Files(pairs=[str(text.path)], source_languages=[source], target_languages=[target]))
+    found = read_corpora(TrainingFiles(pairs=[str(text.path)], source_languages=[source], target_languages=[target]))
     tokenizers = Tokenizers.load(tokenizer)
-    for corpus in [*found, *(varied(one, vary) for one in found if vary)]:
-        encoded(corpus, sides_of(corpus, tokenizers, tags))
+    for corpus in [*found, *(add_noise(one, vary) for one in found if vary)]:
+        encode_corpus(corpus, make_sides(corpus, tokenizers, tags))
 
 
 if __name__ == "__main__":

@@ -35,16 +35,16 @@ def read(path: Path) -> list[Text]:
 
 def faults(given: Text, output: str) -> list[str]:
     """What is wrong with an output, in words."""
-    from headway.text.degenerate import stutters
-    from headway.text.numbers import missing_numbers
+    from headway.text.degenerate import is_stuttering
+    from headway.text.numbers import find_missing_numbers
 
     found = [] if output.strip() else ["nothing was said"]
-    if stutters(given.text, output):
+    if is_stuttering(given.text, output):
         found.append("it stutters")
     things = [*given.copied, *ADDRESS.findall(given.text), *EMOJI.findall(given.text)]
     found += [f"{thing} is missing" for thing in dict.fromkeys(things) if thing not in output]
     plain = ADDRESS.sub("", given.text)
-    found += [f"the number {number} is missing" for number in missing_numbers(plain, output) if number not in things]
+    found += [f"the number {number} is missing" for number in find_missing_numbers(plain, output) if number not in things]
     if given.kind == "capitals" and output != output.upper():
         found.append("not in capitals")
     if given.kind == "already there" and output.split() != given.text.split():
@@ -62,10 +62,10 @@ def main() -> None:
     given = parser.parse_args()
     from headway.translate.translator import load_translator
 
-    translator = load_translator([given.model], given.device)
-    known = translator.outline.target_languages
+    translator = load_translator(given.model, device=given.device)
+    known = translator.summary.target_languages
     texts = [text for text in read(given.list) if text.to in known]
-    outputs = [translator(text.text, to=text.to if translator.outline.tags else "") for text in texts]
+    outputs = [translator(text.text, target=text.to if translator.summary.tags else "") for text in texts]
     wrong = [faults(text, output) for text, output in zip(texts, outputs)]
     lines = ["| to | kind | text | output | faults |", "|---|---|---|---|---|"]
     for text, output, found in zip(texts, outputs, wrong):

@@ -96,8 +96,8 @@ def with_examples(text: str, model: Path) -> str:
     """What the model itself says, so that no card tells of another one."""
     from headway.translate.translator import load_translator
 
-    translator = load_translator([model], "cpu")
-    return EXAMPLE.sub(lambda found: f"`{found[2]}` → *{translator(found[2], to=found[1])}*", text)
+    translator = load_translator(model, device="cpu")
+    return EXAMPLE.sub(lambda found: f"`{found[2]}` → *{translator(found[2], target=found[1])}*", text)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from serve.conftest import Running, running
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright, which is missing")
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = [
@@ -24,7 +24,7 @@ ENDED = ", ".join(f"html[data-state={state}]" for state in ("done", "truncated",
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
-        pytest.skip("the page is tested in Chromium, which is missing: apt-get install chromium")
+        pytest.skip("Chromium is missing: apt-get install chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
@@ -52,7 +52,7 @@ def translator(translator_dir: Path) -> Translator:
 @pytest.fixture(scope="session")
 def long_dir(train_toy: Callable[..., Path]) -> Path:
     """A model that reads long sentences, and has hardly learned anything."""
-    few = ["train.longest=400", "train.steps=10", "train.validate_every=10", "search.max_length=20"]
+    few = ["train.max_tokens=400", "train.steps=10", "train.validate_every=10", "search.max_length=20"]
     return train_toy(*(word for one in few for word in ("--set", one)))
 
 
@@ -66,10 +66,10 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of a search takes a fifth of a second."""
     import time
 
-    from headway.serve.step_events import Follower
+    from headway.serve.step_events import StepRecorder
 
-    plain = Follower.look
-    monkeypatch.setattr(Follower, "look", lambda self, ids: (time.sleep(0.2), plain(self, ids))[1])
+    plain = StepRecorder.describe
+    monkeypatch.setattr(StepRecorder, "describe", lambda self, ids: (time.sleep(0.2), plain(self, ids))[1])
 
 
 class Look:

@@ -12,7 +12,7 @@ import pytest
 from serve.conftest import running
 
 from browser.conftest import Look
-from headway.inspect.attention import PLACES
+from headway.inspect.attention import ATTENTION_PATHS
 from headway.inspect.trace import Trace
 
 
@@ -29,7 +29,7 @@ def test_w08_and_w17_the_table_has_the_numbers_of_the_trace(
     look: Callable[..., Look], trace: Trace, sentences: list[str], kind: str
 ) -> None:
     seen = look().open(kind=kind, table=1).translate(sentences[0])
-    expected = trace.tensors[f"{PLACES[kind].format(0)}.weights"].numpy()
+    expected = trace.tensors[f"{ATTENTION_PATHS[kind].format(0)}.weights"].numpy()
     for head in range(len(expected)):
         seen.page.select_option("#head", index=head + 1)
         rows = seen.table("#weights")
@@ -70,7 +70,8 @@ def test_w09_what_is_masked_is_transparent_and_says_so(look: Callable[..., Look]
     seen.page.focus("#heatmap")
     seen.page.keyboard.press("End")
     assert seen.page.inner_text("#reads").endswith("masked")
-    corner = "c => { const x = c.getContext('2d'); return [x.getImageData(c.width - 2, 1, 1, 1).data[3], x.getImageData(1, 1, 1, 1).data[3]] }"
+    corner = """c => { const x = c.getContext('2d');
+      return [x.getImageData(c.width - 2, 1, 1, 1).data[3], x.getImageData(1, 1, 1, 1).data[3]] }"""
     assert seen.page.eval_on_selector("#heatmap canvas", corner) == [0, 255]
 
 
@@ -87,14 +88,16 @@ def test_w16_a_click_on_a_head_chooses_it(look: Callable[..., Look], sentences: 
 
 COUNT = """() => { window.painted = 0; window.changed = 0;
   const plain = CanvasRenderingContext2D.prototype.putImageData;
-  CanvasRenderingContext2D.prototype.putImageData = function (...all) { window.painted++; return plain.apply(this, all); };
+  CanvasRenderingContext2D.prototype.putImageData = function (...all) {
+    window.painted++; return plain.apply(this, all); };
   new MutationObserver((all) => { window.changed += all.length; })
-    .observe(document.getElementById('panel'), {subtree: true, childList: true, attributes: true, characterData: true}); }"""
+    .observe(document.getElementById('panel'),
+             {subtree: true, childList: true, attributes: true, characterData: true}); }"""
 
 
 def test_w14_long_sentences_stay_fluent(look: Callable[..., Look], long_dir: Path, sentences: list[str]) -> None:
-    """Frames are not timed here: what would make them late is counted. 64 tokens and more, pointing at 120 cells and 120
-    changes of the head."""
+    """Frames are not timed here: what would make them late is counted. 64 tokens and more, pointing at 120 cells and
+    120 changes of the head."""
     with running(long_dir) as server:
         seen = look(url=server.url).open(kind="encoder")
         seen.translate(" ".join(word for line in sentences[:11] for word in line.rstrip(".?").split()))

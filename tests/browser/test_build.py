@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from headway.serve.app import STATIC
+from headway.serve.app import STATIC_DIR
 
 WEB = ROOT / "web"
 
 
 def test_the_shipped_page_is_built_from_its_sources(tmp_path: Path) -> None:
     if shutil.which("node") is None or not (WEB / "node_modules/esbuild").is_dir():
-        pytest.skip("node, or what npm ci installs, is missing")
+        pytest.skip("Node or its packages are missing: cd web && npm ci")
     subprocess.run(["node", "build.mjs", str(tmp_path)], cwd=WEB, check=True, timeout=120)
     built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    shipped = {path.name: path.read_bytes() for path in STATIC.iterdir()}
+    shipped = {path.name: path.read_bytes() for path in STATIC_DIR.iterdir()}
     assert shipped == built, "headway/serve/static is not what web/ builds: make page"

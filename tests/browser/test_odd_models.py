@@ -130,7 +130,7 @@ def test_the_tour_tells_only_of_what_there_is(
         assert any("hatched" in one for one in told) == (kind == "lm")
         if kind == "lm":
             model: Any = load(lm_dir, "cpu")
-            assert f"is cut into {len(model.read(TEXT))} pieces" in told[0]
+            assert f"is cut into {len(model.encode(TEXT))} pieces" in told[0]
 
 
 def test_what_positions_do_behind_a_mask_is_not_drawn_as_zero(

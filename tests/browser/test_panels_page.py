@@ -8,6 +8,7 @@ import pytest
 
 from browser.conftest import Look
 from headway.inspect.trace import Trace
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
 
@@ -99,7 +100,7 @@ def test_w21_beam(look: Callable[..., Look], translator: Translator, sentences: 
             step = node.get_attribute("data-step")
             count[step] = count.get(step, 0) + 1
     assert max(count.values()) <= beam
-    made = translator.translate([sentences[0]], translator.search(beam_size=beam))[0]
+    made = translator.translate([sentences[0]], TranslateOptions(search=translator.search(beam_size=beam)))[0]
     winners = seen.page.locator("#hypotheses tr[data-wins]")
     assert winners.count() == 1
     text, logp, score, _ = winners.locator("th, td").all_inner_texts()

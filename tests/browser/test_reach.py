@@ -126,5 +126,6 @@ def test_probabilities_stand_on_one_line(look: Callable[..., Look], sentences: l
     seen.page.wait_for_selector("#bars .number")
     seen.page.evaluate("document.querySelectorAll('#bars .number').forEach(one => one.textContent = '0.0001 %')")
     told = seen.page.evaluate("""() => [...document.querySelectorAll('#bars .number')]
-      .map(one => [one.scrollWidth <= one.clientWidth, one.clientHeight < 1.6 * parseFloat(getComputedStyle(one).lineHeight)])""")
+      .map(one => [one.scrollWidth <= one.clientWidth,
+                   one.clientHeight < 1.6 * parseFloat(getComputedStyle(one).lineHeight)])""")
     assert told and all(fits and line for fits, line in told)

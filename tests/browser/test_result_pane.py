@@ -6,7 +6,8 @@ import pytest
 from serve.conftest import Running, running
 
 from browser.conftest import Look
-from headway.storage.registry import BUNDLED
+from headway.storage.registry import BUNDLED_MODELS
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator, load
 
 PANE = "document.querySelector('#result .output').textContent"
@@ -14,16 +15,16 @@ PANE = "document.querySelector('#result .output').textContent"
 
 @pytest.fixture(scope="module")
 def bundled() -> Iterator[Running]:
-    with running(BUNDLED / "en-de") as started:
+    with running(BUNDLED_MODELS / "en-de") as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def said() -> Callable[[str], str]:
     """By the same translator, without a page."""
-    found = load(BUNDLED / "en-de", "cpu")
+    found = load(BUNDLED_MODELS / "en-de", "cpu")
     assert isinstance(found, Translator)
-    return lambda text: found.translate([text], to="de", source="en")[0].text
+    return lambda text: found.translate([text], TranslateOptions(target="de", source="en"))[0].text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from serve.conftest import running
 
 from browser.conftest import Look
 from headway.translate.language_model import LanguageModel
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator, load, load_translator
 
 
@@ -20,7 +21,7 @@ def test_length_counts_as_much_as_is_said(
     seen.page.fill("#alpha", "2")
     seen.translate(sentences[0])
     for _ in range(2):  # also when it comes from the address
-        made = translator.translate([sentences[0]], translator.search(alpha=2.0))[0]
+        made = translator.translate([sentences[0]], TranslateOptions(search=translator.search(alpha=2.0)))[0]
         text, _, score, _ = seen.page.locator("#hypotheses tr[data-wins] > *").all_inner_texts()
         assert text == made.text == seen.result
         assert math.isclose(float(score.replace("−", "-")), made.score, abs_tol=1e-3)
@@ -38,11 +39,14 @@ def test_draws_are_those_of_python(look: Callable[..., Look], translator: Transl
         for name, value in (("heat", "1.5"), ("top-p", "0.9"), ("top-k", "20"), ("seed", str(seed))):
             seen.page.fill(f"#{name}", value)
         search = translator.search(sample=True, temperature=1.5, top_p=0.9, top_k=20, seed=seed)
-        assert seen.translate(sentences[0]).result == translator.translate([sentences[0]], search)[0].text
+        assert (
+            seen.translate(sentences[0]).result
+            == translator.translate([sentences[0]], TranslateOptions(search=search))[0].text
+        )
         found.add(seen.result)
     assert len(found) > 1
     seen.page.reload()
-    assert seen.ended().result == translator.translate([sentences[0]], search)[0].text
+    assert seen.ended().result == translator.translate([sentences[0]], TranslateOptions(search=search))[0].text
 
 
 def test_what_is_not_used_cannot_be_set_and_says_why(look: Callable[..., Look]) -> None:
@@ -84,7 +88,7 @@ def test_of_two_models_for_the_same_languages_the_chosen_one_translates(
     look: Callable[..., Look], translator_dir: Path, other_translator_dir: Path, sentences: list[str]
 ) -> None:
     models = [translator_dir, other_translator_dir]
-    said = [load_translator([model], "cpu")(sentences[7]) for model in models]
+    said = [load_translator(model, device="cpu")(sentences[7]) for model in models]
     assert said[0] != said[1]
     with running(*models) as server:
         for name, wanted in zip(("model", "model-2"), said):

@@ -11,7 +11,7 @@ from serve.conftest import Running, running, until
 
 from browser.conftest import Look
 from headway.cli.app import main
-from headway.storage.registry import BUNDLED
+from headway.storage.registry import BUNDLED_MODELS
 from headway.translate.translator import Translator
 
 WATCH = """
@@ -36,14 +36,14 @@ def test_w01_nothing_comes_from_elsewhere(look: Callable[..., Look], server: Run
 def test_w02_it_is_small_and_asks_for_little(look: Callable[..., Look], server: Running) -> None:
     import gzip
 
-    from headway.serve.app import STATIC
+    from headway.serve.app import STATIC_DIR
 
-    assert len(gzip.compress((STATIC / "page.js").read_bytes(), 9)) <= 60_000
-    assert len(gzip.compress((STATIC / "page.css").read_bytes(), 9)) <= 8_000
-    assert len(gzip.compress((STATIC / "example.json").read_bytes(), 9)) <= 20_000
+    assert len(gzip.compress((STATIC_DIR / "page.js").read_bytes(), 9)) <= 60_000
+    assert len(gzip.compress((STATIC_DIR / "page.css").read_bytes(), 9)) <= 8_000
+    assert len(gzip.compress((STATIC_DIR / "example.json").read_bytes(), 9)) <= 20_000
     look().open()  # now the model is loaded
     seen = look().open()
-    (model,) = server.service.shelf.models
+    (model,) = server.state.pool.models
     asked = ["", "static/page.css", "static/page.js", "frontend/settings", "api/models", f"api/models/{model.name}"]
     assert [url.partition("#")[0].removeprefix(f"{server.url}/") for url in seen.requests] == asked
 
@@ -65,19 +65,19 @@ def test_w05_stop_stops(
     look: Callable[..., Look], server: Running, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page and server both: of a search that would have many steps, one more at most."""
-    from headway.serve.step_events import Follower
+    from headway.serve.step_events import StepRecorder
 
     steps: list[int] = []
-    plain = Follower.look
+    plain = StepRecorder.describe
     waits = threading.Event()  # each step waits for it; nobody sets it before the page has stopped
 
-    def slowly(self: Follower, ids: Any) -> dict[str, Any]:
+    def slowly(self: StepRecorder, ids: Any) -> dict[str, Any]:
         steps.append(len(ids))
         if len(steps) > 3:
             waits.wait(30)
         return plain(self, ids)
 
-    monkeypatch.setattr(Follower, "look", slowly)
+    monkeypatch.setattr(StepRecorder, "describe", slowly)
     seen = look().open()
     seen.page.fill("#text", " ".join(sentences[:5]))
     seen.page.press("#text", "Control+Enter")
@@ -89,7 +89,7 @@ def test_w05_stop_stops(
     assert count > 0
     until(lambda: any(fields.get("status") == 499 or "translate" in message for _, message, fields in server.log))
     waits.set()
-    until(lambda: server.service.streams == 0)
+    until(lambda: server.state.open_streams == 0)
     assert len(steps) <= 5
     assert len(seen.tokens()) == count
 
@@ -97,14 +97,14 @@ def test_w05_stop_stops(
 def test_w06_an_error_is_said_and_can_be_tried_again(
     look: Callable[..., Look], sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.serve.step_events import Follower
+    from headway.serve.step_events import StepRecorder
 
     def broken(self: Any, ids: Any) -> Any:
         raise RuntimeError("a fault of this test")
 
     seen = look().open()
     with monkeypatch.context() as patch:
-        patch.setattr(Follower, "look", broken)
+        patch.setattr(StepRecorder, "describe", broken)
         seen.translate(sentences[0])
     assert seen.state == "error"
     assert "something went wrong on the server" in seen.page.inner_text("[role=alert]")
@@ -198,7 +198,7 @@ def test_w27_whatever_is_typed_is_shown_as_it_is(look: Callable[..., Look], text
 def test_w29_a_server_that_cuts_the_stream(
     look: Callable[..., Look], translator_dir: Path, sentences: list[str], slow: None
 ) -> None:
-    with running(translator_dir, limits={"seconds": 1.0}) as server:  # it cuts what takes longer
+    with running(translator_dir, limits={"request_seconds": 1.0}) as server:  # it cuts what takes longer
         seen = look(url=server.url).open().translate(sentences[0])
         assert seen.state == "error"
         assert "cannot be reached" in seen.page.inner_text("[role=alert]")
@@ -256,7 +256,7 @@ def test_the_bundled_translator_both_ways(look: Callable[..., Look], capsys: pyt
     text = "DAS HAUS IST ALT 👍"
     assert main(["translate", "--from", "de", "--to", "en", text]) == 0
     said = capsys.readouterr().out.strip()
-    with running(BUNDLED / "en-de") as server:
+    with running(BUNDLED_MODELS / "en-de") as server:
         seen = look(url=server.url).open()
         assert seen.translate("The house is old.").result == "Das Haus ist alt."
         seen.page.select_option("#direction", "de en")

@@ -24,7 +24,8 @@ import pytest
 import headway
 from headway.cli import terminal
 from headway.cli.app import FIRST_STEPS, VERBS, Verb, app, main, option
-from headway.cli.foreign_options import ELSEWHERE, called_here
+from headway.cli.foreign_options import FOREIGN_OPTIONS, find_equivalent
+from headway.cli.help import GroupedOption, visible_names
 from headway.errors import ConfigError, HeadwayError
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ FAKES = '''
 import os, sys, time
 import click
 from headway.cli.app import Verb, option
-from headway.cli.terminal import log, console
+from headway.cli.terminal import log, make_console
 from headway.errors import ConfigError, HeadwayError
 
 @click.command("end", cls=Verb, examples=[("headway end --how well", "a good end")])
@@ -55,7 +56,7 @@ def end(how):
     if how == "torch": print("torch" in sys.modules)
     if how == "colour":
         log("careful", "warning")
-        console().print("[red]red[/red]")
+        make_console().print("[red]red[/red]")
     if how == "log":
         log("hello", step=3, loss=0.5)
         log("more", "detail")
@@ -244,21 +245,21 @@ def test_c09_wrong_usage_exits_2_and_says_what_was_meant(
 
 def test_what_other_toolkits_say_leads_to_what_is_there() -> None:
     """Each name in the table to options and settings that exist."""
-    from headway.train.config import Training
-    from headway.train.schedules import Cosine
+    from headway.train.config import TrainConfig
+    from headway.train.schedules import CosineSchedule
 
-    settings = {f"train.{one}" for one in Training.__dataclass_fields__}
-    settings |= {f"train.schedule.{one}" for one in Cosine.Config.__dataclass_fields__}
+    settings = {f"train.{one}" for one in TrainConfig.__dataclass_fields__}
+    settings |= {f"train.schedule.{one}" for one in CosineSchedule.Config.__dataclass_fields__}
     context = click.Context(app)
     verbs = {name: app.get_command(context, name) for name in ("train", "translate", "evaluate", "score")}
     options = {name: {one for p in verb.params for one in p.opts} for name, verb in verbs.items() if verb}
     every = set.union(*options.values())
-    for names, here in ELSEWHERE.items():
+    for names, here in FOREIGN_OPTIONS.items():
         for one in here:
             assert one.split()[0] in every
             assert not one.startswith("--set ") or one.removeprefix("--set ").partition("=")[0] in settings
         for name in names:
-            told = {verb: called_here(name, list(known)) for verb, known in options.items() if name not in known}
+            told = {verb: find_equivalent(name, list(known)) for verb, known in options.items() if name not in known}
             assert any(told.values()), name
 
 
@@ -293,9 +294,9 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(
 
 def test_settings_do_not_leak_into_the_next_command_line(capsys: pytest.CaptureFixture[str], with_fakes: None) -> None:
     main(["-q", "--debug", "--color", "always", "--log-format", "json", "end", "--how", "well"])
-    assert terminal.settings == terminal.Settings("always", -1, "json", True)
+    assert terminal.settings == terminal.TerminalSettings("always", -1, "json", True)
     main(["end", "--how", "well"])
-    assert terminal.settings == terminal.Settings()
+    assert terminal.settings == terminal.TerminalSettings()
 
 
 # ---- signals and pipes
@@ -448,12 +449,12 @@ def test_sparklines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_table_is_tsv_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 300
-    terminal.table(["name", "BLEU"], [["a\tb\nc", 31.5], [long, 2]])
+    terminal.print_table(["name", "BLEU"], [["a\tb\nc", 31.5], [long, 2]])
     assert capsys.readouterr().out == f"name\tBLEU\na b c\t31.5\n{long}\t2\n"
 
 
 def test_a_table_is_drawn_on_a_terminal(tmp_path: Path) -> None:
-    code = "from headway.cli.terminal import table; table(['name', 'BLEU'], [['[a]', 31.5]], title='Runs')"
+    code = "from headway.cli.terminal import print_table; print_table(['name', 'BLEU'], [['[a]', 31.5]], title='Runs')"
     seen = under_a_terminal([sys.executable, "-c", code], tmp_path, NO_COLOR="1")
     assert "Runs" in seen
     assert "│ [a]" in seen
@@ -527,6 +528,62 @@ def test_an_option_of_a_verb_wins_over_a_global_one_of_the_same_name() -> None:
         return vocabulary
 
     assert end.main(["-v", "7", "-q"], standalone_mode=False) == 7
+
+
+# ---- earlier names of options
+
+RENAMED = [
+    ("translate", "--min-score", "--min-confidence"),
+    ("translate", "--file", "--document"),
+    ("generate", "--length", "--max-length"),
+    ("train", "--vary", "--noise"),
+    ("check", "--doubt", "--max-doubt"),
+    ("augment", "--longest", "--max-tokens"),
+    ("distil", "--longest", "--max-tokens"),
+    ("calibrate", "--at-most", "--max-lines"),
+    ("shortlist", "--at-most", "--max-pairs"),
+    ("serve", "--queue", "--queue-limit"),
+    ("serve", "--streams", "--stream-limit"),
+    ("serve", "--patience", "--max-batch-delay"),
+]
+
+
+def test_the_list_of_earlier_names_is_complete() -> None:
+    found = []
+    for name in VERBS:
+        command = app.get_command(click.Context(app), name)
+        assert command is not None
+        for parameter in command.params:
+            if isinstance(parameter, GroupedOption):
+                found += [(name, alias, visible_names(parameter)[0]) for alias in parameter.aliases]
+    assert sorted(found) == sorted(RENAMED)
+
+
+@pytest.mark.parametrize(("verb", "old", "new"), RENAMED)
+def test_an_earlier_name_is_accepted_but_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str, old: str, new: str
+) -> None:
+    """Both names give the same parameters; help, completion and errors show the new one alone."""
+    command = app.get_command(click.Context(app), verb)
+    assert isinstance(command, Verb)
+    option = next(parameter for parameter in command.params if new in parameter.opts)
+    value = "a.txt" if option.metavar == "FILE" else "1"
+    for parameter in command.params:
+        monkeypatch.setattr(parameter, "required", False)
+    given = [command.make_context(verb, [name, value]).params for name in (old, new)]
+    assert given[0] == given[1]
+    assert main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"^  {new} ", shown, re.MULTILINE)
+    assert not re.search(rf"(?<![\w-]){old}(?![\w-])", shown)
+    complete = command.shell_complete(click.Context(command, info_name=verb), "--")
+    assert old not in [item.value for item in complete]
+    assert new in [item.value for item in complete]
+
+
+def test_errors_name_an_option_by_its_new_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "--model", "m", "--length", "0"]) == 2
+    assert capsys.readouterr().err.startswith("error: --max-length: 0 is not in the range x>=1.")
 
 
 # ---- completion

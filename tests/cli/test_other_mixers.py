@@ -8,7 +8,7 @@ import pytest
 import headway
 from headway.cli.app import main
 from headway.errors import HeadwayError
-from headway.inspect.attention import attended
+from headway.inspect.attention import read_attention
 
 Capture = pytest.CaptureFixture[str]
 TEXT = "The dog sees a red house."
@@ -35,7 +35,7 @@ def run(capsys: Capture, *arguments: str, code: int = 0) -> tuple[str, str]:
 def test_a_language_model_without_attention(capsys: Capture, lm: Path, tmp_path: Path) -> None:
     _, err = run(capsys, "attend", "--model", str(lm), TEXT, code=1)
     assert "layer 2 of the decoder has no attention weights" in err and "headway trace" in err
-    out, _ = run(capsys, "generate", "--model", str(lm), "The dog", "--length", "6")
+    out, _ = run(capsys, "generate", "--model", str(lm), "The dog", "--max-length", "6")
     assert out.startswith("The dog")
     run(capsys, "trace", "--model", str(lm), "The dog", "--max-length", "6", "--out", str(tmp_path / "traced"))
     _, err = run(capsys, "attend", "--trace", str(tmp_path / "traced"), "--layer", "1", code=1)
@@ -45,9 +45,11 @@ def test_a_language_model_without_attention(capsys: Capture, lm: Path, tmp_path:
 def test_a_trace_knows_which_layers_have_weights(lm: Path) -> None:
     trace = headway.load(lm).trace("The dog", length=0)
     trace.tensors["decoder.0.self.weights"] = trace.tensors["decoder.0.self.scores"]
-    assert attended(trace).weights.shape[0] == len(trace.tensors["decoder.0.self.scores"]), "the last that has some"
+    assert read_attention(trace).weights.shape[0] == len(trace.tensors["decoder.0.self.scores"]), (
+        "the last that has some"
+    )
     with pytest.raises(HeadwayError, match="layer 2 of the decoder has no.*Layers that have some: 1"):
-        attended(trace, layer=2)
+        read_attention(trace, layer=2)
 
 
 def test_a_translator_whose_decoder_only_retains(capsys: Capture, translator: Path) -> None:

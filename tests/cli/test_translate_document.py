@@ -1,4 +1,4 @@
-"""headway translate --file"""
+"""headway translate --document"""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def page(tmp_path: Path, toy: Path) -> Path:
 
 def test_a_document_lies_beside_the_old_one(capsys: Capture, translator_dir: Path, page: Path, toy: Path) -> None:
     target = (toy / "train.qtx").read_text().splitlines()[0]
-    command = ["translate", "--model", str(translator_dir), "--file", str(page)]
+    command = ["translate", "--model", str(translator_dir), "--document", str(page)]
     assert main(command) == 0
     out = (
         page.with_name("page.qtx.html")
@@ -28,7 +28,7 @@ def test_a_document_lies_beside_the_old_one(capsys: Capture, translator_dir: Pat
     assert out.read_text() == f"<h1>{target}</h1>\n<code>x y</code>\n"
     assert capsys.readouterr() == ("", f"{out}: 1 of 1 segments translated\n")
     assert main(command) == 1
-    assert capsys.readouterr().err == f"error: {out} is there already. Remove it, or name another file with --output.\n"
+    assert capsys.readouterr().err == f"error: {out} exists already. Remove it, or give another file with --output.\n"
     other = page.with_name("other.htm")
     assert main([*command, "--output", str(other)]) == 0
     assert other.read_text() == out.read_text()
@@ -36,19 +36,21 @@ def test_a_document_lies_beside_the_old_one(capsys: Capture, translator_dir: Pat
 
 def test_warnings_are_shown(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("dog " * 200)
-    assert main(["translate", "-m", str(translator_dir), "--file", str(tmp_path / "a.txt"), "--max-length", "5"]) == 0
+    assert (
+        main(["translate", "-m", str(translator_dir), "--document", str(tmp_path / "a.txt"), "--max-length", "5"]) == 0
+    )
     assert 'warning: "dog dog' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--file", "a.html", "text"], "text and --file were both given: choose one."),
-        (["--file", "a.html", "--input", "b"], "--input is for lines of text, not for --file."),
-        (["--file", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --file."),
-        (["--file", "a.html", "--json"], "--json is for lines of text, not for --file."),
-        (["--file", "a.html", "--output", "./a.html"], "--output is the file of --file: name another."),
-        (["--file", "a.docx", "--output", "b.pdf"], "--output: b.pdf must end in .docx, as a.docx does."),
+        (["--document", "a.html", "text"], "text and --document were both given: choose one."),
+        (["--document", "a.html", "--input", "b"], "--input is for lines of text, not for --document."),
+        (["--document", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --document."),
+        (["--document", "a.html", "--json"], "--json is for lines of text, not for --document."),
+        (["--document", "a.html", "--output", "./a.html"], "--output is the input document: choose another file."),
+        (["--document", "a.docx", "--output", "b.pdf"], "--output: b.pdf must end in .docx, as a.docx does."),
     ],
 )
 def test_wrong_usage(capsys: Capture, arguments: list[str], told: str) -> None:
@@ -57,9 +59,9 @@ def test_wrong_usage(capsys: Capture, arguments: list[str], told: str) -> None:
 
 
 def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> None:
-    assert main(["translate", "--model", "m", "--file", "a.pdf"]) == 1
+    assert main(["translate", "--model", "m", "--document", "a.pdf"]) == 1
     known = ".txt, .html, .htm, .srt, .po, .docx, .odt"
-    assert capsys.readouterr().err == f"error: a.pdf: .pdf files are not known here. Known: {known}.\n"
+    assert capsys.readouterr().err == f"error: a.pdf: .pdf files are not supported. Supported: {known}.\n"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +69,11 @@ def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> 
     [
         ("The weather is nice today.\nWe went for a walk.", "de", 0, "is in en\n"),
         ("Das Wetter ist heute schön.\nWir gingen spazieren.", "en", 0, "is in de\n"),
-        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "de", 1, "is in de already, and what is there translates from en to de."),
-        ("Sää on tänään kaunis, joten menimme kävelylle.", "de", 1, 'seems to be in "fi", and what is there translates from en to de.'),
-        ("12345\n", "de", 1, "has no text to tell its language by. Name it: --from."),
+        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "de", 1, "is in de already; the available models translate "
+         "from en to de."),
+        ("Sää on tänään kaunis, joten menimme kävelylle.", "de", 1, 'seems to be in "fi"; the available models translate '
+         "from en to de."),
+        ("12345\n", "de", 1, "has no text to detect its language by. Name it with --from."),
     ],
 )  # fmt: skip
 def test_the_language_of_a_document_can_be_told_by_its_text(
@@ -77,7 +81,8 @@ def test_the_language_of_a_document_can_be_told_by_its_text(
 ) -> None:
     (tmp_path / "a.txt").write_text(text)
     assert (
-        main(["translate", "--model", "en-de", "--from", "auto", "--to", to, "--file", str(tmp_path / "a.txt")]) == code
+        main(["translate", "--model", "en-de", "--from", "auto", "--to", to, "--document", str(tmp_path / "a.txt")])
+        == code
     )
     said = capsys.readouterr().err
     assert f"{tmp_path / 'a.txt'} {told}" in said

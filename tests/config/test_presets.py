@@ -3,7 +3,7 @@
 import pytest
 
 from headway.config import presets
-from headway.config.presets import PRESETS, Statistics, automatic, preset
+from headway.config.presets import PRESETS, CorpusStatistics, choose_preset, find_preset
 from headway.errors import ConfigError
 
 
@@ -62,9 +62,9 @@ def test_base_trains_and_searches_as_in_the_paper() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_a_config(name: str) -> None:
-    from headway.config.config import from_table
+    from headway.config.config import read_config
 
-    config = from_table(preset(name))
+    config = read_config(find_preset(name))
     assert config == config.resolved()
 
 
@@ -76,7 +76,7 @@ def test_a_vocabulary_may_be_given() -> None:
 
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
-        preset("bases")
+        find_preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
         "tiny_lm, small_lm, gpt2, bert, retnet."
@@ -86,16 +86,16 @@ def test_an_unknown_preset_is_refused() -> None:
 @pytest.mark.parametrize("objective", ["causal", "masked"])
 @pytest.mark.parametrize(("words", "name"), [(1000, "tiny_lm"), (100_000, "small_lm")])
 def test_auto_for_text_alone(objective: str, words: int, name: str) -> None:
-    from headway.config.config import from_table
+    from headway.config.config import read_config
 
-    chosen, table, reason = automatic(Statistics(10, words, 6 * words), objective)
-    config = from_table(table)
+    chosen, table, reason = choose_preset(CorpusStatistics(10, words, 6 * words), objective)
+    config = read_config(table)
     assert (chosen, config.train.objective.kind) == (name, objective)
     assert "10 lines" in reason
 
 
 def test_choosing_changes_no_preset() -> None:
     before = repr(PRESETS)
-    automatic(Statistics(1, 1, 1), "masked")
+    choose_preset(CorpusStatistics(1, 1, 1), "masked")
     presets.base(128)
     assert repr(PRESETS) == before

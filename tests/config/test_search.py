@@ -11,14 +11,26 @@ from headway.errors import ConfigError
 @pytest.mark.parametrize(
     ("given", "where", "words"),
     [
-        ({"n_best": 5}, "n_best", "a beam of 4 finds 4 hypotheses, not 5. Set beam_size = 5 or more."),
-        ({"sample": True}, "beam_size", "one hypothesis at a time, not 4. Set beam_size = 1; n_best says how many"),
+        (
+            {"n_best": 5},
+            "n_best",
+            "5 is more than beam_size = 4: a beam finds at most that many hypotheses. Set beam_size = 5 or more.",
+        ),
+        (
+            {"sample": True},
+            "beam_size",
+            "sampling has no beam, and this is 4. Set beam_size = 1; n_best is the number of samples",
+        ),
         ({"sample": True, "beam_size": 1, "temperature": 0}, "temperature", "Set sample = false for the most probable"),
-        ({"sample": True, "beam_size": 1, "top_p": 0.0}, "top_p", "Set a share above 0, or top_k = 1."),
+        ({"sample": True, "beam_size": 1, "top_p": 0.0}, "top_p", "Set a value above 0, or top_k = 1."),
         ({"temperature": 0.5}, "temperature", "0.5 has no effect without sampling. Set sample = true"),
         ({"top_k": 3}, "top_k", "3 has no effect without sampling"),
         ({"top_p": 0.3}, "top_p", "0.3 has no effect without sampling"),
-        ({"min_length": 9, "max_length": 8}, "min_length", "9 is more than max_length = 8. Lower one or raise"),
+        (
+            {"min_length": 9, "max_length": 8},
+            "min_length",
+            "9 is more than max_length = 8. Lower it, or raise max_length",
+        ),
         ({"beam_size": 0}, "beam_size", "at least 1"),
         ({"penalty": "papre"}, "penalty", 'Did you mean "paper"?'),
         ({"max_length": -1}, "max_length", "at least 0"),
@@ -32,11 +44,11 @@ def test_refused(given, where, words):
 
 
 def test_longest_output():
-    assert Search().limit(10) == 60
-    assert Search(max_extra=5).limit(10) == 15
-    assert Search(max_ratio=1.5, max_extra=0).limit(3) == 5
-    assert Search(max_length=7).limit(1000) == 7
-    assert Search(min_length=80).limit(10) == 80
+    assert Search().max_output_length(10) == 60
+    assert Search(max_extra=5).max_output_length(10) == 15
+    assert Search(max_ratio=1.5, max_extra=0).max_output_length(3) == 5
+    assert Search(max_length=7).max_output_length(1000) == 7
+    assert Search(min_length=80).max_output_length(10) == 80
 
 
 def test_penalties():
@@ -52,7 +64,8 @@ def test_several_draws_need_no_beam():
 
 
 def test_settings_and_results_need_no_torch():
-    code = "import sys, headway.decode as d; d.Search(); d.Marks; d.Hypothesis; d.Choice; assert 'torch' not in sys.modules"
+    names = "d.Search(); d.SpecialTokens; d.Hypothesis; d.BeamStep"
+    code = f"import sys, headway.decode as d; {names}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

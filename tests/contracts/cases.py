@@ -18,7 +18,7 @@ from headway.nn.transformer import Transformer
 
 EXAMPLES = {
     "attention": ["attention(4)", "attention(4, 2)", "attention(4, 1, d_k=6, d_v=10)"],
-    "shared": ["shared(4)", "shared(4, 2)", "attention(4) + shared(4, 1)"],
+    "shared_kv": ["shared_kv(4)", "shared_kv(4, 2)", "attention(4) + shared_kv(4, 1)"],
     "retention": ["retention(4, chunk=4)", "retention(2, gated=true, chunk=3)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
@@ -28,7 +28,7 @@ CAUSAL_MASKS = {
     "strided": "causal & strided(3)",
     "fixed": "causal & fixed(4, 1)",
     "segments": "causal & segments(4, 3)",
-    "bigbird": "causal & bigbird(2, random=1, longest=32)",
+    "bigbird": "causal & bigbird(2, random=1, max_positions=32)",
     "all": "causal & local(4) & local(2)",
     "any": "causal & (local(2) | local(4))",
 }
@@ -88,7 +88,7 @@ def _all() -> list[Case]:
         *(Case(mixers[0], feedforward=kind) for kind in catalogue.kinds("feedforward")),
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
-        Case("decay + attention(4, 2)", "learned", "causal", "resi_dual"),
+        Case("decay + attention(4, 2)", "learned", "causal", "residual_dual"),
         *(Case(mixers[0], linear=kind) for kind in catalogue.kinds("linear") if kind != "dense"),
         Case("decay + attention(4, 2)", "learned", "causal", "pre", "bitnet(norm='rmsnorm')"),
     ]

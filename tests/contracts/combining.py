@@ -13,14 +13,14 @@ from torch import Tensor
 
 from contracts.cases import CAUSAL_MASKS, EXAMPLES
 from headway.config import catalogue
-from headway.config.config import Config, from_table
+from headway.config.config import Config, read_config
 from headway.config.schema import config_class, from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 
-FORMS = {("position", "learned"): "learned(32)", ("position", "t5"): "t5(8, distance=6)"}
+FORMS = {("position", "learned"): "learned(32)", ("position", "t5"): "t5(8, max_distance=6)"}
 OBJECTIVES = {"encoder": "masked", "decoder": "causal", "both": "translation", "listening": "translation"}
 FAMILIES = ("encoder", "decoder", "both", "listening")  # the last: the kinds in the decoder, behind a plain encoder
 SLOTS = ("mixer", "position", "mask", "feedforward", "residual", "linear", "norm")
@@ -62,10 +62,10 @@ class Combination(NamedTuple):
             "decoder": {"layers": 0} if family == "encoder" else listener,
             "head": "masked" if family == "encoder" else "logits",
         }
-        return {"model": model, "train": {"objective": OBJECTIVES[family], "longest": 16}}
+        return {"model": model, "train": {"objective": OBJECTIVES[family], "max_tokens": 16}}
 
     def config(self) -> Config:
-        return from_table(self.table())
+        return read_config(self.table())
 
     def refusal(self) -> ConfigError | None:
         """By the model alone, which is quicker than by the whole config."""
@@ -78,7 +78,7 @@ class Combination(NamedTuple):
 
 def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
     """A label's share of what training makes smaller."""
-    return batch_loss(model, batch, smoothing).loss / batch.labelled
+    return batch_loss(model, batch, smoothing).loss / batch.label_count
 
 
 def forms_of(slot: str, kind: str) -> list[Value]:

@@ -33,13 +33,14 @@ from contracts.combining import (
 )
 from contracts.toys import in_catalogue
 from headway.config import catalogue
-from headway.config.config import Config, from_table, to_toml
+from headway.config.config import Config, read_config, to_toml
 from headway.errors import ConfigError
 from headway.nn.sequence import Memory
-from headway.nn.transformer import Transformer, valid_places
-from headway.train.objectives import Batch, Example, Marks
+from headway.nn.transformer import Transformer, valid_mask
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.objectives import Batch, Example
 
-MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=VOCABULARY)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=VOCABULARY)
 B, T = 2, 9
 OWN_SIDE = {"encoder": "encoder", "decoder": "decoder", "both": "encoder", "listening": "decoder"}
 
@@ -81,9 +82,9 @@ def check_with(combination: Combination, seed: int) -> None:
 
 
 def reads_back(combination: Combination, config: Config) -> None:
-    assert from_table(tomllib.loads(to_toml(combination.table()))) == config
-    assert from_table(tomllib.loads(to_toml(config.to_dict()))) == config
-    assert from_table(json.loads(json.dumps(config.to_dict()))) == config
+    assert read_config(tomllib.loads(to_toml(combination.table()))) == config
+    assert read_config(tomllib.loads(to_toml(config.to_dict()))) == config
+    assert read_config(json.loads(json.dumps(config.to_dict()))) == config
 
 
 def some_batch(config: Config) -> Batch:
@@ -91,7 +92,7 @@ def some_batch(config: Config) -> Batch:
         return torch.randint(4, VOCABULARY, (length,)).numpy()
 
     examples = [Example(ids(length), ids(length + 1)) for length in (8, 5, 6)]
-    batch: Batch = config.train.objective.collate(examples, MARKS, np.random.default_rng(1))
+    batch: Batch = config.train.objective.collate(examples, SPECIAL, np.random.default_rng(1))
     return batch
 
 
@@ -121,7 +122,7 @@ def any_chunking_is_the_whole(model: Transformer) -> None:
     """Chunks of chance sizes, full and ragged, through one state: 1e-9 of the size of the numbers."""
     ids, memory = torch.randint(VOCABULARY, (B, T)), None
     if "encoder" in model.config.sides:
-        memory = model.encode(torch.randint(VOCABULARY, (B, 5)), valid_places(torch.tensor([5, 3]), 5))
+        memory = model.encode(torch.randint(VOCABULARY, (B, 5)), valid_mask(torch.tensor([5, 3]), 5))
     whole = model.decode(ids, memory=memory)
     near = 1e-9 * float(whole.abs().max())
     for chunks in (full_chunks(), ragged_chunks()):
@@ -162,7 +163,7 @@ def fed(model: Transformer, ids: Tensor, memory: Memory | None, chunks: list[Ten
 @torch.no_grad()
 def padding_changes_nothing(model: Transformer) -> None:
     """To the bit, at fixed shapes."""
-    ids, valid = torch.randint(VOCABULARY, (3, T)), valid_places(torch.tensor([T, 4, 1]), T)
+    ids, valid = torch.randint(VOCABULARY, (3, T)), valid_mask(torch.tensor([T, 4, 1]), T)
     other = torch.where(valid, ids, (ids + 1) % VOCABULARY)
     assert torch.equal(model.encode(ids, valid).values[valid], model.encode(other, valid).values[valid])
 
@@ -209,10 +210,10 @@ def test_a_decoder_takes_only_what_hides_the_future(mask: Value) -> None:
     table = PLAIN._replace(family=("decoder",)).table()
     table["model"]["decoder"]["mask"] = list(mask)
     if mask == ("causal",):
-        from_table(table)
+        read_config(table)
         return
-    with pytest.raises(ConfigError, match="may not look ahead") as caught:
-        from_table(table)
+    with pytest.raises(ConfigError, match="must not see the future") as caught:
+        read_config(table)
     assert caught.value.where == "model.decoder.mask"
 
 

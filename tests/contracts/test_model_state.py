@@ -7,12 +7,12 @@ from torch import Tensor
 
 from contracts.cases import Case
 from headway.nn.sequence import Memory
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 
 CASES = [
     Case("attention(4)"),
     Case("attention(4, 2)", "rope", "causal & local(3)", "pre"),
-    Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "resi_dual"),
+    Case("attention(4, 1, d_k=6, d_v=10)", "alibi", "causal", "residual_dual"),
     Case("decay + ring(4)", "learned"),
     Case("retention(4, chunk=2)", "rope", "causal", "pre"),
     Case("attention(2)", linear="bitnet"),
@@ -30,7 +30,7 @@ def listening(case: Case) -> tuple[Transformer, Tensor, Memory]:
     encoder = {"layers": 1, "mixer": "attention(4)", "feedforward": "relu(24)"}
     model = case.model(encoder=encoder, decoder=decoder)
     source = torch.randint(29, (3, 7))
-    return model, source, model.encode(source, valid_places(SOURCES, 7))
+    return model, source, model.encode(source, valid_mask(SOURCES, 7))
 
 
 def alone(model: Transformer, source: Tensor, row: int, ids: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def test_a_beam_lives_on_one_state(case: Case) -> None:
 def test_forced_prefixes_of_different_lengths(case: Case) -> None:
     model, source, memory = listening(case)
     lengths = torch.tensor([2, 5, 1])
-    ids, valid = torch.randint(29, (3, 5)), valid_places(torch.tensor([2, 5, 1]), 5)
+    ids, valid = torch.randint(29, (3, 5)), valid_mask(torch.tensor([2, 5, 1]), 5)
     state = model.new_state(3, memory)
     first = model.decode(ids, valid, state=state)
     follow = torch.randint(29, (3, 2))
@@ -128,7 +128,7 @@ def test_truncated_to_nothing_it_starts_anew() -> None:
 @each_case
 def test_gradients_reach_the_encoder_through_a_state(case: Case) -> None:
     model, source, _ = listening(case)
-    ids, valid = torch.randint(29, (3, 4)), valid_places(SOURCES, 7)
+    ids, valid = torch.randint(29, (3, 4)), valid_mask(SOURCES, 7)
     weights = list(model.parameters())
     whole = torch.autograd.grad(
         model.decode(ids, memory=model.encode(source, valid)).square().sum(), weights, materialize_grads=True
@@ -144,7 +144,7 @@ def test_gradients_reach_the_encoder_through_a_state(case: Case) -> None:
 @torch.no_grad()
 def test_padding_of_the_source_changes_nothing_to_the_bit(case: Case) -> None:
     model, source, memory = listening(case)
-    valid, ids = valid_places(SOURCES, 7), torch.randint(29, (3, 4))
+    valid, ids = valid_mask(SOURCES, 7), torch.randint(29, (3, 4))
     other = model.encode(torch.where(valid, source, (source + 1) % 29), valid)
     assert torch.equal(other.values[valid], memory.values[valid])
     assert torch.equal(model.decode(ids, memory=other), model.decode(ids, memory=memory))
@@ -154,14 +154,14 @@ def test_padding_of_the_source_changes_nothing_to_the_bit(case: Case) -> None:
 def test_an_empty_source_is_heard_as_nothing() -> None:
     """A row of padding only: cross-attention gives its bias there, and nothing is NaN."""
     model, source, _ = listening(CASES[0])
-    memory = model.encode(source, valid_places(torch.tensor([7, 0, 5]), 7))
+    memory = model.encode(source, valid_mask(torch.tensor([7, 0, 5]), 7))
     assert model.decode(torch.randint(29, (3, 4)), memory=memory).isfinite().all()
 
 
 def test_a_decoder_with_nothing_to_hear_says_so() -> None:
     model, _, _ = listening(CASES[0])
     ids = torch.randint(29, (3, 4))
-    with pytest.raises(ValueError, match="pass memory, from encode"):
+    with pytest.raises(ValueError, match=r"pass memory=model.encode"):
         model.decode(ids)
-    with pytest.raises(ValueError, match="pass memory, from encode"):
+    with pytest.raises(ValueError, match=r"pass memory=model.encode"):
         model.decode(ids, state=model.new_state(3))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from contracts.cases import FEW, Case, named
-from headway.nn.cache.kv import ModelState
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.cache.kv import DecoderState
+from headway.nn.transformer import Transformer, valid_mask
 
 each_case = pytest.mark.parametrize("case", FEW, ids=named)
 PRECISIONS = [("f64", torch.float64, 1e-12), ("f32", torch.float32, 1e-5)]
@@ -33,7 +33,7 @@ def close(ours: Tensor, theirs: Tensor, near: float) -> None:
 @torch.no_grad()
 def test_what_stands_in_padding_changes_nothing_to_the_bit(case: Case) -> None:
     model = case.model(torch.float32)
-    ids, valid = torch.randint(29, (3, 9)), valid_places(LENGTHS, 9)
+    ids, valid = torch.randint(29, (3, 9)), valid_mask(LENGTHS, 9)
     other = torch.where(valid, ids, torch.randint(29, (3, 9)))
     assert not torch.equal(ids, other)
     assert torch.equal(model.decode(ids, valid)[valid], model.decode(other, valid)[valid])
@@ -50,16 +50,16 @@ def test_what_stands_in_padding_changes_nothing_to_the_bit(case: Case) -> None:
 @torch.no_grad()
 def test_how_much_padding_there_is_changes_nothing(case: Case, dtype: torch.dtype, near: float) -> None:
     model, ids = case.model(dtype), torch.randint(29, (3, 23))
-    expected = model.decode(ids[:, :9], valid_places(LENGTHS, 9))[valid_places(LENGTHS, 9)]
+    expected = model.decode(ids[:, :9], valid_mask(LENGTHS, 9))[valid_mask(LENGTHS, 9)]
     for longer in (10, 23):
-        valid = valid_places(LENGTHS, longer)
+        valid = valid_mask(LENGTHS, longer)
         close(model.decode(ids[:, :longer], valid)[valid], expected, near)
 
 
 @each_case_and_precision
 @torch.no_grad()
 def test_neighbours_change_nothing(case: Case, dtype: torch.dtype, near: float) -> None:
-    model, ids, valid = case.model(dtype), torch.randint(29, (3, 9)), valid_places(LENGTHS, 9)
+    model, ids, valid = case.model(dtype), torch.randint(29, (3, 9)), valid_mask(LENGTHS, 9)
     together = model.decode(ids, valid)
     state = model.new_state(3)
     model.decode(ids, valid, state=state)
@@ -71,7 +71,7 @@ def test_neighbours_change_nothing(case: Case, dtype: torch.dtype, near: float) 
         close(after[row], alone[length:], near)
 
 
-def ragged(model: Transformer, rows: list[Tensor], chunks: list[Tensor]) -> tuple[list[Tensor], ModelState]:
+def ragged(model: Transformer, rows: list[Tensor], chunks: list[Tensor]) -> tuple[list[Tensor], DecoderState]:
     """Feed each row's ids into the true places of these chunks; returns what came out at them, by row."""
     state = model.new_state(len(rows))
     fed = [0] * len(rows)
@@ -114,7 +114,7 @@ def test_padding_never_enters_a_state(case: Case, dtype: torch.dtype, near: floa
 @each_case
 @torch.no_grad()
 def test_ragged_rows_live_through_select_truncate_and_restore(case: Case) -> None:
-    model, valid = case.model(), valid_places(LENGTHS, 9)
+    model, valid = case.model(), valid_mask(LENGTHS, 9)
     ids = torch.randint(29, (3, 9))
     state = model.new_state(3)
     model.decode(ids, valid, state=state)
@@ -131,7 +131,7 @@ def test_ragged_rows_live_through_select_truncate_and_restore(case: Case) -> Non
 
     state.select(torch.tensor([2, 0, 0, 1]))
     longer = check([rows[2], rows[0], rows[0], rows[1]])
-    lengths = torch.maximum(state.lengths - torch.tensor([1, 2, 0, 1]), state.shortest)
+    lengths = torch.maximum(state.lengths - torch.tensor([1, 2, 0, 1]), state.min_length)
     state.truncate(lengths)
     check([row[:length] for row, length in zip(longer, lengths.tolist())])
     state.restore(saved)

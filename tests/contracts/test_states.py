@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from contracts.cases import ALL, FEW, Case, named
-from headway.nn.cache.kv import Forgotten, ModelState
-from headway.nn.cache.recurrent import Recurrent
+from headway.nn.cache.kv import DecoderState, TruncationError
+from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.masks.masks import make_mask
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 
 B, T = 3, 11
 NEAR = {"rtol": 0.0, "atol": 1e-12}
@@ -25,7 +25,7 @@ def some_ids(*shape: int) -> Tensor:
     return torch.randint(29, shape)
 
 
-def feed(model: Transformer, state: ModelState, ids: Tensor, sizes: list[int]) -> Tensor:
+def feed(model: Transformer, state: DecoderState, ids: Tensor, sizes: list[int]) -> Tensor:
     """ids in chunks of these sizes."""
     return torch.cat([model.decode(chunk, state=state) for chunk in ids.split(sizes, dim=1)], dim=1)
 
@@ -91,7 +91,7 @@ def test_truncate_then_continue_is_as_if_nothing_had_followed(case: Case, ragged
     model, ids = case.model(), some_ids(B, T)
     state = model.new_state(B)
     feed(model, state, ids, [5, 1, 1, 4])
-    lowest = int(state.shortest.max())
+    lowest = int(state.min_length.max())
     wanted = [max(lowest, length) for length in ((9, 4, 7) if ragged else (7, 7, 7))]
     state.truncate(torch.tensor(wanted))
     assert state.lengths.tolist() == wanted
@@ -112,7 +112,7 @@ def test_truncating_again_and_again(case: Case) -> None:
     for _ in range(4):
         guessed = some_ids(B, 3)
         model.decode(guessed, state=state)
-        length = max(kept.shape[1] + 1, int(state.shortest.max()))
+        length = max(kept.shape[1] + 1, int(state.min_length.max()))
         state.truncate(torch.full((B,), length))
         kept = torch.cat([kept, guessed], dim=1)[:, :length]
     ids = torch.cat([kept, some_ids(B, 2)], dim=1)
@@ -125,11 +125,11 @@ def test_what_is_forgotten_is_refused_and_nothing_is_lost(case: Case) -> None:
     model, ids = case.model(), some_ids(B, T)
     state = model.new_state(B)
     feed(model, state, ids[:, :9], [4, 1, 4])
-    lowest = int(state.shortest.max())
+    lowest = int(state.min_length.max())
     if all(word == "attention" for word in (how.split("(")[0] for how in case.mixer.split(" + "))):
         assert lowest == 0, "keys and values of everything go back to anything"
     if lowest:
-        with pytest.raises(Forgotten, match="snapshot"):
+        with pytest.raises(TruncationError, match="snapshot"):
             state.truncate(torch.tensor([9, lowest - 1, 9]))
     assert state.lengths.tolist() == [9] * B
     torch.testing.assert_close(model.decode(ids[:, 9:], state=state), model.decode(ids)[:, 9:], **NEAR)
@@ -154,16 +154,16 @@ def test_snapshot_and_restore_any_number_of_times(case: Case) -> None:
 
 
 @each_case
-@pytest.mark.parametrize("learns", [False, True], ids=["decoding", "learning"])
+@pytest.mark.parametrize("trainable", [False, True], ids=["decoding", "learning"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["alike", "each row its own"])
 @torch.no_grad()
-def test_a_state_that_was_written_down_goes_on(case: Case, ragged: bool, learns: bool) -> None:
+def test_a_state_that_was_written_down_goes_on(case: Case, ragged: bool, trainable: bool) -> None:
     model, ids = case.model(), some_ids(3, 9)
-    state = model.new_state(3, learns=learns)
-    valid = valid_places(torch.tensor([5, 3, 1]), 5) if ragged else None
+    state = model.new_state(3, trainable=trainable)
+    valid = valid_mask(torch.tensor([5, 3, 1]), 5) if ragged else None
     model.decode(ids[:, :5], valid, state=state)
     written = {name: tensor.clone() for name, tensor in state.tensors().items()}
-    other = model.new_state(3, learns=learns)
+    other = model.new_state(3, trainable=trainable)
     other.load(written)
     for start in (5, 7):
         found = model.decode(ids[:, start : start + 2], state=other)
@@ -184,10 +184,10 @@ def test_a_state_is_as_large_as_the_config_says(case: Case) -> None:
         sizes.append(state.bytes)
         for layer in state.layers:
             for one in layer.values():
-                if isinstance(one, Recurrent):  # no part of something larger
+                if isinstance(one, RecurrentState):  # no part of something larger
                     assert all(x.untyped_storage().nbytes() == x.nbytes for x in one.tensors().values())
-    if not cost.kept_per_token:
-        assert set(sizes) == {2 * 8 * cost.kept_per_text}
+    if not cost.cached_per_token:
+        assert set(sizes) == {2 * 8 * cost.cached_per_text}
     if bounded:
         assert len(set(sizes)) == 1
 
@@ -196,7 +196,7 @@ def test_a_state_is_as_large_as_the_config_says(case: Case) -> None:
 @torch.no_grad()
 def test_a_state_that_keeps_inputs_hears_the_same(case: Case) -> None:
     model, ids = case.model(), some_ids(2, 11)
-    state = model.new_state(2, learns=True)
+    state = model.new_state(2, trainable=True)
     torch.testing.assert_close(feed(model, state, ids, [3, 1, 5, 2]), model.decode(ids), rtol=0, atol=1e-12)
 
 
@@ -222,7 +222,7 @@ def test_gradients_through_a_state_are_those_of_the_whole(case: Case) -> None:
 def test_gradients_of_ragged_chunks_are_those_of_the_whole(case: Case) -> None:
     model = case.model()
     lengths, towards = [5, 2], torch.randn(2, 5, 16, dtype=torch.float64)
-    ids, valid = some_ids(2, 5), valid_places(torch.tensor(lengths), 5)
+    ids, valid = some_ids(2, 5), valid_mask(torch.tensor(lengths), 5)
     weights = list(model.parameters())
     state = model.new_state(2)
     hidden = torch.cat([model.decode(ids[:, a:b], valid[:, a:b], state=state) for a, b in ((0, 3), (3, 5))], dim=1)

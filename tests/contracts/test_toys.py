@@ -7,7 +7,7 @@ import torch
 from contracts.cases import ALL, EXAMPLES, Case
 from headway.config import catalogue
 from headway.errors import ConfigError
-from headway.nn.cache.sliding_window import SLACK
+from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.transformer import Transformer
 
 
@@ -17,7 +17,7 @@ def test_a_ring_is_attention_with_a_bounded_memory() -> None:
     ring.load_state_dict(plain.state_dict())
     ids = torch.randint(29, (2, 30))
     whole = plain.decode(ids)
-    for model, known in ((plain, 4 + SLACK), (ring, 4 + 2)):
+    for model, known in ((plain, 4 + WINDOW_SLACK), (ring, 4 + 2)):
         state, sizes = model.new_state(2), set()
         for t in range(30):
             step = model.decode(ids[:, t : t + 1], state=state)
@@ -46,16 +46,16 @@ def test_decay_is_a_decaying_sum() -> None:
     decay = model.stacks["decoder"].blocks[0].sublayers["self"]
     x = torch.randn(1, 5, 16, dtype=torch.float64)
     from headway.nn.context import Context
-    from headway.nn.sequence import places_from
+    from headway.nn.sequence import positions_from_start
 
-    ours = decay(x, Context(places_from(5, None, x.device)))[0, 4]
+    ours = decay(x, Context(positions_from_start(5, None, x.device)))[0, 4]
     total = sum(0.8 ** (4 - t) * decay.write(x[0, t]) for t in range(5))
     torch.testing.assert_close(ours, decay.read(total), rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_resi_dual_carries_two_streams() -> None:
-    model = Case("attention(4)", residual="resi_dual").model()
+    model = Case("attention(4)", residual="residual_dual").model()
     ids = torch.randint(29, (1, 5))
     stack = model.stacks["decoder"]
     seen = []
@@ -72,7 +72,7 @@ def test_resi_dual_carries_two_streams() -> None:
     [
         Case("ring(4)", "rope", "causal & local(4)"),
         Case("decay", "learned"),
-        Case("attention(4)", residual="resi_dual"),
+        Case("attention(4)", residual="residual_dual"),
     ],
     ids=lambda case: f"{case.mixer} {case.residual}",
 )
@@ -85,7 +85,7 @@ def test_what_they_cost_is_known(case: Case) -> None:
     [
         (Case("ring(4)", mask="causal"), "decoder.mask", "cannot serve"),
         (Case("ring(4)", mask="causal & local(5)"), "decoder.mask", "cannot serve"),
-        (Case("decay", mask="causal & local(5)"), "decoder.mask", "does not"),
+        (Case("decay", mask="causal & local(5)"), "decoder.mask", "supports only the mask"),
         (Case("decay", "rope"), "decoder.position", "no scores for rope"),
         (Case("decay", "alibi"), "decoder.position", "no scores for alibi"),
     ],

@@ -14,8 +14,8 @@ from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope, make_linear
 from headway.nn.cache import sliding_window
-from headway.nn.cache.kv import State
-from headway.nn.cache.recurrent import Recurrent
+from headway.nn.cache.kv import LayerCache
+from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import Attention
@@ -48,21 +48,27 @@ class Ring(Attention):
         window: int = number(4, low=1)
         slack: int = number(2, low=0)
 
-        def refuse(self, mask: Mask, position: Position.Config) -> None:
-            super().refuse(mask, position)
-            if mask.reach is None or mask.reach > self.window:
+        def check(self, mask: Mask, position: Position.Config) -> None:
+            super().check(mask, position)
+            if mask.lookback is None or mask.lookback > self.window:
                 raise ConfigError(f'a ring of {self.window} cannot serve "{mask.name}".', "mask")
 
         def cost(self, scope: Scope) -> Cost:
-            return super().cost(scope).remembering(self.window + self.slack)
+            return super().cost(scope).with_cache_of(self.window + self.slack)
 
-    def new_state(
-        self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
-    ) -> State:
+    def new_cache(
+        self,
+        batch: int,
+        device: torch.device,
+        *,
+        cross: bool = False,
+        lookback: int | None = None,
+        trainable: bool = False,
+    ) -> LayerCache:
         c: Any = self.config
-        if listens:
-            return super().new_state(batch, device, listens=True)
-        return sliding_window.Ring(batch, device, c.window, c.slack)
+        if cross:
+            return super().new_cache(batch, device, cross=True)
+        return sliding_window.SlidingWindowKVCache(batch, device, c.window, c.slack)
 
 
 class Decay(nn.Module):
@@ -73,15 +79,15 @@ class Decay(nn.Module):
         kind: str = "decay"
         rate: float = number(0.8, low=0, high=1)
 
-        def refuse(self, mask: Mask, position: Position.Config) -> None:
+        def check(self, mask: Mask, position: Position.Config) -> None:
             if mask.name != "causal":
-                raise ConfigError(f'a running sum hears all the past, and "{mask.name}" does not.', "mask")
-            if position.acts in ("turns", "bends"):
+                raise ConfigError(f'a running sum supports only the mask "causal", not "{mask.name}".', "mask")
+            if position.applies_to in ("qk", "scores"):
                 raise ConfigError(f"a running sum has no scores for {position.kind} to change.", "position")
 
         def cost(self, scope: Scope) -> Cost:
             weights = scope.linear_parameters(scope.d_model, scope.d_model)
-            return Cost(parameters=2 * weights, flops_per_query=4 * scope.d_model**2, kept_per_text=scope.d_model)
+            return Cost(parameters=2 * weights, flops_per_query=4 * scope.d_model**2, cached_per_text=scope.d_model)
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -89,22 +95,22 @@ class Decay(nn.Module):
         self.write, self.read = (make_linear(scope.d_model, scope.d_model, scope) for _ in range(2))
 
     def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Recurrent | None = None
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: RecurrentState | None = None
     ) -> Tensor:
         valid, written = ctx.queries.valid, self.write(x)
-        before = None if state is None else state.get("total")
+        before = None if cache is None else cache.get("total")
         total = torch.zeros_like(x[:, 0]) if before is None else before
         totals = []
         for t in range(x.shape[1]):
             after = self.rate * total + written[:, t]
             total = after if valid is None else torch.where(valid[:, t, None], after, total)
             totals.append(total)
-        if state is not None:
-            state.advance(ctx.queries, total=total)
+        if cache is not None:
+            cache.advance(ctx.queries, total=total)
         result: Tensor = self.read(torch.stack(totals, 1))
         return result
 
-    def new_state(
-        self, batch: int, device: torch.device, *, reach: int | None = None, learns: bool = False
-    ) -> Recurrent:
-        return Recurrent(batch, device)
+    def new_cache(
+        self, batch: int, device: torch.device, *, lookback: int | None = None, trainable: bool = False
+    ) -> RecurrentState:
+        return RecurrentState(batch, device)

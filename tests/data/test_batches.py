@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import micro_batches, padding_share, piece_starts, rounded, token_batches
+from headway.data.batches import (
+    draw_chunk_starts,
+    make_padded_batches,
+    measure_padding,
+    round_up_lengths,
+    split_micro_batches,
+)
 from headway.files.prefetch import prefetch
 
 
@@ -22,7 +28,7 @@ def some_lengths(count: int = 2000) -> np.ndarray:
 
 def test_every_example_is_in_exactly_one_batch() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 512, [1, 0])
+    batches = make_padded_batches(lengths, 512, [1, 0])
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
 
 
@@ -30,34 +36,34 @@ def test_every_example_is_in_exactly_one_batch() -> None:
 @given(st.lists(st.tuples(st.integers(0, 70), st.integers(1, 70)), min_size=1, max_size=60), st.integers(1, 300))
 def test_no_batch_is_over_the_budget_but_for_a_single_row(rows: list[tuple[int, int]], budget: int) -> None:
     lengths = np.array(rows)
-    batches = token_batches(lengths, budget, [0, 0])
+    batches = make_padded_batches(lengths, budget, [0, 0])
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
-        longest = int(rounded(lengths[batch]).max())
+        longest = int(round_up_lengths(lengths[batch]).max())
         assert len(batch) == 1 or len(batch) * longest <= budget
 
 
 def test_the_budget_is_used() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 1024, [1, 0])
-    filled = [len(batch) * int(rounded(lengths[batch]).max()) / 1024 for batch in batches]
+    batches = make_padded_batches(lengths, 1024, [1, 0])
+    filled = [len(batch) * int(round_up_lengths(lengths[batch]).max()) / 1024 for batch in batches]
     assert np.mean(filled) > 0.8
 
 
 def test_like_lengths_come_together_and_little_is_padding() -> None:
     lengths = some_lengths()
-    batches = token_batches(lengths, 1024, [1, 0])
-    assert padding_share(batches, lengths) < 0.15
+    batches = make_padded_batches(lengths, 1024, [1, 0])
+    assert measure_padding(batches, lengths) < 0.15
     mixed = np.array_split(np.random.default_rng(0).permutation(len(lengths)), len(batches))
-    assert padding_share(mixed, lengths) > 2 * padding_share(batches, lengths)
-    assert padding_share([], lengths) == 0
+    assert measure_padding(mixed, lengths) > 2 * measure_padding(batches, lengths)
+    assert measure_padding([], lengths) == 0
 
 
 def test_seed_and_epoch_decide() -> None:
     lengths = some_lengths()
 
     def drawn(seed: int, epoch: int) -> list[list[int]]:
-        return [batch.tolist() for batch in token_batches(lengths, 512, [seed, epoch])]
+        return [batch.tolist() for batch in make_padded_batches(lengths, 512, [seed, epoch])]
 
     assert drawn(1, 0) == drawn(1, 0)
     assert drawn(1, 0) != drawn(1, 1)
@@ -66,13 +72,13 @@ def test_seed_and_epoch_decide() -> None:
 
 def test_batches_do_not_come_sorted_by_length() -> None:
     lengths = some_lengths()
-    means = [lengths[batch].mean() for batch in token_batches(lengths, 512, [1, 0])]
+    means = [lengths[batch].mean() for batch in make_padded_batches(lengths, 512, [1, 0])]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
 
 
 def test_rounding_goes_up_to_few_values() -> None:
     lengths = np.arange(0, 200)
-    padded = rounded(lengths)
+    padded = round_up_lengths(lengths)
     assert (padded >= lengths).all()
     assert (padded > 0).all()
     assert len(set(padded.tolist())) < 40
@@ -81,15 +87,17 @@ def test_rounding_goes_up_to_few_values() -> None:
 
 def test_micro_batches_are_the_batch_in_pieces_that_fit() -> None:
     lengths = some_lengths()
-    for batch in token_batches(lengths, 2048, [1, 0])[:20]:
-        pieces = micro_batches(batch, lengths, 256)
+    for batch in make_padded_batches(lengths, 2048, [1, 0])[:20]:
+        pieces = split_micro_batches(batch, lengths, 256)
         assert np.concatenate(pieces).tolist() == batch.tolist()
-        assert all(len(piece) == 1 or len(piece) * int(rounded(lengths[piece]).max()) <= 256 for piece in pieces)
-    assert [len(piece) for piece in micro_batches(np.arange(3), np.full((3, 1), 100), 1)] == [1, 1, 1]
+        assert all(
+            len(piece) == 1 or len(piece) * int(round_up_lengths(lengths[piece]).max()) <= 256 for piece in pieces
+        )
+    assert [len(piece) for piece in split_micro_batches(np.arange(3), np.full((3, 1), 100), 1)] == [1, 1, 1]
 
 
 def blocks(stream: np.ndarray, length: int, seed: int, epoch: int) -> list[np.ndarray]:
-    return [stream[start : start + length + 1] for start in piece_starts(len(stream), length, seed, epoch)]
+    return [stream[start : start + length + 1] for start in draw_chunk_starts(len(stream), length, seed, epoch)]
 
 
 def test_pieces_share_one_token_and_move_from_epoch_to_epoch() -> None:

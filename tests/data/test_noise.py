@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from headway.data import noise
-from headway.data.corpora import in_memory
-from headway.data.noise import varied
+from headway.data.corpora import parallel_from_memory
+from headway.data.noise import add_noise
 from headway.data.parallel_files import Pair
 
 SOURCE, TARGET = "Anna paid 120 euros to Peter.", "Anna zahlte Peter 120 Euro."
@@ -16,11 +16,11 @@ SOURCE, TARGET = "Anna paid 120 euros to Peter.", "Anna zahlte Peter 120 Euro."
 @pytest.mark.parametrize(
     ("way", "pair"),
     [
-        (noise.lower, ("anna paid 120 euros to peter.", TARGET)),
-        (noise.capitals, ("ANNA PAID 120 EUROS TO PETER.", "ANNA ZAHLTE PETER 120 EURO.")),
-        (noise.title, ("Anna Paid 120 Euros To Peter", "Anna zahlte Peter 120 Euro")),
-        (noise.unended, ("Anna paid 120 euros to Peter", "Anna zahlte Peter 120 Euro")),
-        (noise.copy, (TARGET, TARGET)),
+        (noise.lowercase_source, ("anna paid 120 euros to peter.", TARGET)),
+        (noise.uppercase_both, ("ANNA PAID 120 EUROS TO PETER.", "ANNA ZAHLTE PETER 120 EURO.")),
+        (noise.title_case_source, ("Anna Paid 120 Euros To Peter", "Anna zahlte Peter 120 Euro")),
+        (noise.drop_final_punctuation, ("Anna paid 120 euros to Peter", "Anna zahlte Peter 120 Euro")),
+        (noise.copy_target, (TARGET, TARGET)),
     ],
 )
 def test_ways(way: object, pair: Pair) -> None:
@@ -28,13 +28,13 @@ def test_ways(way: object, pair: Pair) -> None:
 
 
 def test_what_would_change_nothing_is_not_said_twice() -> None:
-    assert noise.lower("all small", "alles klein", Random(0)) is None
-    assert noise.unended("No end", "Kein Ende.", Random(0)) is None
+    assert noise.lowercase_source("all small", "alles klein", Random(0)) is None
+    assert noise.drop_final_punctuation("No end", "Kein Ende.", Random(0)) is None
 
 
 def test_emoji_stand_on_both_sides() -> None:
     for seed in range(50):
-        found = noise.emoji(SOURCE, TARGET, Random(seed))
+        found = noise.add_emoji(SOURCE, TARGET, Random(seed))
         assert found is not None
         source, target = (side.replace(text, "").strip() for side, text in zip(found, (SOURCE, TARGET)))
         assert source == target
@@ -43,7 +43,7 @@ def test_emoji_stand_on_both_sides() -> None:
 
 def test_a_name_or_a_number_of_both_sides_becomes_something_that_is_copied() -> None:
     for seed in range(200):
-        found = noise.item(SOURCE, TARGET, Random(seed))
+        found = noise.replace_name(SOURCE, TARGET, Random(seed))
         assert found is not None
         things = []
         for text, given in zip(found, (SOURCE, TARGET)):
@@ -57,25 +57,27 @@ def test_a_name_or_a_number_of_both_sides_becomes_something_that_is_copied() -> 
 
 
 def test_without_a_shared_word_the_thing_stands_alone() -> None:
-    found = noise.item("It rains.", "Es regnet.", Random(1))
+    found = noise.replace_name("It rains.", "Es regnet.", Random(1))
     assert found is not None
     assert found[0] == found[1] != "It rains."
-    twice = noise.item("Anna sees Anna.", "Anna sieht Anna.", Random(1))
+    twice = noise.replace_name("Anna sees Anna.", "Anna sieht Anna.", Random(1))
     assert twice is not None and twice[0] == twice[1]
 
 
 def test_the_same_share_of_a_corpus_in_the_same_ways_each_time() -> None:
-    corpus = in_memory([f"{SOURCE} {n}" for n in range(1000)], [f"{TARGET} {n}" for n in range(1000)], "en", "de", 3.0)
-    more = varied(corpus, 0.2)
+    corpus = parallel_from_memory(
+        [f"{SOURCE} {n}" for n in range(1000)], [f"{TARGET} {n}" for n in range(1000)], "en", "de", 3.0
+    )
+    more = add_noise(corpus, 0.2)
     pairs = list(more.read())
-    assert pairs == list(varied(corpus, 0.2).read())
+    assert pairs == list(add_noise(corpus, 0.2).read())
     assert 100 < len(pairs) < 300
     assert more.counts.lines == len(pairs)
     assert (more.source_language, more.target_language, more.weight) == ("en", "de", 3.0)
-    assert len({corpus.identity, more.identity, varied(corpus, 0.3).identity}) == 3
-    assert list(varied(corpus, 0.0).read()) == []
+    assert len({corpus.identity, more.identity, add_noise(corpus, 0.3).identity}) == 3
+    assert list(add_noise(corpus, 0.0).read()) == []
 
 
 def test_an_empty_side_never_comes_out() -> None:
-    corpus = in_memory(["..."] * 300, ["?!"] * 300)
-    assert all(source and target for source, target in varied(corpus, 1.0).read())
+    corpus = parallel_from_memory(["..."] * 300, ["?!"] * 300)
+    assert all(source and target for source, target in add_noise(corpus, 1.0).read())

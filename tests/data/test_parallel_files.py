@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.parallel_files import ParallelFiles, language_of, languages_of, read_parallel
+from headway.data.parallel_files import ParallelFiles, language_from_filename, languages_from_filename, read_parallel
 from headway.errors import HeadwayError
 
 PAIRS = [("One.", "Eins."), ("Two\u2028still two.", "Zwei."), ("", "leer")]
@@ -47,7 +47,7 @@ def test_columns_of_a_table(tmp_path: Path) -> None:
     assert list(read_parallel(ParallelFiles(path, columns=("2", "3")))) == [("one", "eins")]
     assert list(read_parallel(ParallelFiles(path, columns=("3", "2")))) == [("eins", "one")]
     for columns in (("0", "1"), ("a", "b"), ("-1", "2")):
-        with pytest.raises(HeadwayError, match=r"a.tsv: columns of a table are numbers from 1 on, not"):
+        with pytest.raises(HeadwayError, match=r"a.tsv: columns of a TSV file are numbers from 1, not"):
             list(read_parallel(ParallelFiles(path, columns=columns)))
 
 
@@ -55,10 +55,10 @@ def test_a_table_that_names_its_languages_is_read_either_way(tmp_path: Path) -> 
     path = write(tmp_path / "x.en-de.tsv", "one\teins\n")
     assert list(read_parallel(ParallelFiles(path, "", "en", "de"))) == [("one", "eins")]
     assert list(read_parallel(ParallelFiles(path, "", "de", "en"))) == [("eins", "one")]
-    assert languages_of("a/x.en-de.tsv.xz") == ("en", "de")
-    assert languages_of("en-de.jsonl") == ("en", "de")
-    assert languages_of("europarl.part1.tsv.xz") == ("", "")
-    assert language_of("a.tsv.gz") == ""
+    assert languages_from_filename("a/x.en-de.tsv.xz") == ("en", "de")
+    assert languages_from_filename("en-de.jsonl") == ("en", "de")
+    assert languages_from_filename("europarl.part1.tsv.xz") == ("", "")
+    assert language_from_filename("a.tsv.gz") == ""
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,26 @@ def test_keys_of_json(tmp_path: Path) -> None:
         (
             "a.tsv",
             "one\teins\nonly one\n",
-            "a.tsv, line 2: 1 column, and column 2 is wanted. Source and target stand in",
+            "a.tsv, line 2: column 2 is missing, there is only 1. Each line holds source and target",
         ),
         (
             "a.jsonl",
             '{"source": "a", "target": "b"}\n{oops\n',
-            "a.jsonl, line 2 is not JSON: each line holds one object",
+            "a.jsonl, line 2 is not JSON: each line must hold one object",
         ),
         ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 is not JSON"),
-        ("a.jsonl", '["a", "b"]\n', "a.jsonl, line 1 has no object: texts under en and de or source and target or src"),
-        ("a.jsonl", '{"source": "a", "b": 1}\n', "a.jsonl, line 1 has the keys source, b: texts under en and de or"),
-        ("a.jsonl", '{"en": "a", "de": 5}\n', "Name others with --columns."),
-        ("a.txt", "one\teins\n", "a.txt: pairs in one file are told by its name, and this ends in none of .tsv, .tab"),
+        (
+            "a.jsonl",
+            '["a", "b"]\n',
+            "a.jsonl, line 1 has no object: expected texts under en and de or source and target or src",
+        ),
+        (
+            "a.jsonl",
+            '{"source": "a", "b": 1}\n',
+            "a.jsonl, line 1 has the keys source, b: expected texts under en and de or",
+        ),
+        ("a.jsonl", '{"en": "a", "de": 5}\n', "Name other keys with --columns."),
+        ("a.txt", "one\teins\n", "a.txt: a file with both sides must end in one of .tsv, .tab"),
         ("a.csv", "one,eins\n", "Rename it, or give two files as --source and --target."),
     ],
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.toy import LONGEST, SHORTEST, ToyPair, punctuate, toy_corpus, write_toy
+from headway.data.toy import MAX_WORDS, MIN_WORDS, ToyPair, punctuate, toy_corpus, write_toy
 from headway.data.toy import words as dictionary
-from headway.data.toy.phrases import number
+from headway.data.toy.phrases import make_number
 from headway.errors import HeadwayError
 
 CORPUS = toy_corpus(5000)
@@ -29,7 +29,7 @@ def test_a_translation_is_one_to_one() -> None:
 def test_sentences_are_short_and_complete() -> None:
     for pair in CORPUS:
         for side in (pair.source, pair.target):
-            assert SHORTEST <= len(side.split(" ")) <= LONGEST, pair
+            assert MIN_WORDS <= len(side.split(" ")) <= MAX_WORDS, pair
             assert not side[0].islower()  # a capital letter, or the first digit of a year
             assert side[-1] in ".?"
         assert pair.source[-1] == pair.target[-1]
@@ -70,10 +70,10 @@ def test_the_languages_differ_in_order_and_in_number_of_words() -> None:
 
 
 def test_a_sentence_by_hand() -> None:
-    from headway.data.toy.phrases import arrange, words
+    from headway.data.toy.phrases import arrange, link_words
 
-    dog = arrange([words("a", ""), words("red", "ruda"), words("dog", "kavu")], [0, 3, 2], head=2)
-    phrase = arrange([dog, words("does not sleep", "nedorma")], [0, 1])
+    dog = arrange([link_words("a", ""), link_words("red", "ruda"), link_words("dog", "kavu")], [0, 3, 2], head=2)
+    phrase = arrange([dog, link_words("does not sleep", "nedorma")], [0, 1])
     assert punctuate((phrase, ".")) == ToyPair(
         "A red dog does not sleep.",
         "Kavu ruda nedorma.",
@@ -95,12 +95,12 @@ def test_a_sentence_by_hand() -> None:
     ],
 )
 def test_numbers(value: int, english: str, qtx: str) -> None:
-    assert " ".join(number(value).source) == english
-    assert " ".join(number(value).target) == qtx
+    assert " ".join(make_number(value).source) == english
+    assert " ".join(make_number(value).target) == qtx
 
 
 def test_all_numbers_have_their_own_names() -> None:
-    numbers = [number(value) for value in range(1, 1000)]
+    numbers = [make_number(value) for value in range(1, 1000)]
     assert len({phrase.source for phrase in numbers}) == len({phrase.target for phrase in numbers}) == 999
 
 
@@ -137,11 +137,11 @@ def test_more_text_to_train_on_leaves_the_test_alone(tmp_path: Path) -> None:
 
 
 def test_impossible_sizes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadwayError, match="cannot have -1 pairs: ask for 0 or more"):
+    with pytest.raises(HeadwayError, match="count must be at least 0, not -1"):
         toy_corpus(-1)
-    with pytest.raises(HeadwayError, match="pairs is 0: a toy corpus needs at least 1 sentence in each part"):
+    with pytest.raises(HeadwayError, match="pairs must be at least 1, not 0"):
         write_toy(tmp_path, pairs=0)
-    with pytest.raises(HeadwayError, match="held_out is 0: "):
+    with pytest.raises(HeadwayError, match="held_out must be at least 1, not 0"):
         write_toy(tmp_path, held_out=0)
 
 
@@ -153,6 +153,6 @@ def test_other_files_of_the_same_names_are_not_written_over(tmp_path: Path) -> N
         with pytest.raises(HeadwayError) as caught:
             write_toy(tmp_path, 5)
         assert str(caught.value) == (
-            f"{tmp_path} has train.en already, with other text, which would be lost. Choose another folder."
+            f"{tmp_path} already has train.en with other text, which is never overwritten. Choose another folder."
         )
         assert (tmp_path / "train.en").read_text() == mine

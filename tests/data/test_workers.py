@@ -32,9 +32,9 @@ def alive(process: int) -> bool:
 @pytest.mark.parametrize(
     ("module", "name", "given"),
     [
-        ("headway.data.workers", "serve_parent", "()"),  # as epochs are encoded
-        ("headway.data.encoding", "_begin", "([],)"),
-        ("headway.data.check.pool", "_begin", "([], None, None)"),
+        ("headway.data.workers", "tie_to_parent", "()"),  # as epochs are encoded
+        ("headway.data.encoding", "_start_worker", "([],)"),
+        ("headway.data.check.pool", "_start_worker", "([], None, None)"),
     ],
 )
 def test_a_process_that_is_killed_leaves_no_workers_behind(module: str, name: str, given: str) -> None:

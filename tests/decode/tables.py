@@ -6,10 +6,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headway.decode import Hypothesis, Marks, Search
+from headway.decode import Hypothesis, Search, SpecialTokens
 
 START, END = 0, 1
-MARKS = Marks(start=START, end=END, suppress=(START,))
+SPECIAL = SpecialTokens(start=START, end=END, suppress=(START,))
 
 
 class Table:
@@ -18,7 +18,7 @@ class Table:
     def __init__(
         self, vocabulary: int, *, seed: int = 0, grain: float = 0.0, holes: float = 0.0, device: str = "cpu"
     ) -> None:
-        """grain above 0 rounds the logits to its multiples, so that many are equal; a share of `holes` is impossible."""
+        """grain above 0 rounds logits to its multiples, so that many are equal; a share of `holes` is impossible."""
         self.vocabulary, self.seed, self.grain, self.holes = vocabulary, seed, grain, holes
         self.device = torch.device(device)
         self.known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
@@ -67,7 +67,8 @@ class Read:
 
 
 def naive(logps: Callable[[list[int]], list[float]], search: Search, prefix: list[int], room: int) -> list[Hypothesis]:
-    """Beam search for one sentence: the specification. logps: what may follow these ids, -inf for what may not."""
+    """Beam search for one sentence, by the beam search stopping rule of headway/decode/reference/beam_search.py.
+    logps: what may follow these ids, -inf for what may not."""
     width = search.beam_size
     running: list[tuple[float, list[float], list[int]]] = [(0.0, [], prefix)]
     found: list[tuple[float, list[float], list[int]]] = []
@@ -94,7 +95,9 @@ def naive(logps: Callable[[list[int]], list[float]], search: Search, prefix: lis
     return sorted(results, key=lambda hypothesis: -hypothesis.score)[: search.n_best]
 
 
-def allowed(table: Table, source: tuple[int, ...], search: Search, marks: Marks) -> Callable[[list[int]], list[float]]:
+def allowed(
+    table: Table, source: tuple[int, ...], search: Search, special: SpecialTokens
+) -> Callable[[list[int]], list[float]]:
     """The table's numbers with what the settings forbid set to -inf, the slow way."""
 
     def logps(ids: list[int]) -> list[float]:
@@ -103,8 +106,8 @@ def allowed(table: Table, source: tuple[int, ...], search: Search, marks: Marks)
         grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
         for token in range(table.vocabulary):
             repeats = size > 0 and len(ids) >= size - 1 and (*ids[len(ids) - size + 1 :], token) in grams
-            early = token == marks.end and len(ids) + 1 < search.min_length
-            if token in marks.suppress or repeats or early:
+            early = token == special.end and len(ids) + 1 < search.min_length
+            if token in special.suppress or repeats or early:
                 values[token] = -torch.inf
         return values
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from headway.config.presets import tiny
-from headway.decode import Marks, Search, decode
-from headway.decode.constraints import Demands, State
+from headway.decode import Search, SpecialTokens, decode
+from headway.decode.constraints import ConstraintState, PhraseConstraints
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 
-MARKS = Marks(start=1, end=2, suppress=(0, 1, 3))
+SPECIAL = SpecialTokens(start=1, end=2, suppress=(0, 1, 3))
 INNER = frozenset(range(50, 64))
 
 
@@ -22,33 +22,33 @@ def stepper(request: pytest.FixtureRequest) -> ModelStepper:
 
 
 def contains(ids: list[int], phrase: tuple[int, ...]) -> bool:
-    return any(tuple(ids[place : place + len(phrase)]) == phrase for place in range(len(ids)))
+    return any(tuple(ids[start : start + len(phrase)]) == phrase for start in range(len(ids)))
 
 
 def test_what_has_been_said() -> None:
-    demands = Demands(((5, 6), (7,), (5, 8)), INNER)
-    assert demands.state([]) == State()
-    assert demands.state([9, 5]) == State(0, 0, 1, -1)
-    assert demands.state([5, 6]) == State(0b001, -1, 0, 0)
-    assert demands.state([5, 8]) == State(0b100, -1, 0, 2)  # another phrase that began so
-    assert demands.state([5, 7]) == State(0b010, -1, 0, 1)  # broken off, and another said
-    assert demands.state([5, 5, 6]).met == 0b001
-    assert demands.state([7, 51]).met == 0  # its word goes on
-    assert demands.state([7, 9, 51]).met == 0b010
-    assert demands.next(State()) == {5, 7}
-    assert demands.next(State(0b010, 0, 1, -1)) == {6}
-    assert (demands.lacks([5, 6, 9]), demands.lacks([5, 6, 7, 5, 8])) == (3, 0)
-    assert demands.owes(State(0b011))
-    assert not demands.owes(State(0b111))
+    constraints = PhraseConstraints(((5, 6), (7,), (5, 8)), INNER)
+    assert constraints.state([]) == ConstraintState()
+    assert constraints.state([9, 5]) == ConstraintState(0, 0, 1, -1)
+    assert constraints.state([5, 6]) == ConstraintState(0b001, -1, 0, 0)
+    assert constraints.state([5, 8]) == ConstraintState(0b100, -1, 0, 2)  # another phrase that began so
+    assert constraints.state([5, 7]) == ConstraintState(0b010, -1, 0, 1)  # broken off, and another said
+    assert constraints.state([5, 5, 6]).met == 0b001
+    assert constraints.state([7, 51]).met == 0  # its word goes on
+    assert constraints.state([7, 9, 51]).met == 0b010
+    assert constraints.next_ids(ConstraintState()) == {5, 7}
+    assert constraints.next_ids(ConstraintState(0b010, 0, 1, -1)) == {6}
+    assert (constraints.count_missing([5, 6, 9]), constraints.count_missing([5, 6, 7, 5, 8])) == (3, 0)
+    assert constraints.is_unmet(ConstraintState(0b011))
+    assert not constraints.is_unmet(ConstraintState(0b111))
 
 
 def test_phrases_are_said(stepper: ModelStepper) -> None:
     source = torch.randint(4, 64, (3, 7))
     asked = [((20, 21), (30,)), ((40, 41, 42),), ()]
-    demands = [Demands(phrases, INNER) for phrases in asked]
+    constraints = [PhraseConstraints(phrases, INNER) for phrases in asked]
     search = Search(beam_size=12, n_best=3, max_length=30)
-    found = decode(stepper, source, marks=MARKS, search=search, demands=demands)
-    plain = decode(stepper, source, marks=MARKS, search=search)
+    found = decode(stepper, source, special_tokens=SPECIAL, search=search, constraints=constraints)
+    plain = decode(stepper, source, special_tokens=SPECIAL, search=search)
     for row, phrases in zip(found, asked):
         assert len(row) == 3
         assert all(contains(hypothesis.ids, phrase) for hypothesis in row for phrase in phrases)
@@ -57,25 +57,34 @@ def test_phrases_are_said(stepper: ModelStepper) -> None:
         assert ours.token_logps == pytest.approx(theirs.token_logps, abs=1e-5)
     best = found[0][0]
     assert best.logp == pytest.approx(sum(best.token_logps), rel=1e-5)
-    alone = decode(stepper, source[:1], marks=MARKS, search=search, demands=demands[:1])
+    alone = decode(stepper, source[:1], special_tokens=SPECIAL, search=search, constraints=constraints[:1])
     assert [h.ids for h in alone[0]] == [h.ids for h in found[0]]
 
 
 def test_without_room_what_says_most_comes_first(stepper: ModelStepper) -> None:
-    demands = [Demands(((20, 21, 22, 23),), INNER)]
+    constraints = [PhraseConstraints(((20, 21, 22, 23),), INNER)]
     search = Search(beam_size=8, n_best=2, max_length=3)
-    [row] = decode(stepper, torch.randint(4, 64, (1, 7)), marks=MARKS, search=search, demands=demands)
+    [row] = decode(
+        stepper, torch.randint(4, 64, (1, 7)), special_tokens=SPECIAL, search=search, constraints=constraints
+    )
     assert row[0].ids == [20, 21, 22]
     assert not row[0].finished
 
 
 def test_a_recorded_step_cannot(stepper: ModelStepper) -> None:
-    demands = [Demands(((20,),), INNER)]
-    with pytest.raises(HeadwayError, match="this search cannot be static: something must be said"):
-        decode(stepper, torch.randint(4, 64, (1, 7)), marks=MARKS, search=Search(), demands=demands, engine="static")
+    constraints = [PhraseConstraints(((20,),), INNER)]
+    with pytest.raises(HeadwayError, match='engine "cuda" cannot run this search: outputs have constraints'):
+        decode(
+            stepper,
+            torch.randint(4, 64, (1, 7)),
+            special_tokens=SPECIAL,
+            search=Search(),
+            constraints=constraints,
+            engine="cuda",
+        )
 
 
 def test_a_draw_cannot(stepper: ModelStepper) -> None:
-    demands, search = [Demands(((20,),), INNER)], Search(beam_size=1, sample=True)
-    with pytest.raises(ConfigError, match="sample: what must be said is searched for, and this draws at random"):
-        decode(stepper, torch.randint(4, 64, (1, 7)), marks=MARKS, search=search, demands=demands)
+    constraints, search = [PhraseConstraints(((20,),), INNER)], Search(beam_size=1, sample=True)
+    with pytest.raises(ConfigError, match="sample: constraints need a beam search, not sampling"):
+        decode(stepper, torch.randint(4, 64, (1, 7)), special_tokens=SPECIAL, search=search, constraints=constraints)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 PROGRAM = shutil.which("soffice") or shutil.which("libreoffice")
-needs_libreoffice = pytest.mark.skipif(PROGRAM is None, reason="LibreOffice is not here")
+needs_libreoffice = pytest.mark.skipif(
+    PROGRAM is None, reason="LibreOffice is missing: apt-get install libreoffice-writer"
+)
 
 
 def opened(path: Path) -> str:

@@ -3,58 +3,59 @@
 import re
 from collections.abc import Sequence
 
-from headway.documents import Asked, Said, Translate
-from headway.text.align.words import words
+from headway.documents import SegmentRequest, SegmentResult, TranslateSegments
+from headway.text.align.words import split_words
 
 
-def same(asked: Sequence[Asked]) -> list[Said]:
-    return [Said(one.text) for one in asked]
+def same(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
+    return [SegmentResult(one.text) for one in asked]
 
 
-def louder(asked: Sequence[Asked]) -> list[Said]:
+def louder(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
     """IN CAPITALS."""
-    return [Said(one.text.upper(), [(i, i) for i in range(len(words(one.text)))]) for one in asked]
+    return [SegmentResult(one.text.upper(), [(i, i) for i in range(len(split_words(one.text)))]) for one in asked]
 
 
-def backwards(asked: Sequence[Asked]) -> list[Said]:
+def backwards(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
     """The last word first, in capitals."""
     said = []
     for one in asked:
-        given = words(one.text)
+        given = split_words(one.text)
         links = [(i, len(given) - 1 - i) for i in range(len(given))]
-        said.append(Said(" ".join(word.upper() for word in reversed(given)), links))
+        said.append(SegmentResult(" ".join(word.upper() for word in reversed(given)), links))
     return said
 
 
-def ending(asked: Sequence[Asked]) -> list[Said]:
+def ending(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
     """Every word with another ending, so that none is as it was."""
     return [
-        Said(re.sub(r"[^\W\d_]+", r"\g<0>en", one.text), [(i, i) for i in range(len(words(one.text)))]) for one in asked
+        SegmentResult(re.sub(r"[^\W\d_]+", r"\g<0>en", one.text), [(i, i) for i in range(len(split_words(one.text)))])
+        for one in asked
     ]
 
 
-def without_links(asked: Sequence[Asked]) -> list[Said]:
-    return [Said(one.text.upper()) for one in asked]
+def without_links(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
+    return [SegmentResult(one.text.upper()) for one in asked]
 
 
-def silent(asked: Sequence[Asked]) -> list[Said]:
-    return [Said(" ") for _ in asked]
+def silent(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
+    return [SegmentResult(" ") for _ in asked]
 
 
-def copying(*kept: str) -> Translate:
+def copying(*kept: str) -> TranslateSegments:
     """The last word first, in capitals, but these words as they are."""
 
-    def translate(asked: Sequence[Asked]) -> list[Said]:
+    def translate(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
         said = []
         for one in asked:
-            given = [word if word.strip(".") in kept else word.upper() for word in words(one.text)]
+            given = [word if word.strip(".") in kept else word.upper() for word in split_words(one.text)]
             links = [(i, len(given) - 1 - i) for i in range(len(given))]
-            said.append(Said(" ".join(reversed(given)), links))
+            said.append(SegmentResult(" ".join(reversed(given)), links))
         return said
 
     return translate
 
 
-def fixed(text: str, *links: tuple[int, int]) -> Translate:
+def fixed(text: str, *links: tuple[int, int]) -> TranslateSegments:
     """Always the same answer."""
-    return lambda asked: [Said(text, links or None) for _ in asked]
+    return lambda asked: [SegmentResult(text, links or None) for _ in asked]

@@ -10,23 +10,34 @@ import pytest
 
 import headway
 from documents.speakers import louder
-from headway.documents import Asked, Counts, files, segments, through, translate_file, translate_html, type_of
+from headway.documents import (
+    DocumentCounts,
+    SegmentRequest,
+    document_type,
+    files,
+    segment_translator,
+    segments,
+    translate_file,
+    translate_html,
+)
 from headway.errors import HeadwayError
 from headway.translate.translator import Translator
 
 
 def test_types_are_known_by_their_ending() -> None:
-    assert [type_of(name) for name in ("a.TXT", "b/c.tar.docx", "ä.htm")] == [".txt", ".docx", ".htm"]
-    known = r"Known: \.txt, \.html, \.htm, \.srt, \.po, \.docx, \.odt\."
-    with pytest.raises(HeadwayError, match=rf"a\.pdf: \.pdf files are not known here\. {known}"):
-        type_of("a.pdf")
-    with pytest.raises(HeadwayError, match=rf"README: a file without an ending is not known here\. {known}"):
-        type_of("README")
+    assert [document_type(name) for name in ("a.TXT", "b/c.tar.docx", "ä.htm")] == [".txt", ".docx", ".htm"]
+    known = r"Supported: \.txt, \.html, \.htm, \.srt, \.po, \.docx, \.odt\."
+    with pytest.raises(HeadwayError, match=rf"a\.pdf: \.pdf files are not supported\. {known}"):
+        document_type("a.pdf")
+    with pytest.raises(HeadwayError, match=rf"README: a file without a suffix is not supported\. {known}"):
+        document_type("README")
 
 
 def test_the_name_that_its_owner_gave_a_file_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "upload-17").write_text("<p>one</p>")
-    assert translate_file(tmp_path / "upload-17", tmp_path / "out", louder, name="page.html") == Counts(1, 1, [])
+    assert translate_file(tmp_path / "upload-17", tmp_path / "out", louder, name="page.html") == DocumentCounts(
+        1, 1, []
+    )
     assert (tmp_path / "out").read_text() == "<p>ONE</p>"
     (tmp_path / "upload-17").write_bytes(b"\xff")
     with pytest.raises(HeadwayError, match="^page.html: byte 0xff"):
@@ -71,13 +82,13 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: pytes
         translate_file(tmp_path / "none.txt", tmp_path / "b.txt", louder)
     with pytest.raises(HeadwayError, match="b.txt cannot be written: No such file"):
         translate_file(tmp_path / "a.txt", tmp_path / "none" / "b.txt", louder)
-    monkeypatch.setattr(files, "MOST_BYTES", 2)
-    with pytest.raises(HeadwayError, match="a.txt has more than 0 MiB: that is no document"):
+    monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 2)
+    with pytest.raises(HeadwayError, match="a.txt is larger than 0 MiB, the limit for documents"):
         translate_file(tmp_path / "a.txt", tmp_path / "b.txt", louder)
 
 
 def test_documents_need_no_torch() -> None:
-    modules = ", ".join({"headway.documents", *files.KNOWN.values()})
+    modules = ", ".join({"headway.documents", *files.FORMAT_MODULES.values()})
     subprocess.run([sys.executable, "-c", f"import sys, {modules}; assert 'torch' not in sys.modules"], check=True)
 
 
@@ -93,21 +104,21 @@ def translator(translator_dir: Path) -> Translator:
 
 def test_a_model_translates_documents(translator: Translator, toy: Path) -> None:
     source, target = ((toy / f"train.{side}").read_text().splitlines()[0] for side in ("en", "qtx"))
-    assert translate_html(f"<p>{source}</p>", through(translator)) == f"<p>{target}</p>"
+    assert translate_html(f"<p>{source}</p>", segment_translator(translator)) == f"<p>{target}</p>"
     first, rest = source.split(" ", 1)
-    new = translate_html(f"<p><b>{first}</b> {rest}</p>", through(translator))
+    new = translate_html(f"<p><b>{first}</b> {rest}</p>", segment_translator(translator))
     assert new.replace("<b>", "").replace("</b>", "") == f"<p>{target}</p>"
     assert "<b></b>" not in new
 
 
 def test_links_are_read_only_where_they_are_wanted(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = through(translator)([Asked("A dog."), Asked("A dog.", align=True)])
+    said = segment_translator(translator)([SegmentRequest("A dog."), SegmentRequest("A dog.", align=True)])
     assert said[0].text == said[1].text
     assert said[0].links is None and said[1].links
     monkeypatch.setattr(segments, "can_align", lambda translator: False)
-    (blind,) = through(translator)([Asked("A dog.", align=True)])
+    (blind,) = segment_translator(translator)([SegmentRequest("A dog.", align=True)])
     assert blind.text == said[0].text and blind.links is None
-    assert blind.warnings[-1] == segments.NO_LINKS
+    assert blind.warnings[-1] == segments.NO_ALIGNMENT_WARNING
 
 
 def test_models_without_words_to_link(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,5 +127,5 @@ def test_models_without_words_to_link(translator: Translator, monkeypatch: pytes
     def refuse(config: Any) -> str:
         raise HeadwayError("no weights")
 
-    monkeypatch.setattr("headway.translate.alignment.place_of", refuse)
+    monkeypatch.setattr("headway.translate.alignment.find_alignment_weights", refuse)
     assert not segments.can_align(translator)

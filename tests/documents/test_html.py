@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from documents.speakers import backwards, copying, ending, fixed, louder, same, silent, without_links
-from headway.documents import Asked, Said, translate_file, translate_html
+from headway.documents import SegmentRequest, SegmentResult, translate_file, translate_html
 from headway.errors import HeadwayError
 
 PAGE = """<!DOCTYPE html>
@@ -27,10 +27,10 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def asked_for(text: str) -> list[Asked]:
-    found: list[Asked] = []
+def asked_for(text: str) -> list[SegmentRequest]:
+    found: list[SegmentRequest] = []
 
-    def translate(asked: "list[Asked]") -> list[Said]:
+    def translate(asked: "list[SegmentRequest]") -> list[SegmentResult]:
         found.extend(asked)
         return same(asked)
 
@@ -229,9 +229,9 @@ def test_letters_that_an_encoding_lacks_are_written_as_numbers(tmp_path: Path) -
     ("data", "told"),
     [
         (b"<p>\xff</p>", "byte 0xff at offset 3 is not UTF-8"),
-        (b"<meta charset=rot13><p>x</p>", '"rot13", which is not known'),
-        (b"<meta charset=big5><p>\xa1\xfe</p>", "written in big5, in a way that cannot be kept"),
-        (b"<meta charset=iso-8859-99><p>x</p>", '"iso-8859-99", which is not known'),
+        (b"<meta charset=rot13><p>x</p>", '"rot13", which is not supported'),
+        (b"<meta charset=big5><p>\xa1\xfe</p>", "its big5 bytes cannot be reproduced exactly"),
+        (b"<meta charset=iso-8859-99><p>x</p>", '"iso-8859-99", which is not supported'),
     ],
 )
 def test_encodings_that_cannot_be_read(data: bytes, told: str, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from documents.office_files import docx, odt, run, unpacked
 from documents.speakers import backwards, louder, same
-from headway.documents import KNOWN, Asked, Said, translate_file, translate_html
+from headway.documents import FORMAT_MODULES, SegmentRequest, SegmentResult, translate_file, translate_html
 from headway.documents.docx import translate_bytes as translate_docx
-from headway.documents.html import tokens
+from headway.documents.html import tokenize_html
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
-from headway.text.align.words import words
+from headway.text.align.words import split_words
 
 BY_CHANCE = True  # the errors that are met here need tests of their own
 
@@ -54,27 +54,27 @@ def pages(draw: st.DrawFn, depth: int = 0) -> str:
 def scrambling(seed: int) -> "object":
     """Any number of words, in any order, with links at random, or none."""
 
-    def translate(asked: Sequence[Asked]) -> list[Said]:
+    def translate(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
         chance = random.Random(seed)
         said = []
         for one in asked:
-            given = words(one.text)
+            given = split_words(one.text)
             new = chance.choices([*given, "x", "y."], k=chance.randint(1, len(given) + 2))
             count = chance.randint(0, 2 * len(given))
             links = [(chance.randrange(len(given) + 1), chance.randrange(len(new) + 1)) for _ in range(count)]
-            said.append(Said(" ".join(new).strip() or "x", chance.choice([links, None])))
+            said.append(SegmentResult(" ".join(new).strip() or "x", chance.choice([links, None])))
         return said
 
     return translate
 
 
 def markup(page: str) -> list[str]:
-    return [token.raw for token in tokens(page) if token.kind != "text"]
+    return [token.raw for token in tokenize_html(page) if token.kind != "text"]
 
 
 def is_nested(page: str) -> bool:
     stack: list[str] = []
-    for token in tokens(page):
+    for token in tokenize_html(page):
         if token.kind == "start" and token.name not in ("br", "img", "hr"):
             stack.append(token.name)
         elif token.kind == "end" and (not stack or stack.pop() != token.name):
@@ -107,13 +107,13 @@ def test_in_order_nothing_outside_of_text_changes(page: str) -> None:
 @given(st.text("<>/!-ab pbi'\"=&;x1\n", max_size=60), st.integers(0, 1 << 30))
 def test_any_text_is_a_page(page: str, seed: int) -> None:
     assert translate_html(page, same) == page
-    assert "".join(token.raw for token in tokens(page)) == page
+    assert "".join(token.raw for token in tokenize_html(page)) == page
     for translate in (louder, scrambling(seed)):
         assert Counter(markup(translate_html(page, translate))) == Counter(markup(page))  # type: ignore[arg-type]
 
 
 @quick
-@given(st.sampled_from(sorted(KNOWN)), st.binary(max_size=200))
+@given(st.sampled_from(sorted(FORMAT_MODULES)), st.binary(max_size=200))
 def test_random_bytes_are_translated_or_refused(ending: str, data: bytes) -> None:
     with TemporaryDirectory() as folder:
         path, out = Path(folder, f"a{ending}"), Path(folder, f"b{ending}")

@@ -12,7 +12,15 @@ import pytest
 from documents.libreoffice import needs_libreoffice, opened
 from documents.office_files import HEAD, ODT, STRICT, docx, odt, packed, run, unpacked
 from documents.speakers import backwards, ending, fixed, louder, same
-from headway.documents import Asked, Counts, Said, Translate, translate_file, xml, zip_archive
+from headway.documents import (
+    DocumentCounts,
+    SegmentRequest,
+    SegmentResult,
+    TranslateSegments,
+    translate_file,
+    xml,
+    zip_archive,
+)
 from headway.documents.docx import translate_bytes as translate_docx
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
@@ -20,7 +28,7 @@ from headway.errors import HeadwayError
 BOLD = "<w:b/>"
 
 
-def paragraphs(body: str, translate: Translate) -> str:
+def paragraphs(body: str, translate: TranslateSegments) -> str:
     """What becomes of the body of a document. The other parts must stay."""
     given = docx(body)
     new, _ = translate_docx(given, "a.docx", translate)
@@ -141,7 +149,7 @@ def test_tables_headers_and_notes_are_translated() -> None:
     )
     new, counts = translate_docx(given, "a.docx", backwards)
     parts = unpacked(new)
-    assert counts == Counts(3, 3, [])
+    assert counts == DocumentCounts(3, 3, [])
     for part, text in {"document": "B A", "header1": "D C", "footnotes": "F E"}.items():
         assert run(text).encode() in parts[f"word/{part}.xml"]
 
@@ -156,7 +164,7 @@ def test_other_prefixes_and_the_strict_form(prefix: str) -> None:
     assert run("B A").replace("w:", prefix).encode() in unpacked(new)["word/document.xml"]
 
 
-def content(body: str, translate: Translate) -> str:
+def content(body: str, translate: TranslateSegments) -> str:
     given = odt(body)
     new, _ = translate_odt(given, "a.odt", translate)
     before, after = unpacked(given), unpacked(new)
@@ -205,10 +213,10 @@ def test_what_was_deleted_stays_so() -> None:
 
 def test_the_archive_keeps_its_order_and_packing(tmp_path: Path) -> None:
     (tmp_path / "in.odt").write_bytes(odt("<text:p>a b</text:p>"))
-    assert translate_file(tmp_path / "in.odt", tmp_path / "out.odt", louder) == Counts(1, 1, [])
+    assert translate_file(tmp_path / "in.odt", tmp_path / "out.odt", louder) == DocumentCounts(1, 1, [])
     with zipfile.ZipFile(tmp_path / "in.odt") as old, zipfile.ZipFile(tmp_path / "out.odt") as new:
         both = [
-            [(one.filename, one.compress_type, one.date_time, one.external_attr) for one in zip_archive.infolist()]
+            [(one.filename, one.compress_type, one.date_time, one.external_attr) for one in archive.infolist()]
             for archive in (old, new)
         ]
     assert both[0] == both[1]
@@ -230,18 +238,18 @@ FILE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x>&a;</x>'
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (part(LAUGHS), "a.odt: content.xml declares a document type or entities"),
+        (part(LAUGHS), "a.odt: content.xml is refused: it declares a document type or entities"),
         (part(FILE), "declares a document type or entities"),
         (part('<!DOCTYPE x SYSTEM "http://example.org/x.dtd"><x/>'), "declares a document type or entities"),
         (part("<x>"), "a.odt: content.xml is damaged: no element found"),
         (part("<x>&nbsp;</x>"), "is damaged: undefined entity"),
         (part(""), "is damaged"),
-        (part('<?xml version="1.0" encoding="utf-7"?><x/>'), '"utf-7", which is not known'),
+        (part('<?xml version="1.0" encoding="utf-7"?><x/>'), '"utf-7", which is not supported'),
         (part("<x>" * 200 + "</x>" * 200), "more than 150 deep"),
-        (b"", "cannot be opened: File is not a zip file. Is it really a odt file?"),
+        (b"", "cannot be opened: File is not a zip file. Is it a valid .odt document?"),
         (b"PK\x03\x04 no", "cannot be opened"),
-        (packed({"x": "y"}), "a.odt has no content.xml in it: this is no odt file"),
-        (packed({"content.xml": "<x/>", "bomb": bytes(40 << 20)}), "which no document does: refused"),
+        (packed({"x": "y"}), "a.odt is not a valid .odt document: it has no content.xml"),
+        (packed({"content.xml": "<x/>", "bomb": bytes(40 << 20)}), "a.odt is refused as a zip bomb"),
     ],
 )  # fmt: skip
 def test_harmful_and_broken_archives_are_refused(data: bytes, told: str) -> None:
@@ -261,13 +269,13 @@ def test_bytes_that_were_changed_are_noticed() -> None:
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     data = odt("<text:p>a</text:p>")
     for name, limit, told in (
-        ("MOST_MEMBERS", 2, "a.odt has 3 parts, more than 2: refused"),
-        ("MOST_BYTES", 100, "which no document does: refused"),
-        ("MOST_TEXT", 10, "content.xml has more than 0 MiB: refused"),
-        ("MOST", 5, "content.xml has more than 5 elements: refused"),
+        ("MAX_MEMBERS", 2, "a.odt has 3 parts: at most 2 are allowed"),
+        ("MAX_UNPACKED_BYTES", 100, "a.odt is refused as a zip bomb"),
+        ("MAX_PART_BYTES", 10, "content.xml is larger than 0 MiB"),
+        ("MAX_TAGS", 5, "content.xml has more than 5 elements"),
     ):
         with monkeypatch.context() as patch, pytest.raises(HeadwayError, match=told):
-            patch.setattr(xml if name == "MOST" else zip_archive, name, limit)
+            patch.setattr(xml if name == "MAX_TAGS" else zip_archive, name, limit)
             translate_odt(data, "a.odt", same)
 
 
@@ -277,7 +285,7 @@ def test_two_parts_of_one_name_and_passwords_are_refused() -> None:
         warnings.simplefilter("ignore")
         twice.writestr("content.xml", "<x/>")
         twice.writestr("content.xml", "<y/>")
-    with pytest.raises(HeadwayError, match="two parts of the same name"):
+    with pytest.raises(HeadwayError, match="two of its parts have the same name"):
         translate_odt(out.getvalue(), "a.odt", same)
     locked = bytearray(odt("<text:p>a</text:p>"))
     for sign, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -301,8 +309,8 @@ def test_letters_by_number_are_what_xml_says() -> None:
     given = f"a&#146;b &#x{'0' * 5000}e9; &amp;amp; &lt;&gt;&quot;&apos;&#x1F600;"
     said = "a\x92b é &amp;amp; &lt;&gt;\"'😀 c"
 
-    def more(asked: Sequence[Asked]) -> list[Said]:
-        return [Said(f"{one.text} c") for one in asked]
+    def more(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
+        return [SegmentResult(f"{one.text} c") for one in asked]
 
     assert content(f"<text:p>{given}</text:p>", more) == f"<text:p>{said}</text:p>"
     assert paragraphs(f"<w:p>{run(given)}</w:p>", more) == f"<w:p>{run(said)}</w:p>"

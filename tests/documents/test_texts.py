@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from documents.speakers import backwards, copying, fixed, louder, same, silent
-from headway.documents import Asked, Counts, Said, Translate, translate_file
+from headway.documents import DocumentCounts, SegmentRequest, SegmentResult, TranslateSegments, translate_file
 from headway.errors import HeadwayError
 
 
-def translated(given: str | bytes, ending: str, translate: Translate, folder: Path) -> tuple[str, Counts]:
+def translated(
+    given: str | bytes, ending: str, translate: TranslateSegments, folder: Path
+) -> tuple[str, DocumentCounts]:
     path, out = folder / f"in.{ending}", folder / f"out.{ending}"
     path.write_bytes(given.encode() if isinstance(given, str) else given)
     counts = translate_file(path, out, translate)
@@ -23,9 +25,9 @@ def translated(given: str | bytes, ending: str, translate: Translate, folder: Pa
 def test_lines_keep_their_ends(tmp_path: Path) -> None:
     given = "\ufeffOne dog.\r\n\r\n  two  \n12\n\x0cthree"
     wanted = "\ufeffONE DOG.\r\n\r\n  TWO  \n12\n\x0cTHREE"
-    assert translated(given, "txt", louder, tmp_path) == (wanted, Counts(3, 3, []))
+    assert translated(given, "txt", louder, tmp_path) == (wanted, DocumentCounts(3, 3, []))
     assert translated(given, "txt", same, tmp_path)[0] == given
-    assert translated("", "txt", louder, tmp_path) == ("", Counts(0, 0, []))
+    assert translated("", "txt", louder, tmp_path) == ("", DocumentCounts(0, 0, []))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"])
@@ -46,20 +48,20 @@ def test_an_empty_translation_leaves_the_text(tmp_path: Path) -> None:
     new, counts = translated("one\ntwo " + "x" * 60, "txt", silent, tmp_path)
     assert new == "one\ntwo " + "x" * 60
     assert (counts.segments, counts.translated) == (2, 0)
-    assert counts.warnings[0] == '"one": the translation is empty: it was left as it is'
+    assert counts.warnings[0] == '"one": the translation is empty: left untranslated'
     assert counts.warnings[1].startswith(f'"two {"x" * 35}…": ')
 
 
 def test_warnings_are_passed_on_once(tmp_path: Path) -> None:
-    def translate(asked: list[Asked]) -> list[Said]:
-        return [Said("x", None, ["odd"]) for _ in asked]
+    def translate(asked: list[SegmentRequest]) -> list[SegmentResult]:
+        return [SegmentResult("x", None, ["odd"]) for _ in asked]
 
     assert translated("one\none\n", "txt", translate, tmp_path)[1].warnings == ['"one": odd']  # type: ignore[arg-type]
 
 
 def test_who_translates_must_answer_everything(tmp_path: Path) -> None:
-    with pytest.raises(HeadwayError, match="2 segments were given to be translated, and 1 came back"):
-        translated("one\ntwo", "txt", lambda asked: [Said("x")], tmp_path)
+    with pytest.raises(HeadwayError, match="2 segments were given, but 1 translations came back"):
+        translated("one\ntwo", "txt", lambda asked: [SegmentResult("x")], tmp_path)
     assert not (tmp_path / "out.txt").exists()
 
 
@@ -109,7 +111,7 @@ def test_subtitles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("translate", [same, silent])
 @pytest.mark.parametrize("given", [FILM, FILM.replace("\n", "\r\n"), FILM.rstrip(), "", "no cues\n\nat all", "1\n2\n"])
-def test_subtitles_that_do_not_change(given: str, translate: Translate, tmp_path: Path) -> None:
+def test_subtitles_that_do_not_change(given: str, translate: TranslateSegments, tmp_path: Path) -> None:
     assert translated(given, "srt", translate, tmp_path)[0] == given
 
 
@@ -120,14 +122,14 @@ def test_a_sentence_over_two_cues_is_translated_as_one(tmp_path: Path) -> None:
     """And cut where the fewest words change sides."""
     asked: list[str] = []
 
-    def translate(given: list[Asked]) -> list[Said]:
+    def translate(given: list[SegmentRequest]) -> list[SegmentResult]:
         asked.extend(one.text for one in given)
-        return [Said("Der Hund den wir sahen läuft weg.", [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5), (5, 6)])]
+        return [SegmentResult("Der Hund den wir sahen läuft weg.", [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5), (5, 6)])]
 
     new, counts = translated(TWO.format("The dog we saw", "runs away."), "srt", translate, tmp_path)  # type: ignore[arg-type]
     assert asked == ["The dog we saw runs away."]
     assert new == TWO.format("Der Hund den wir sahen", "läuft weg.")
-    assert counts == Counts(1, 1, [])
+    assert counts == DocumentCounts(1, 1, [])
 
 
 @pytest.mark.parametrize(
@@ -215,11 +217,11 @@ def test_catalogues(tmp_path: Path) -> None:
     }.items():
         assert old in wanted
         wanted = wanted.replace(old, new)
-    assert translated(CATALOGUE, "po", louder, tmp_path) == (wanted, Counts(6, 6, []))
+    assert translated(CATALOGUE, "po", louder, tmp_path) == (wanted, DocumentCounts(6, 6, []))
     windows = CATALOGUE.replace("\n", "\r\n")
     assert translated(windows, "po", louder, tmp_path)[0] == wanted.replace("\n", "\r\n")
     again, counts = translated(wanted, "po", louder, tmp_path)
-    assert (again, counts) == (wanted, Counts(0, 0, []))
+    assert (again, counts) == (wanted, DocumentCounts(0, 0, []))
 
 
 def test_placeholders_move_and_stay_whole(tmp_path: Path) -> None:
@@ -231,7 +233,7 @@ def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:
     given = 'msgid "open %s"\nmsgstr ""\n'
     new, counts = translated(given, "po", fixed("%s %s %d"), tmp_path)
     assert new == given
-    assert counts == Counts(1, 0, ['"open %s": the placeholders of its translation are others: it was left as it is'])
+    assert counts == DocumentCounts(1, 0, ['"open %s": the placeholders of its translation differ: left untranslated'])
     assert translated(given, "po", silent, tmp_path)[0] == given
 
 
@@ -250,8 +252,8 @@ def test_placeholders_without_names_keep_their_order(source: str, stays: bool, t
     given = f'msgid "{source}"\nmsgstr ""\n'
     new, counts = translated(given, "po", copying(*source.split()), tmp_path)
     assert (new == given) is stays
-    told = f'"{source}": the placeholders of its translation stand in another order: it was left as it is'
-    assert counts == (Counts(1, 0, [told]) if stays else Counts(1, 1, []))
+    told = f'"{source}": the placeholders of its translation are in another order: left untranslated'
+    assert counts == (DocumentCounts(1, 0, [told]) if stays else DocumentCounts(1, 1, []))
 
 
 def test_languages_with_one_form_get_the_plural(tmp_path: Path) -> None:
@@ -290,11 +292,11 @@ def test_what_looks_like_a_long_placeholder_is_read_at_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ('msgid "one\nmsgstr ""', 'line 1 is not part of a .po file: "msgid "one"'),
-        ('"alone"', "line 1 is not part of a .po file"),
-        ('msgid "a"\nmsgstr "b"\n<html>', 'line 3 is not part of a .po file: "<html>"'),
-        (b'msgid ""\nmsgstr "charset=ISO-8859-1\\n"\n\nmsgid "x"\nmsgstr ""\n', 'the letter "Ł", which cannot be written'),
-        (b'msgid ""\nmsgstr "charset=hex\\n"\n', '"hex", which is not known'),
+        ('msgid "one\nmsgstr ""', 'line 1 is not valid in a .po file: "msgid "one"'),
+        ('"alone"', "line 1 is not valid in a .po file"),
+        ('msgid "a"\nmsgstr "b"\n<html>', 'line 3 is not valid in a .po file: "<html>"'),
+        (b'msgid ""\nmsgstr "charset=ISO-8859-1\\n"\n\nmsgid "x"\nmsgstr ""\n', 'contains "Ł", which ISO-8859-1 cannot encode'),
+        (b'msgid ""\nmsgstr "charset=hex\\n"\n', '"hex", which is not supported'),
         (b"\xff\xfe\x00", "is not UTF-16-LE"),
     ],
 )  # fmt: skip

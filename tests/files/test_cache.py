@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HeadwayError
-from headway.files.cache import READY, UNUSED, cache_folder, cached, fingerprint, sweep
+from headway.files.cache import (
+    MAX_UNUSED_SECONDS,
+    READY_FILE,
+    cache_folder,
+    delete_stale_entries,
+    fingerprint,
+    load_or_build,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +28,10 @@ def number(value: int, built: list[int]) -> int:
         built.append(value)
         (folder / "number").write_text(str(value))
 
-    return cached("number", fingerprint([str(value)]), build, lambda folder: int((folder / "number").read_text()))
+    def load(folder: Path) -> int:
+        return int((folder / "number").read_text())
+
+    return load_or_build("number", fingerprint([str(value)]), build, load)
 
 
 def test_built_once_and_found_again() -> None:
@@ -48,7 +58,7 @@ def test_a_build_that_fails_leaves_nothing(own_cache: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cached("thing", "key", build, lambda folder: folder)
+        load_or_build("thing", "key", build, lambda folder: folder)
     assert list(own_cache.iterdir()) == []
 
 
@@ -57,11 +67,11 @@ def test_another_process_may_be_faster(own_cache: Path) -> None:
         (folder / "mine").touch()
         other = own_cache / "thing-key"
         other.mkdir()
-        (other / READY).touch()
+        (other / READY_FILE).touch()
         (other / "theirs").touch()
 
-    found = cached("thing", "key", build, lambda folder: sorted(path.name for path in folder.iterdir()))
-    assert found == [READY, "theirs"]
+    found = load_or_build("thing", "key", build, lambda folder: sorted(path.name for path in folder.iterdir()))
+    assert found == [READY_FILE, "theirs"]
     assert [path.name for path in own_cache.iterdir()] == ["thing-key"]
 
 
@@ -72,10 +82,10 @@ def test_what_nobody_used_for_a_month_goes(own_cache: Path) -> None:
     old, new = sorted(own_cache.iterdir(), key=lambda path: (path / "number").read_text())
     left = own_cache / ".rows-x.123.partial"
     left.mkdir()
-    long_ago = time.time() - UNUSED - 5
-    os.utime(old / READY, (long_ago, long_ago))
+    long_ago = time.time() - MAX_UNUSED_SECONDS - 5
+    os.utime(old / READY_FILE, (long_ago, long_ago))
     os.utime(left, (long_ago, long_ago))
-    sweep()
+    delete_stale_entries()
     assert list(own_cache.iterdir()) == [new]
 
 
@@ -91,7 +101,7 @@ def test_a_full_disk_is_named(own_cache: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(HeadwayError, match=r"cannot be written to: No space left on device"):
-        cached("thing", "key", build, lambda folder: folder)
+        load_or_build("thing", "key", build, lambda folder: folder)
     assert list(own_cache.iterdir()) == []
 
 

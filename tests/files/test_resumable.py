@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HeadwayError
-from headway.files.resumable import GrowingFile
+from headway.files.resumable import ResumableFile
 from headway.files.text_files import read_lines
 
 OPTIONS = {"--tag": "<BT>", "--text": ("a", "b")}
 
 
-def opened(path: Path, begin: str = "new", options: dict[str, object] = OPTIONS) -> GrowingFile:
-    return GrowingFile(path, begin, options, {"lines": 0})  # type: ignore[arg-type]
+def opened(path: Path, begin: str = "new", options: dict[str, object] = OPTIONS) -> ResumableFile:
+    return ResumableFile(path, begin, options, {"lines": 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.tsv.xz", "a.tsv.zst"])
@@ -64,7 +64,7 @@ def test_killed_before_the_first_group(tmp_path: Path) -> None:
 def test_nothing_is_written_over_unasked(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("mine\n")
-    with pytest.raises(HeadwayError, match=r"a\.tsv exists already\. Choose another --out, or .* --overwrite\."):
+    with pytest.raises(HeadwayError, match=r"a\.tsv already exists\. Choose another --out, or .* --overwrite\."):
         opened(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.tsv"]
     with opened(path, "overwrite") as file:
@@ -76,7 +76,7 @@ def test_nothing_is_written_over_unasked(tmp_path: Path) -> None:
 
 def test_a_stopped_run_is_not_lost_unasked(tmp_path: Path) -> None:
     stopped_after_one(tmp_path / "a.tsv")
-    with pytest.raises(HeadwayError, match=r"a\.tsv\.partial is what a stopped run has left\. Go on with --resume"):
+    with pytest.raises(HeadwayError, match=r"a\.tsv\.partial is left over from an interrupted run\. .* --resume"):
         opened(tmp_path / "a.tsv")
     with opened(tmp_path / "a.tsv", "overwrite") as file:
         assert file.counts == {"lines": 0}
@@ -89,7 +89,7 @@ def test_two_runs_cannot_write_to_one_file(tmp_path: Path) -> None:
     with opened(tmp_path / "a.tsv") as file:
         file.add("one\n", {"lines": 1})
         for begin in ("resume", "overwrite"):
-            with pytest.raises(HeadwayError, match=r"another run is writing to .*a\.tsv\. Wait for its end"):
+            with pytest.raises(HeadwayError, match=r"another run is writing to .*a\.tsv\. Wait until it ends"):
                 opened(tmp_path / "a.tsv", begin)
         file.add("two\n", {"lines": 2})
         file.finish()
@@ -98,7 +98,7 @@ def test_two_runs_cannot_write_to_one_file(tmp_path: Path) -> None:
 
 def test_other_options_do_not_go_on(tmp_path: Path) -> None:
     stopped_after_one(tmp_path / "a.tsv")
-    with pytest.raises(HeadwayError, match=r"was begun with --tag '<BT>', and this is ''\. Give the same, or start"):
+    with pytest.raises(HeadwayError, match=r"was started with --tag '<BT>', not ''\. Give the same value, or start"):
         opened(tmp_path / "a.tsv", "resume", {**OPTIONS, "--tag": ""})
     with opened(tmp_path / "a.tsv", "resume", dict(OPTIONS)) as file:
         assert file.counts == {"lines": 7}
@@ -133,6 +133,6 @@ def test_a_damaged_progress_file_is_told(tmp_path: Path, spoil: Callable[[bytes]
     progress = tmp_path / "a.tsv.progress"
     progress.write_bytes(spoil(progress.read_bytes()))
     before = (tmp_path / "a.tsv.partial").read_bytes()
-    with pytest.raises(HeadwayError, match=r"progress does not fit .*a\.tsv\.partial\. Start anew with --overwrite\."):
+    with pytest.raises(HeadwayError, match=r"progress does not match .*a\.tsv\.partial\. Start over with --over"):
         opened(tmp_path / "a.tsv", "resume")
     assert (tmp_path / "a.tsv.partial").read_bytes() == before

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from headway.data.check.raw_lines import raw_lines
+from headway.data.check.raw_lines import read_raw_lines
 from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 from headway.files.text_files import read_lines, read_pairs
@@ -65,7 +65,7 @@ def test_packed_pieces_written_one_after_the_other_are_one_file(put: Any, suffix
 def test_a_packed_file_that_was_cut_or_is_none_is_refused(put: Any, suffix: str) -> None:
     packed = PACKERS[suffix](b"".join(b"%d\n" % number for number in range(10_000)))
     for content in (packed[: len(packed) // 2], b"this is not packed at all"):
-        with pytest.raises(HeadwayError, match=rf"text\.en{suffix} cannot be unpacked: "):
+        with pytest.raises(HeadwayError, match=rf"text\.en{suffix} cannot be decompressed: "):
             list(read_lines(put(f"text.en{suffix}", content)))
 
 
@@ -81,23 +81,23 @@ def test_what_is_not_utf8_is_found_by_file_line_and_byte(put: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
-        ("\ufeffschön\n".encode("utf-16-le"), r"in UTF-16, and not plain text in UTF-8\. .* iconv -f utf-16 -t utf-8$"),
-        ("\ufeffschön\n".encode("utf-16-be"), r"in UTF-16, and .* iconv -f utf-16 -t utf-8$"),
-        (b"PK\x03\x04\x14\n", r"a zip archive, as \.docx and \.odt files are, and .* Unpack it"),
-        (gzip.compress(b"a\n", mtime=0), r"packed by gzip, and .* name it \.gz"),
-        (lzma.compress(b"a\n"), r"packed by xz, and .* name it \.xz"),
-        (bz2.compress(b"a\n"), r"packed by bzip2, and .* Unpack it first\.$"),
-        (b"%PDF-1.7\n", r"a PDF, and .* pdftotext$"),
+        ("\ufeffschön\n".encode("utf-16-le"), r"in UTF-16, not UTF-8 text\. .* iconv -f utf-16 -t utf-8$"),
+        ("\ufeffschön\n".encode("utf-16-be"), r"in UTF-16, not .* iconv -f utf-16 -t utf-8$"),
+        (b"PK\x03\x04\x14\n", r"a zip archive \(as \.docx and \.odt files are\), not .* Unpack it"),
+        (gzip.compress(b"a\n", mtime=0), r"compressed by gzip, not .* rename it to end in \.gz"),
+        (lzma.compress(b"a\n"), r"compressed by xz, not .* rename it to end in \.xz"),
+        (bz2.compress(b"a\n"), r"compressed by bzip2, not .* Decompress it first\.$"),
+        (b"%PDF-1.7\n", r"a PDF, not .* pdftotext$"),
     ],
 )
-def test_what_is_no_text_is_named(put: Any, data: bytes, told: str) -> None:
+def test_what_is_no_text_is_named(put: Any, data: bytes, message: str) -> None:
     path = put("new.de", data)
-    with pytest.raises(HeadwayError, match=told):
+    with pytest.raises(HeadwayError, match=message):
         list(read_lines(path))
-    with pytest.raises(HeadwayError, match=told):
-        list(raw_lines(ParallelFiles(str(path), str(path))))
+    with pytest.raises(HeadwayError, match=message):
+        list(read_raw_lines(ParallelFiles(str(path), str(path))))
 
 
 def test_a_missing_file_is_named_at_once_with_what_was_probably_meant(put: Any, tmp_path: Path) -> None:

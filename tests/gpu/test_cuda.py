@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from headway.config.search import Marks, Search
+from headway.config.search import Search
 from headway.decode import decode
 from headway.decode.reference.model import ModelStepper
-from headway.nn.layers.bitlinear import bit_linear, packed_state, ternary
-from headway.nn.masks.masks import Pattern, make_mask
+from headway.nn.layers.bitlinear import bit_linear, packed_state_dict, round_to_ternary
+from headway.nn.masks.masks import BoundMask, make_mask
 from headway.nn.ops.attention import attend
-from headway.nn.ops.retention import fixed_decay, retain
-from headway.nn.positions.score_mod import Bend, Score
-from headway.nn.sequence import places_from
+from headway.nn.ops.retention import fixed_log_decay, retain
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod
+from headway.nn.sequence import positions_from_start
 from headway.nn.transformer import Transformer
+from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 
@@ -41,10 +42,10 @@ RULES += ["bigbird(16, 2, 256)", "causal & bigbird(16, 2, 256, 4)"]
 def test_flex_equals_naive_with_gradients(rule: str) -> None:
     device = torch.device("cuda")
     q, k, v = (torch.randn(2, 4, 256, 32, device=device, requires_grad=True) for _ in range(3))
-    places = places_from(256, None, device)
+    places = positions_from_start(256, None, device)
     results = []
     for kernel in ("flex", "math"):
-        out = attend(q, k, v, mask=Pattern(make_mask(rule), places, places, 4), kernel=kernel)
+        out = attend(q, k, v, mask=BoundMask(make_mask(rule), places, places, 4), kernel=kernel)
         results.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v))))
     for fast, naive in zip(*results):
         assert (fast - naive).norm() / naive.norm() < 2e-3  # tf32 inside the kernel
@@ -54,11 +55,11 @@ def test_flex_looks_up_what_queries_ask_with_gradients() -> None:
     device = torch.device("cuda")
     q, k, v = (torch.randn(2, 4, 256, 32, device=device, requires_grad=True) for _ in range(3))
     table = torch.randn(4, 32, 17, device=device, requires_grad=True)
-    places, results = places_from(256, None, device), []
+    places, results = positions_from_start(256, None, device), []
     for kernel in ("flex", "math"):
-        score = Score("asks", asks=q @ table, column=lambda q, k: (q - k).clamp(0, 16))
-        pattern = Pattern(make_mask("causal & local(64)"), places, places, 4)
-        out = attend(q, k, v, mask=pattern, score=Bend(score, places, places, 4), kernel=kernel)
+        score = ScoreMod("bias", query_bias=q @ table, bucket=lambda q, k: (q - k).clamp(0, 16))
+        pattern = BoundMask(make_mask("causal & local(64)"), places, places, 4)
+        out = attend(q, k, v, mask=pattern, score_mod=BoundScoreMod(score, places, places, 4), kernel=kernel)
         results.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v, table))))
     for fast, naive in zip(*results):
         assert (fast - naive).norm() / naive.norm() < 2e-3  # tf32 inside the kernel
@@ -67,7 +68,7 @@ def test_flex_looks_up_what_queries_ask_with_gradients() -> None:
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)], ids=["f32", "bf16"])
 def test_forms_of_retention_are_equal_with_gradients(dtype: torch.dtype, near: float) -> None:
     q, k, v = (torch.randn(2, 4, 300, 32, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3))
-    decay, results = fixed_decay(4, q.device), []
+    decay, results = fixed_log_decay(4, q.device), []
     for form in ("recurrent", "parallel", "chunkwise"):
         output, total = retain(q, k, v, decay, form=form, chunk=64)
         results.append((output, total, *torch.autograd.grad(output.float().square().sum(), (q, k, v))))
@@ -84,15 +85,15 @@ def turns(*parts: str) -> dict[str, list[str]]:
 SYSTEMS: dict[str, dict[str, Any]] = {
     "t5": {"position": "t5"},
     "shaw": {"position": "shaw(4)"},
-    "transformer-xl": {"position": "xl"} | turns("segments(4, 4)"),
+    "transformer-xl": {"position": "transformer_xl"} | turns("segments(4, 4)"),
     "local and strided": turns("local(4)", "strided(3)"),
-    "bigbird": turns("bigbird(2, random=1, longest=32)"),
+    "bigbird": turns("bigbird(2, random=1, max_positions=32)"),
     "retention": {"mixer": "retention(4, chunk=4)", "mask": "causal", "position": "rope"},
     "gated retention": {"mixer": "retention(4, chunk=4, gated=true)", "mask": "causal", "position": "rope"},
-    "resi_dual": {"residual": "resi_dual"},
+    "residual_dual": {"residual": "residual_dual"},
     "deepnorm": {"residual": "deepnorm"},
     "experts": {"feedforward": "moe(4, 2)"},
-    "shared": {"mixer": ["attention(4)", "shared(4)"]} | turns("local(4)", "full"),
+    "shared": {"mixer": ["attention(4)", "shared_kv(4)"]} | turns("local(4)", "full"),
 }
 
 
@@ -105,7 +106,7 @@ def learned(model: Transformer) -> list[float]:
     losses = []
     for _ in range(60):
         with torch.autocast("cuda", torch.bfloat16):
-            loss = batch_loss(model, batch, 0.0).loss / batch.labelled
+            loss = batch_loss(model, batch, 0.0).loss / batch.label_count
         loss.backward()
         assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
         optimiser.step()
@@ -130,9 +131,9 @@ def test_every_system_trains_in_bf16_and_decodes_as_on_the_cpu(name: str) -> Non
     losses = learned(model)
     assert all(loss == loss for loss in losses) and losses[-1] < 0.5 * losses[0]
     source = torch.randint(4, 128, (8, 9))
-    marks, search = Marks(start=1, end=2, suppress=(0, 3)), Search(beam_size=4, max_length=20)
-    there = decode(ModelStepper(model.eval()), source.cuda(), marks=marks, search=search)
-    here = decode(ModelStepper(model.cpu()), source, marks=marks, search=search)
+    special, search = SpecialTokens(start=1, end=2, suppress=(0, 3)), Search(beam_size=4, max_length=20)
+    there = decode(ModelStepper(model.eval()), source.cuda(), special_tokens=special, search=search)
+    here = decode(ModelStepper(model.cpu()), source, special_tokens=special, search=search)
     assert sum(a[0].ids == b[0].ids for a, b in zip(here, there)) >= 7  # a tie may fall the other way
 
 
@@ -140,9 +141,9 @@ def test_decoding_agrees_with_the_cpu() -> None:
     torch.manual_seed(0)
     model = small_model().eval()
     source = torch.randint(4, 128, (8, 9))
-    marks, search = Marks(start=1, end=2, suppress=(0, 3)), Search(beam_size=4, max_length=20)
-    here = decode(ModelStepper(model), source, marks=marks, search=search)
-    there = decode(ModelStepper(model.cuda()), source.cuda(), marks=marks, search=search)
+    special, search = SpecialTokens(start=1, end=2, suppress=(0, 3)), Search(beam_size=4, max_length=20)
+    here = decode(ModelStepper(model), source, special_tokens=special, search=search)
+    there = decode(ModelStepper(model.cuda()), source.cuda(), special_tokens=special, search=search)
     assert [row[0].ids for row in here] == [row[0].ids for row in there]
 
 
@@ -151,7 +152,7 @@ def test_bitnets_product_is_exact_whatever_the_units() -> None:
     """Whole numbers up to 127 fit TF32 and bfloat16, and their sums fit float32: the GPU gives the CPU's numbers."""
     torch.manual_seed(0)
     q = torch.randint(-127, 128, (40, 4096)).float()
-    weight, scale = ternary(torch.randn(512, 4096))
+    weight, scale = round_to_ternary(torch.randn(512, 4096))
     expected = torch.nn.functional.linear(q, weight)
     before = torch.get_float32_matmul_precision()
     try:
@@ -171,6 +172,6 @@ def test_bitnets_product_is_exact_whatever_the_units() -> None:
 @torch.no_grad()
 def test_a_packed_bitnet_gives_the_same_to_the_bit() -> None:
     whole, packed = small_model("bitnet").cuda().eval(), small_model("bitnet(packed=true)").cuda().eval()
-    packed.load_state_dict(packed_state(whole))
+    packed.load_state_dict(packed_state_dict(whole))
     ids = torch.randint(4, 128, (8, 12), device="cuda")
     assert torch.equal(packed(ids, ids).hidden, whole(ids, ids).hidden)

@@ -1,4 +1,4 @@
-"""Recorded steps write what the plain loop writes. Run with: pytest -m gpu tests/gpu"""
+"""Recorded steps write what the reference search writes. Run with: pytest -m gpu tests/gpu"""
 
 import copy
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from decode.cuda.test_search import MARKS, assert_as_exact, assert_same, model, small, sources
+from decode.cuda.test_search import SPECIAL, assert_as_exact, assert_same, model, small, sources
 
 from headway.decode import Search, decode
 from headway.decode.reference.model import ModelStepper
@@ -48,22 +48,23 @@ def exact() -> Iterator[None]:
 )
 @pytest.mark.parametrize("beam", [1, 4])
 def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -> None:
-    """Several times: first the steps are recorded, through several frames, and at last the beginning."""
+    """Several times: first the steps are recorded, through several buffers, and at last the beginning."""
     built = model(1, **changes).cuda()
-    stepper = small(ModelStepper(built), shortest=32, fewest=8)
+    stepper = small(ModelStepper(built), initial_length=32, min_shrink_rows=8)
     search = Search(beam_size=beam, n_best=beam, max_length=50)
     source, valid = (part.cuda() for part in sources(37))
     given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
-    naive = decode(stepper, *given, marks=MARKS, search=search, engine="naive")
-    exact = decode(ModelStepper(copy.deepcopy(built).double()), *given, marks=MARKS, search=search, engine="naive")
+    reference = decode(stepper, *given, special_tokens=SPECIAL, search=search, engine="reference")
+    doubled = ModelStepper(copy.deepcopy(built).double())
+    exact = decode(doubled, *given, special_tokens=SPECIAL, search=search, engine="reference")
     for _ in range(4):
-        assert_as_exact(decode(stepper, *given, marks=MARKS, search=search, engine="static"), naive, exact)
-    players = stepper.engine.players.kept.values()
-    assert any(player.graphs for player in players), "nothing was recorded"
-    assert any(player.frame.reads and 0 in player.graphs for player in players) == (
+        assert_as_exact(decode(stepper, *given, special_tokens=SPECIAL, search=search, engine="cuda"), reference, exact)
+    runners = stepper.cuda_search.runners.by_size.values()
+    assert any(runner.graphs for runner in runners), "nothing was recorded"
+    assert any(runner.state.encodes and 0 in runner.graphs for runner in runners) == (
         bool(changes.get("encoder", 1)) and changes.get("reader") != {"position": "alibi"}
     )
-    assert not any(player.frame.ids.is_cpu for player in players)
+    assert not any(runner.state.ids.is_cpu for runner in runners)
 
 
 @pytest.mark.parametrize("vocabulary", [40, 700])
@@ -75,24 +76,24 @@ def test_prefixes_and_half_precision(vocabulary: int) -> None:
     )
     source, valid = (part.cuda() for part in sources(20))
     both = [
-        decode(stepper, source, valid, marks=MARKS, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
-        for engine in ("naive", "static", "auto")
+        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
+        for engine in ("reference", "cuda", "auto")
     ]
     assert_same(both[1], both[0])
     assert_same(both[2], both[0])
-    frames = [player.frame for player in stepper.engine.players.kept.values()]
-    assert all((frame.fused is not None) == (vocabulary == 700) for frame in frames)
+    states = [runner.state for runner in stepper.cuda_search.runners.by_size.values()]
+    assert all((state.fused is not None) == (vocabulary == 700) for state in states)
     stepper = ModelStepper(model(3, vocabulary=vocabulary).cuda().bfloat16())
-    naive, static = (
-        decode(stepper, source, valid, marks=MARKS, search=search, engine=engine)  # type: ignore[arg-type]
-        for engine in ("naive", "static")
+    reference, cuda = (
+        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, engine=engine)  # type: ignore[arg-type]
+        for engine in ("reference", "cuda")
     )
-    assert sum(a[0].ids == b[0].ids for a, b in zip(naive, static)) >= 16
+    assert sum(a[0].ids == b[0].ids for a, b in zip(reference, cuda)) >= 16
 
 
 def test_bfloat16_translates_what_was_learned_by_heart(translator_dir: Path, toy: Path) -> None:
     lines, known = ((toy / f"train.{side}").read_text().splitlines()[:20] for side in ("en", "qtx"))
-    translator = load_translator([translator_dir], "cuda", compute="bfloat16")
+    translator = load_translator(translator_dir, device="cuda", compute="bfloat16")
     assert translator.engines.torch.compute == "bfloat16"
     assert next(translator.engines.loaded[0].model.parameters()).dtype == torch.bfloat16
     found = [one.text for one in translator.translate(lines)]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.config import from_table
+from headway.config.config import read_config
 from headway.nn.transformer import Transformer
-from headway.train.checkpoints import checkpoints
-from headway.train.dataset import Portion
-from headway.train.loader import Step
-from headway.train.objectives import Example, Marks
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.checkpoints import list_checkpoints
+from headway.train.dataset import EpochShard
+from headway.train.loader import MicroBatches
+from headway.train.objectives import Example
 from headway.train.trainer import Trainer
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # the compiler warns of itself, in each version of something else
 ]
 CUDA = torch.device("cuda")
-MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=32_000)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=32_000)
 
 
 class ManyPairs:
@@ -31,11 +32,11 @@ class ManyPairs:
 
     left_out, size = "", 4000
 
-    def epoch(self, number: int) -> Iterator[Portion]:
+    def epoch(self, number: int) -> Iterator[EpochShard]:
         random = np.random.default_rng(0)
         lengths = random.integers(20, 100, (self.size, 2))
         rows = [Example(random.integers(4, 32_000, a), random.integers(4, 32_000, b)) for a, b in lengths]
-        yield Portion(rows, lengths + np.array([0, 1]))
+        yield EpochShard(rows, lengths + np.array([0, 1]))
 
     def close(self) -> None: ...
 
@@ -44,20 +45,20 @@ def trainer(**train: Any) -> Trainer:
     stack = {"layers": 2, "mixer": "attention(8)", "feedforward": "relu(1024)", "residual": "pre"}
     model = {"d_model": 256, "vocabulary": 32_000, "dropout": 0.0, "encoder": stack, "decoder": stack}
     settings = {"batch_tokens": 60_000, "schedule": "constant(0.001)", **train}
-    config = from_table({"model": model, "train": settings})
+    config = read_config({"model": model, "train": settings})
     torch.manual_seed(1)
-    return Trainer(config, Transformer(config.model), ManyPairs(), MARKS, CUDA)
+    return Trainer(config, Transformer(config.model), ManyPairs(), SPECIAL, CUDA)
 
 
-def stepped(of: Trainer, pieces: Step) -> float:
-    return float(of.step(pieces, sum(piece.labelled for piece in pieces)).loss)
+def stepped(of: Trainer, pieces: MicroBatches) -> float:
+    return float(of.step(pieces, sum(piece.label_count for piece in pieces)).loss)
 
 
 def test_a_batch_that_does_not_fit_is_taken_in_pieces_and_the_step_is_the_same() -> None:
     roomy = trainer(batch_tokens=60_000)
     steps = roomy.steps()
     expected = [stepped(roomy, next(steps)) for _ in range(3)]
-    assert roomy.feed.at_once == 60_000
+    assert roomy.loader.micro_batch_tokens == 60_000
     del roomy, steps
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(CUDA).total_memory
@@ -68,8 +69,8 @@ def test_a_batch_that_does_not_fit_is_taken_in_pieces_and_the_step_is_the_same()
         found = [stepped(tight, next(steps)) for _ in range(3)]
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    print(f"60,000 tokens were asked for at once, {tight.feed.at_once} fit into 4 GB")
-    assert tight.feed.at_once < 60_000
+    print(f"60,000 tokens were asked for at once, {tight.loader.micro_batch_tokens} fit into 4 GB")
+    assert tight.loader.micro_batch_tokens < 60_000
     assert found == pytest.approx(expected, rel=1e-3)  # TF32: sums in another order
 
 
@@ -88,11 +89,11 @@ def test_a_step_that_is_no_number_changes_nothing(optimiser: str) -> None:
     one.loss = no_number  # type: ignore[assignment]
     stepped(one, next(steps))
     assert all(torch.equal(weights, before[name]) for name, weights in one.model.state_dict().items())
-    assert (int(one.health.skipped), int(one.health.streak)) == (1, 1)
+    assert (int(one.finite_guard.skipped), int(one.finite_guard.streak)) == (1, 1)
     one.loss = loss
     stepped(one, next(steps))
     assert any(not torch.equal(weights, before[name]) for name, weights in one.model.state_dict().items())
-    assert int(one.health.streak) == 0
+    assert int(one.finite_guard.streak) == 0
     assert all(bool(torch.isfinite(weights).all()) for weights in one.model.state_dict().values())
 
 
@@ -115,7 +116,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     found = [stepped(first, next(steps)) for _ in range(3)]
     first.save(tmp_path, 1.0)
     second = trainer(batch_tokens=4000, ema=0.9)
-    second.restore(checkpoints(tmp_path)[-1].read())
+    second.restore(list_checkpoints(tmp_path)[-1].read())
     steps = second.steps()
     found += [stepped(second, next(steps)) for _ in range(3)]
     assert found == pytest.approx(expected, rel=1e-4)

@@ -11,15 +11,15 @@ import torch
 from nn.building import small
 
 from headway.cli.verbs.inspect import _draw
-from headway.inspect.embeddings import positions_of, vectors_of
+from headway.inspect.embeddings import describe_vectors, position_tables
 from headway.inspect.plots import draw_table
-from headway.inspect.positions import Table
-from headway.nn.context import Report
+from headway.inspect.positions import NumberTable
+from headway.nn.context import ForwardReport
 from headway.nn.masks.masks import dense_mask, make_mask
 from headway.nn.transformer import Transformer
 from headway.translate.translator import load
 
-BENDING = ["alibi", "t5(8, 16)", "shaw(3)", "shaw(3, 'nothing')", "xl", "xl(tied=false)"]
+BENDING = ["alibi", "t5(8, 16)", "shaw(3)", "shaw(3, 'nothing')", "transformer_xl", "transformer_xl(tied=false)"]
 
 
 def trained(side: str, **changes: Any) -> Transformer:
@@ -38,7 +38,7 @@ def trained(side: str, **changes: Any) -> Transformer:
 @torch.no_grad()
 def scores(model: Transformer, side: str, layer: int, length: int) -> np.ndarray:
     """Of the first head, as the model computes them, less what query and key say to each other."""
-    report, ids = Report(trace={}), torch.zeros(1, length, dtype=torch.long)
+    report, ids = ForwardReport(trace={}), torch.zeros(1, length, dtype=torch.long)
     (model.encode if side == "encoder" else model.decode)(ids, report=report)
     assert report.trace is not None
     q, k = (report.trace[f"{side}.{layer}.self.{name}"][0, 0] for name in "qk")
@@ -50,30 +50,30 @@ def scores(model: Transformer, side: str, layer: int, length: int) -> np.ndarray
 @pytest.mark.parametrize("written", BENDING)
 def test_what_bends_is_shown_as_scores(written: str, side: str) -> None:
     model = trained(side, position=written)
-    (table,) = positions_of(model, side, 8)
+    (table,) = position_tables(model, side, 8)
     allowed = dense_mask(make_mask("causal" if side == "decoder" else "full"), 8).numpy()
     np.testing.assert_array_equal(np.isnan(table.values), ~allowed)
     np.testing.assert_allclose(table.values[allowed], scores(model, side, 0, 8)[allowed], atol=1e-5)
     assert (table.rows, table.columns) == ("query", "key")
-    assert ("for a query of ones" in table.title) == written.startswith(("shaw", "xl"))
+    assert ("for a query of ones" in table.title) == written.startswith(("shaw", "transformer_xl"))
 
 
 def test_a_table_of_t5_is_what_it_has_learned() -> None:
     model = trained("encoder", position="t5(8, 16)")
     learned: Any = model.stacks["encoder"].positions[0].table  # type: ignore[index, union-attr]
-    (table,) = positions_of(model, "encoder", 4)
+    (table,) = position_tables(model, "encoder", 4)
     buckets = [[0, 5, 6, 6], [1, 0, 5, 6], [2, 1, 0, 5], [2, 2, 1, 0]]
     np.testing.assert_array_equal(table.values, learned.detach()[buckets, 0])
 
 
 def test_every_position_is_shown_in_its_own_layer() -> None:
     masks = ["causal & local(5)", "causal", "causal & local(3)"]
-    model = trained("decoder", position=["shaw(3)", "alibi", "xl"], mask=masks)
-    tables = positions_of(model, "decoder", 8)
+    model = trained("decoder", position=["shaw(3)", "alibi", "transformer_xl"], mask=masks)
+    tables = position_tables(model, "decoder", 8)
     assert [table.title for table in tables] == [
         "shaw: layer 1, head 1, for a query of ones",
         "alibi: layer 2, head 1",
-        "xl: layer 3, head 1, for a query of ones",
+        "transformer_xl: layer 3, head 1, for a query of ones",
     ]
     for layer, (table, mask) in enumerate(zip(tables, masks)):
         allowed = dense_mask(make_mask(mask), 8).numpy()
@@ -83,7 +83,7 @@ def test_every_position_is_shown_in_its_own_layer() -> None:
 
 def test_a_turning_position_beside_another() -> None:
     model = trained("decoder", position=["none", "rope", "sinusoidal"])
-    turned, added = positions_of(model, "decoder", 6)
+    turned, added = position_tables(model, "decoder", 6)
     assert (turned.title, turned.values[3, 3], turned.rows) == ("rope", 1.0, "query")
     assert (added.title, added.values.shape) == ("sinusoidal", (6, 16))
 
@@ -91,14 +91,14 @@ def test_a_turning_position_beside_another() -> None:
 def test_a_model_of_another_precision_is_shown() -> None:
     for position in BENDING:
         model = trained("decoder", position=position)
-        (exact,), (rough,) = positions_of(model, "decoder", 8), positions_of(model.bfloat16(), "decoder", 8)
+        (exact,), (rough,) = position_tables(model, "decoder", 8), position_tables(model.bfloat16(), "decoder", 8)
         np.testing.assert_allclose(rough.values, exact.values, atol=0.2)
 
 
 def test_the_page_gets_no_number_for_what_is_masked() -> None:
-    model = trained("decoder", position="xl")
+    model = trained("decoder", position="transformer_xl")
     tensors = {"decoder.embedded": torch.randn(2, 16), "decoder.0.self.stream": torch.randn(2, 16)}
-    found = vectors_of(tensors, {"decoder": [1, 2]}, model, lambda side, ids: ["x" for _ in ids])
+    found = describe_vectors(tensors, {"decoder": [1, 2]}, model, lambda side, ids: ["x" for _ in ids])
     (table,) = json.loads(json.dumps(found, allow_nan=False))["decoder"]["positions"]
     assert all(
         (value is None) == (key > query) for query, row in enumerate(table["values"]) for key, value in enumerate(row)
@@ -111,8 +111,8 @@ def test_what_is_masked_is_hatched(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(
         matplotlib.figure.Figure, "savefig", lambda self, *a, **k: (found.append(self), save(self, *a, **k))[1]
     )
-    draw_table(Table(np.array([[0.5, np.nan], [-2.0, 0.0]]), "t", "query", "key"), tmp_path / "t.png")
-    draw_table(Table(np.zeros((2, 2)), "t", "query", "key"), tmp_path / "t.png")
+    draw_table(NumberTable(np.array([[0.5, np.nan], [-2.0, 0.0]]), "t", "query", "key"), tmp_path / "t.png")
+    draw_table(NumberTable(np.zeros((2, 2)), "t", "query", "key"), tmp_path / "t.png")
     masked, plain = (figure.axes[0] for figure in found)
     assert masked.images[0].get_clim() == (-2, 2)
     assert [patch.get_hatch() for patch in masked.patches] == ["////"]
@@ -122,8 +122,8 @@ def test_what_is_masked_is_hatched(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_every_position_is_drawn(lm_dir: Path, tmp_path: Path) -> None:
     trace = load(lm_dir, "cpu").trace("The dog", length=0)
     for position, names in (
-        (["alibi", "xl", "none"], ["position-decoder-1", "position-decoder-2"]),
-        ("xl", ["position-decoder"]),
+        (["alibi", "transformer_xl", "none"], ["position-decoder-1", "position-decoder-2"]),
+        ("transformer_xl", ["position-decoder"]),
     ):
         out = tmp_path / names[0]
         out.mkdir()

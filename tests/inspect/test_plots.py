@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headway.errors import ConfigError, HeadwayError
-from headway.inspect.attention import Attended
+from headway.inspect.attention import AttentionMap
 from headway.inspect.plots import (
     draw_attention,
     draw_curves,
@@ -81,22 +81,22 @@ def test_a_table(figures: list[Any], tmp_path: Path) -> None:
 
 def test_curves(figures: list[Any], tmp_path: Path) -> None:
     curves = {"one $": [1.0, 0.1, 0.01], "two": [1.0, 0.9]}
-    draw_curves(curves, tmp_path / "c.png", title="t", across="layer", up="distance", log=True)
+    draw_curves(curves, tmp_path / "c.png", title="t", xlabel="layer", ylabel="distance", log=True)
     (axis,) = figures[0].axes
     assert [line.get_ydata().tolist() for line in axis.lines] == list(curves.values())
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [r"one \$", "two"]
     assert (axis.get_yscale(), axis.get_xlabel(), axis.get_ylabel()) == ("log", "layer", "distance")
     assert axis.lines[1].get_xdata().tolist() == [0, 1]
-    draw_curves(curves, tmp_path / "c.png", title="t", across="layer", up="distance", first=1)
+    draw_curves(curves, tmp_path / "c.png", title="t", xlabel="layer", ylabel="distance", first=1)
     assert figures[1].axes[0].lines[1].get_xdata().tolist() == [1, 2]
 
 
 def test_a_long_text_is_drawn_small_and_numbered(figures: list[Any], tmp_path: Path) -> None:
     long = [f" w{n}" for n in range(320)]
-    draw_attention(Attended(np.zeros((1, 320, 320)), long, long, "encoder", 1, "a b " * 99), tmp_path / "long.png")
+    draw_attention(AttentionMap(np.zeros((1, 320, 320)), long, long, "encoder", 1, "a b " * 99), tmp_path / "long.png")
     assert max(figures[0].get_size_inches()) < 80
     assert not any("w1" in label.get_text() for label in figures[0].axes[0].get_xticklabels())
-    draw_attention(Attended(np.zeros((1, 3, 3)), long[:3], long[:3], "encoder", 1, "a"), tmp_path / "short.png", 1)
+    draw_attention(AttentionMap(np.zeros((1, 3, 3)), long[:3], long[:3], "encoder", 1, "a"), tmp_path / "short.png", 1)
     assert [label.get_text() for label in figures[1].axes[0].get_xticklabels()] == ["w0", "w1", "w2"]
 
 
@@ -123,7 +123,7 @@ def test_scores_of_rope() -> None:
     ("written", "columns"),
     [
         ("shaw(2)", [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]),
-        ("xl", [[3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]]),
+        ("transformer_xl", [[3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]]),
         ("t5(8, 16)", [[0, 5, 6, 6], [1, 0, 5, 6], [2, 1, 0, 5], [2, 2, 1, 0]]),
     ],
 )
@@ -137,8 +137,8 @@ def test_a_table_of_distances_shows_its_columns(written: str, columns: list[list
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("none", '"none" marks no order: there is nothing to draw'),
-        ("learned", '"learned" is learned: before a training there is nothing to draw'),
+        ("none", '"none" encodes no positions: there is nothing to plot'),
+        ("learned", '"learned" is learned: before training there is nothing to plot'),
         ("sinus", '"sinus" is not a kind of position'),
     ],
 )
@@ -153,7 +153,7 @@ def test_what_is_added_needs_no_heads() -> None:
         np.testing.assert_allclose(table.values, sinusoids(torch.arange(5), 100), atol=1e-6)
 
 
-@pytest.mark.parametrize("written", ["rope", "alibi", "t5", "shaw", "xl"])
+@pytest.mark.parametrize("written", ["rope", "alibi", "t5", "shaw", "transformer_xl"])
 def test_heads_that_do_not_fit(written: str) -> None:
     with pytest.raises(ConfigError, match="8 heads do not divide d_model = 100. Choose --heads that do, or another"):
         position_table(written, d_model=100)
@@ -161,7 +161,10 @@ def test_heads_that_do_not_fit(written: str) -> None:
 
 
 def test_a_head_of_an_odd_width_cannot_be_turned() -> None:
-    with pytest.raises(ConfigError, match="are turned, and each of 8 heads has 3. Choose --heads or --d-model so that"):
+    with pytest.raises(
+        ConfigError,
+        match="rotation needs an even number of channels per head, not 3 .*Choose other --heads or --d-model",
+    ):
         position_table("rope", d_model=24)
 
 
@@ -172,8 +175,8 @@ def test_a_head_that_is_not_there() -> None:
 
 def test_panels_stand_side_by_side(tmp_path: Path) -> None:
     tables = {name: np.tri(4) for name in ("one", "two", "three")}
-    draw_panels(tables, tmp_path / "p.svg", across="key", up="query")
+    draw_panels(tables, tmp_path / "p.svg", xlabel="key", ylabel="query")
     drawn = (tmp_path / "p.svg").read_text()
     assert drawn.count("<image") == 3 + 1, "and the scale"
-    draw_panels({"alone": np.tri(4)}, tmp_path / "p.png", across="key", up="query")
+    draw_panels({"alone": np.tri(4)}, tmp_path / "p.png", xlabel="key", ylabel="query")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

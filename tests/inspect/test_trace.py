@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_translator import random_translator
 from torch import Tensor
+from translate.test_translator import random_translator
 
 import headway
 from headway.decode import decode
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError
-from headway.inspect.events import packed_weights
+from headway.inspect.events import pack_weights
 from headway.inspect.trace import Trace
-from headway.inspect.tracer import read_openly
-from headway.nn.cache.kv import ModelState
-from headway.nn.context import Report
+from headway.inspect.tracer import trace_forward
+from headway.nn.cache.kv import DecoderState
+from headway.nn.context import ForwardReport
 from headway.nn.masks.masks import CAUSAL, FULL, dense_mask
 from headway.nn.ops.attention import attend
 from headway.translate.language_model import LanguageModel
-from headway.translate.search import Fault, Finder
+from headway.translate.options import TranslateOptions
+from headway.translate.search import Fault, SentenceSearch
 from headway.translate.translator import Translator, load_translator
 
 TEXT = "The dog sees a red house."
@@ -31,7 +32,7 @@ TEXT = "The dog sees a red house."
 
 @pytest.fixture(scope="module")
 def translator(translator_dir: Path) -> Translator:
-    return load_translator([translator_dir])
+    return load_translator(translator_dir)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +50,12 @@ def trace(translator: Translator) -> Trace:
 class OpenStepper(ModelStepper):
     """The search on the explicit path: every step is traced."""
 
-    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> ModelState:
-        memory = None if source is None else self.model.encode(source, valid, report=Report(trace={}))
+    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> DecoderState:
+        memory = None if source is None else self.model.encode(source, valid, report=ForwardReport(trace={}))
         return self.model.new_state(rows, memory)
 
-    def step(self, state: ModelState, ids: Tensor, valid: Tensor | None = None) -> Tensor:
-        hidden = self.model.decode(ids, valid, state=state, report=Report(trace={}))
+    def step(self, state: DecoderState, ids: Tensor, valid: Tensor | None = None) -> Tensor:
+        hidden = self.model.decode(ids, valid, state=state, report=ForwardReport(trace={}))
         return self.model.logits(hidden[:, -1]).float().log_softmax(-1)
 
 
@@ -63,9 +64,13 @@ def test_the_explicit_path_finds_what_the_fast_one_finds(
     translator: Translator, toy: Path, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = (toy / "test.en").read_text().splitlines()[:6]
-    fast = translator.translate(lines, translator.search(beam_size=beam), split=False, mend=False)
+    fast = translator.translate(
+        lines, TranslateOptions(search=translator.search(beam_size=beam), split_sentences=False, retry=False)
+    )
     monkeypatch.setattr(translator, "stepper", OpenStepper(translator.steppers[0].model))
-    slow = translator.translate(lines, translator.search(beam_size=beam), split=False, mend=False)
+    slow = translator.translate(
+        lines, TranslateOptions(search=translator.search(beam_size=beam), split_sentences=False, retry=False)
+    )
     for one, other in zip(fast, slow):
         assert one.guesses[0].tokens == other.guesses[0].tokens
         assert one.guesses[0].token_logps == pytest.approx(other.guesses[0].token_logps, abs=1e-4)
@@ -142,7 +147,7 @@ def test_the_whole_beam_with_what_was_pruned(translator: Translator) -> None:
     nodes = found.tree()
     assert {node.fate for node in nodes} >= {"runs", "ends", "pruned"}
     for hypothesis in found.found:
-        ids = [*hypothesis.ids, translator.marks.end]
+        ids = [*hypothesis.ids, translator.special_tokens.end]
         (node,) = [node for node in nodes if node.ids == ids and node.fate == "ends"]
         assert node.logp == hypothesis.logp
         for length in range(len(ids), 0, -1):  # back to the root
@@ -182,8 +187,8 @@ def test_a_mended_translation_shows_the_search_that_found_it(
     """The first search is told to be at fault; the second, wider one is what the trace shows."""
     calls: list[str] = []
     monkeypatch.setattr(
-        Finder,
-        "_fault",
+        SentenceSearch,
+        "_find_fault",
         lambda self, sentence, found: (calls.append(""), Fault("a loop") if len(calls) <= 2 else None)[1],
     )
     found = translator.trace(TEXT)
@@ -195,7 +200,7 @@ def test_a_mended_translation_shows_the_search_that_found_it(
 
 def test_several_sentences_are_one(translator: Translator) -> None:
     found = translator.trace(f"{TEXT} {TEXT}")
-    assert found.warnings[0] == "2 sentences were read as one; a call translates them one by one"
+    assert found.warnings[0] == "2 sentences were translated as one; without a trace they are translated one by one"
     assert "".join(found.source.pieces) == f" {TEXT} {TEXT}⟨/s⟩"
 
 
@@ -206,15 +211,18 @@ def test_a_language_model(lm: LanguageModel) -> None:
     found = lm.trace("The dog", beam_size=2, length=6)
     assert found.output == lm("The dog", beam_size=2, length=6)
     assert (found.kind, found.source.ids) == ("causal", [])
-    assert found.forced == len(lm.prompt("The dog"))
+    assert found.forced == len(lm.encode_prompt("The dog"))
     assert not any(name.startswith("encoder") for name in found.tensors)
     logps = found.tensors["output.logps"]
     chosen = [logps[place, token].item() for place, token in enumerate(found.written.ids)][found.forced :]
     assert chosen == pytest.approx(found.found[0].token_logps, abs=1e-4)
     again = decode(
-        lm.stepper, None, marks=lm.marks, search=lm.search(lm.prompt("The dog"), beam_size=2, length=6),
-        prefixes=[lm.prompt("The dog")],
-    )  # fmt: skip
+        lm.stepper,
+        None,
+        special_tokens=lm.special_tokens,
+        search=lm.search(lm.encode_prompt("The dog"), beam_size=2, length=6),
+        prefixes=[lm.encode_prompt("The dog")],
+    )
     assert again[0] == found.found
 
 
@@ -227,7 +235,7 @@ def test_a_language_model_that_draws(lm: LanguageModel) -> None:
 def test_a_language_model_that_only_reads(lm: LanguageModel) -> None:
     found = lm.trace("The dog sees", length=0)
     assert (found.output, found.beam, found.search) == ("The dog sees", [], {})
-    assert found.target.ids == [lm.marks.start, *found.written.ids]
+    assert found.target.ids == [lm.special_tokens.start, *found.written.ids]
     assert found.tensors["decoder.0.self.weights"].shape[1:] == (len(found.target.ids),) * 2
 
 
@@ -242,9 +250,11 @@ def test_a_model_that_guesses_words(masked_dir: Path) -> None:
     with torch.no_grad():
         fast = model.model.logits(model.model.encode(torch.tensor([found.source.ids])).values).log_softmax(-1)[0]
     torch.testing.assert_close(found.tensors["output.logps"], fast, rtol=0, atol=1e-4)
-    with pytest.raises(ConfigError, match="this model guesses hidden words and does not write on"):
+    with pytest.raises(
+        ConfigError, match="this is a masked language model, which generates nothing: it takes no search settings"
+    ):
         model.trace("The dog", beam_size=2)
-    with pytest.raises(HeadwayError, match="there is nothing to look at"):
+    with pytest.raises(HeadwayError, match="there is nothing to trace"):
         model.trace(" ")
 
 
@@ -254,21 +264,21 @@ def test_a_model_that_guesses_words(masked_dir: Path) -> None:
 def test_what_cannot_be_traced(
     translator: Translator, lm: LanguageModel, translator_dir: Path, other_translator_dir: Path
 ) -> None:
-    both = load_translator([translator_dir, other_translator_dir])
-    with pytest.raises(HeadwayError, match=r"a trace is of one model, and 2 vote here. Load one of them."):
+    both = load_translator(translator_dir, other_translator_dir)
+    with pytest.raises(HeadwayError, match=r"a trace needs a single model, not an ensemble of 2: load one of them."):
         both.trace(TEXT)
     wrong: Any
     for wrong in ("", "  ", None, ["a"]):
-        with pytest.raises(HeadwayError, match="there is nothing to look at: give a sentence"):
+        with pytest.raises(HeadwayError, match="there is nothing to trace: give a sentence"):
             translator.trace(wrong)
-    with pytest.raises(HeadwayError, match=r"this text has \d+ tokens, and this model reads 64 at once"):
+    with pytest.raises(HeadwayError, match=r"this text has \d+ tokens, and this model reads at most 64"):
         translator.trace("dog " * 100)
     with pytest.raises(ConfigError, match='there is no search setting "beam"'):
         translator.trace(TEXT, beam=3)
     wrong = 3
-    with pytest.raises(HeadwayError, match="give a text: this is 3"):
+    with pytest.raises(HeadwayError, match="the text must be a string, not 3"):
         lm.trace(wrong)
-    with pytest.raises(HeadwayError, match=r"this text has \d+ tokens, and a trace, .*, at most 1024. Trace a shorter"):
+    with pytest.raises(HeadwayError, match=r"this text has \d+ tokens, and a trace, .*, at most 1023. Trace a shorter"):
         lm.trace("dog " * 2000, length=0)
 
 
@@ -288,11 +298,11 @@ def test_nothing_is_shared_or_half_precise(translator: Translator, trace: Trace)
     assert {tensor.dtype for tensor in trace.tensors.values()} == {torch.float32}
     assert len({tensor.data_ptr() for tensor in trace.tensors.values()}) == len(trace.tensors)
     model = random_translator().steppers[0].model.to(torch.bfloat16)
-    assert {tensor.dtype for tensor in read_openly(model, [5, 2], [1]).values()} == {torch.float32}
+    assert {tensor.dtype for tensor in trace_forward(model, [5, 2], [1]).values()} == {torch.float32}
 
 
 def test_packed_weights_are_zero_only_behind_a_mask() -> None:
     """A page tells what may not be looked at from what is hardly looked at."""
-    packed = packed_weights(torch.tensor([[[0.0, 1e-9, 0.5, 1.0]]]))
+    packed = pack_weights(torch.tensor([[[0.0, 1e-9, 0.5, 1.0]]]))
     assert packed["shape"] == [1, 1, 4]
     assert np.frombuffer(base64.b64decode(packed["data"]), "<u2").tolist() == [0, 1, 32768, 65535]

@@ -7,11 +7,11 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from headway.inspect.attention import attended
-from headway.inspect.embeddings import ways
+from headway.inspect.attention import read_attention
+from headway.inspect.embeddings import project_layers
 from headway.inspect.plots import draw_attention
 from headway.inspect.trace import Trace
-from headway.inspect.trace_plots import draw_beam, draw_likely, draw_ways
+from headway.inspect.trace_plots import draw_beam, draw_predictions, draw_token_paths
 from headway.translate.translator import load
 
 TEXT = "The dog sees a red house."
@@ -34,7 +34,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_what_was_likely(trace: Trace, drawn: list[Any], tmp_path: Path) -> None:
-    draw_likely(trace, tmp_path / "likely.png")
+    draw_predictions(trace, tmp_path / "likely.png")
     table = drawn[0].images[0].get_array()
     expected = trace.tensors["output.logps"].exp().topk(6).values.T[:, : len(trace.written.ids)]
     np.testing.assert_allclose(table, expected, atol=1e-5)
@@ -57,15 +57,15 @@ def test_the_beam(trace: Trace, drawn: list[Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_the_ways_of_tokens(trace: Trace, drawn: list[Any], tmp_path: Path, side: str) -> None:
-    draw_ways(trace, side, tmp_path / "ways.png")
-    _, places = ways(trace.tensors, side)
+    draw_token_paths(trace, side, tmp_path / "ways.png")
+    _, places = project_layers(trace.tensors, side)
     ends = [line.get_xydata()[0] for line in drawn[0].lines if line.get_marker() == "o"]
     np.testing.assert_allclose(ends, places[-1])
     assert len(drawn[0].texts) == places.shape[1]
 
 
 def test_what_is_masked_has_no_colour(trace: Trace, drawn: list[Any], tmp_path: Path) -> None:
-    draw_attention(attended(trace, "decoder", 1), tmp_path / "attention.svg")
+    draw_attention(read_attention(trace, "decoder", 1), tmp_path / "attention.svg")
     table = drawn[0].images[0].get_array()
     later = np.triu(np.ones(table.shape, dtype=bool), 1)
     assert (np.ma.getmaskarray(table) == later).all()

@@ -6,10 +6,10 @@ import re
 import pytest
 import torch
 
-from headway.cli.verbs.variants import DOCS, PAGES, page_of
+from headway.cli.verbs.variants import DOCS, SLOT_PAGES, docs_page
 from headway.config import catalogue
-from headway.config.schema import Part, config_class, make_part, target_of
-from headway.nn.layers.int8 import with_int8_layers
+from headway.config.schema import Part, config_class, import_target, make_part
+from headway.nn.layers.int8 import quantise_model
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written
 
@@ -18,7 +18,7 @@ each_entry = pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)
 
 @each_entry
 def test_its_config_knows_its_kind(entry: catalogue.Entry) -> None:
-    owner = target_of(entry.target)
+    owner = import_target(entry.target)
     assert owner.__name__ == entry.target.partition(":")[2] and owner.__module__ == entry.target.partition(":")[0]
     cls = config_class(entry.slot, entry.kind)
     assert cls is owner.Config and issubclass(cls, Part)
@@ -45,7 +45,7 @@ def test_it_runs(entry: catalogue.Entry) -> None:
 def test_it_runs_in_eight_bits(entry: catalogue.Entry) -> None:
     torch.manual_seed(0)
     model = Transformer(with_kind(entry)).eval()
-    small, ids = with_int8_layers(model), torch.randint(29, (2, 5))
+    small, ids = quantise_model(model), torch.randint(29, (2, 5))
     ours, theirs = (part(ids, ids if "decoder" in part.config.sides else None).hidden for part in (small, model))
     assert not torch.equal(ours, theirs) or entry.kind == "bitnet"  # which has fewer bits already
     assert (ours - theirs).norm() < 0.1 * theirs.norm()
@@ -54,10 +54,10 @@ def test_it_runs_in_eight_bits(entry: catalogue.Entry) -> None:
 @each_entry
 def test_it_has_a_place_on_a_page(entry: catalogue.Entry) -> None:
     """A row of a table that begins with the kind, as code; its own page, if it has one, names its references."""
-    where = page_of(entry)
+    where = docs_page(entry)
     page = (DOCS / where).read_text(encoding="utf-8")
     rows = [page]
-    if where == PAGES[entry.slot]:
+    if where == SLOT_PAGES[entry.slot]:
         rows = re.findall(rf"^\| `{entry.kind}(?:\([^`]*\))?` \|.*$", page, flags=re.MULTILINE)
     assert rows and f"`{entry.kind}" in page, f"{where} says nothing of {entry.kind}"
     names = re.findall(r"[A-Z]\w+ \d{4}", entry.reference)

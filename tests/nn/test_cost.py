@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.config import catalogue
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
-from headway.inspect.model_summary import blocks
+from headway.inspect.model_summary import summarise_blocks
 from headway.nn.cache.kv import KVCache
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, named, small, with_kind
@@ -155,9 +155,9 @@ WINDOWS = {
     "segments": {"mask": "causal & segments(4, 6)"},
     "two windows": {"mask": "causal & (local(3) | local(8))"},
     "strided": {"mask": ["causal & strided(4)", "causal & local(8)"]},
-    "shared windows": {"mixer": "shared(4, 2)", "mask": ["causal & local(3)", "causal & local(8)"]},
-    "shared, one without": {"mixer": "shared(4, 2)", "mask": ["causal & local(3)", "causal"]},
-    "below shared": {"mixer": ["attention(4)", "shared(4)"], "mask": ["causal & local(3)", "causal"]},
+    "shared windows": {"mixer": "shared_kv(4, 2)", "mask": ["causal & local(3)", "causal & local(8)"]},
+    "shared, one without": {"mixer": "shared_kv(4, 2)", "mask": ["causal & local(3)", "causal"]},
+    "below shared": {"mixer": ["attention(4)", "shared_kv(4)"], "mask": ["causal & local(3)", "causal"]},
     "beside retention": {"mixer": ["attention(4)", "retention(4)"], "mask": ["causal & local(3)", "causal"]},
 }
 
@@ -167,7 +167,7 @@ def test_what_looks_back_only_so_far_keeps_no_more_of_a_longer_text(name: str) -
     config = small(encoder=0, decoder=WINDOWS[name])
     at_first, a_token = grown(config, 32, 64)
     assert a_token == config.kv_bytes_per_token()
-    assert at_first == 4 * config.costs()["decoder"].kept_per_text + 32 * config.kv_bytes_per_token()
+    assert at_first == 4 * config.costs()["decoder"].cached_per_text + 32 * config.kv_bytes_per_token()
 
 
 def test_a_window_of_64() -> None:
@@ -216,7 +216,8 @@ def test_distances_of_xl_are_those_of_the_mask(mask: str) -> None:
     """An encoder that looks back alone has half of them, and a window those within it."""
     for length in (3, 20):
         plain, bent = (
-            slow(small(encoder={"mask": mask, "position": position}, decoder=0)) for position in ("none", "xl")
+            slow(small(encoder={"mask": mask, "position": position}, decoder=0))
+            for position in ("none", "transformer_xl")
         )
         more = counted(bent, length, 0) - counted(plain, length, 0)
         assert bent.forward_flops(length, 0) - plain.forward_flops(length, 0) == more
@@ -225,7 +226,7 @@ def test_distances_of_xl_are_those_of_the_mask(mask: str) -> None:
 @pytest.mark.parametrize("name", WINDOWS)
 def test_blocks_add_up_under_windows(name: str) -> None:
     config = small(decoder=WINDOWS[name])
-    assert sum(block.flops for block in blocks(config, 30, 40)) == config.forward_flops(30, 40)
+    assert sum(block.flops for block in summarise_blocks(config, 30, 40)) == config.forward_flops(30, 40)
 
 
 def test_grouped_keys_keep_less() -> None:

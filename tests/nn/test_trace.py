@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.context import Context, Report
-from headway.nn.sequence import places_from
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.context import Context, ForwardReport
+from headway.nn.sequence import positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 from nn.building import small
 
 B, S, T = 3, 7, 5
@@ -19,7 +19,7 @@ SIDE = {"mixer": "attention(4, 2)", "position": "alibi"}
 def run(model: Transformer, trace: dict[str, Tensor] | None, **how: Tensor) -> Tensor:
     torch.manual_seed(3)
     source, target = torch.randint(29, (B, S)), torch.randint(29, (B, T))
-    report = Report(trace=trace)
+    report = ForwardReport(trace=trace)
     memory = model.encode(source, how.get("valid"), report=report)
     return model.decode(target, memory=memory, report=report)
 
@@ -28,7 +28,7 @@ def run(model: Transformer, trace: dict[str, Tensor] | None, **how: Tensor) -> T
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_traced_equals_untraced(position: str, padded: bool) -> None:
     model = Transformer(small(sides=SIDE | {"position": position})).eval()
-    how = {"valid": valid_places(torch.tensor([7, 2, 4]), S)} if padded else {}
+    how = {"valid": valid_mask(torch.tensor([7, 2, 4]), S)} if padded else {}
     trace: dict[str, Tensor] = {}
     torch.testing.assert_close(run(model, trace, **how), run(model, None, **how), rtol=1e-5, atol=1e-5)
     assert trace
@@ -37,7 +37,7 @@ def test_traced_equals_untraced(position: str, padded: bool) -> None:
 def test_everything_is_there_by_name_and_fits_together() -> None:
     model = Transformer(small(sides=SIDE)).double().eval()
     trace: dict[str, Tensor] = {}
-    run(model, trace, valid=valid_places(torch.tensor([7, 2, 4]), S))
+    run(model, trace, valid=valid_mask(torch.tensor([7, 2, 4]), S))
     places = [f"{side}.{i}.{sub}" for side, subs in SUBLAYERS.items() for i in range(2) for sub in subs]
     names = [f"{side}.embedded" for side in SUBLAYERS]
     for place in places:
@@ -88,11 +88,11 @@ def test_a_traced_step_is_traced_with_its_state() -> None:
     model = Transformer(small(encoder=0, sides=SIDE)).double().eval()
     ids = torch.randint(29, (2, T))
     whole: dict[str, Tensor] = {}
-    model.decode(ids, report=Report(trace=whole))
+    model.decode(ids, report=ForwardReport(trace=whole))
     state = model.new_state(2)
     for t in range(T):
         step: dict[str, Tensor] = {}
-        model.decode(ids[:, t : t + 1], state=state, report=Report(trace=step))
+        model.decode(ids[:, t : t + 1], state=state, report=ForwardReport(trace=step))
         expected = whole["decoder.1.self.weights"][:, :, t : t + 1, : t + 1]
         torch.testing.assert_close(step["decoder.1.self.weights"], expected, rtol=0, atol=1e-12)
 
@@ -109,9 +109,9 @@ def test_a_residual_with_two_streams_shows_both() -> None:
     model = Transformer(small(encoder=1, decoder=0)).eval()
     block = model.stacks["encoder"].blocks[0]
     block.residuals = torch.nn.ModuleDict({name: Pair() for name in block.residuals})
-    report = Report(trace={})
+    report = ForwardReport(trace={})
     x = torch.randn(1, 4, 16)
-    block((x, x), Context(places_from(4, None, x.device), report, where="encoder.0"), None)
+    block((x, x), Context(positions_from_start(4, None, x.device), report, path="encoder.0"), None)
     assert report.trace is not None
     said = report.trace["encoder.0.self.output"]
     torch.testing.assert_close(report.trace["encoder.0.self.stream"], x + said)

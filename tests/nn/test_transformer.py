@@ -8,8 +8,8 @@ import torch
 
 from headway.config import presets
 from headway.errors import ConfigError
-from headway.nn.context import Report
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.context import ForwardReport
+from headway.nn.transformer import Transformer, valid_mask
 from nn.building import small
 
 
@@ -47,7 +47,7 @@ def test_three_shapes(encoder: int, decoder: int) -> None:
 def test_forward_is_encode_then_decode() -> None:
     model = Transformer(small()).eval()
     source, target = torch.randint(29, (3, 7)), torch.randint(29, (3, 5))
-    heard, seen = valid_places(torch.tensor([7, 2, 4]), 7), valid_places(torch.tensor([1, 5, 3]), 5)
+    heard, seen = valid_mask(torch.tensor([7, 2, 4]), 7), valid_mask(torch.tensor([1, 5, 3]), 5)
     memory = model.encode(source, heard)
     assert torch.equal(model(source, target, heard, seen).hidden, model.decode(target, seen, memory=memory))
 
@@ -63,7 +63,7 @@ def test_what_layers_add_to_the_objective_comes_out() -> None:
             block.sublayers["feedforward"].register_forward_pre_hook(add)
     ids = torch.randint(29, (2, 5))
     assert [(name, float(loss)) for name, loss in model(ids, ids).losses] == [("balance", 0.5)] * 4
-    report = Report()
+    report = ForwardReport()
     model.encode(ids, report=report)
     assert len(report.losses) == 2
 
@@ -81,11 +81,11 @@ def test_a_copy_keeps_its_ties() -> None:
 
 
 def test_lengths_become_places() -> None:
-    assert valid_places(torch.tensor([0, 2, 3]), 3).int().tolist() == [[0, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert valid_mask(torch.tensor([0, 2, 3]), 3).int().tolist() == [[0, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
 def test_a_model_needs_a_vocabulary() -> None:
-    with pytest.raises(ConfigError, match=r"set model\.vocabulary, or train a tokenizer first"):
+    with pytest.raises(ConfigError, match=r"model\.vocabulary is not set. Set it, or train a tokenizer first"):
         Transformer(Transformer.Config())
 
 

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from headway.config.schema import make_part
 from headway.nn.build import Scope
-from headway.nn.context import Context, Report
+from headway.nn.context import Context, ForwardReport
 from headway.nn.mixers.attention import Attention
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import sinusoids
-from headway.nn.sequence import places_from
+from headway.nn.sequence import positions_from_start
 from headway.nn.transformer import Transformer
 
 SCOPE = Scope(d_model=4, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))
@@ -65,8 +65,10 @@ def test_4_values_may_be_wider_than_keys() -> None:
     attention = Attention(Attention.Config(heads=2, d_k=4, d_v=8), SCOPE)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
-    report = Report(trace={})
-    output = attention(torch.randn(1, 3, 4), Context(places_from(3, None, torch.device("cpu")), report, where="a"))
+    report = ForwardReport(trace={})
+    output = attention(
+        torch.randn(1, 3, 4), Context(positions_from_start(3, None, torch.device("cpu")), report, path="a")
+    )
     assert report.trace is not None
     shapes = {name: tuple(value.shape) for name, value in report.trace.items()}
     assert shapes == {
@@ -116,7 +118,7 @@ def away_from_rank_one(x: Tensor) -> float:
 def test_7_bare_attention_collapses_towards_rank_one() -> None:
     scope = Scope(d_model=32, dropout=0.0, norm=SCOPE.norm, linear=SCOPE.linear)
     x = bare = torch.randn(1, 20, 32, dtype=torch.float64)
-    ctx = Context(places_from(20, None, torch.device("cpu")))
+    ctx = Context(positions_from_start(20, None, torch.device("cpu")))
     left = []
     for _ in range(8):
         layer = Attention(Attention.Config(heads=4), scope).double()

@@ -10,11 +10,11 @@ import transformers
 from torch import Tensor, nn
 
 from headway.nn.positions.positions import sinusoids
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 from parity import copying
 
 LENGTHS = torch.tensor([9, 4, 6])
-VALID = valid_places(LENGTHS, 9)
+VALID = valid_mask(LENGTHS, 9)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 NEAR = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 from parity.copying import from_torch
 
 SOURCES, TARGETS = torch.tensor([9, 4, 6]), torch.tensor([7, 3, 1])
@@ -34,7 +34,7 @@ def both(norm_first: bool, padded: bool) -> tuple[nn.Transformer, Transformer, T
     model = theirs(norm_first)
     ours = from_torch(model, 50)
     source, target = torch.randint(50, (3, 9)), torch.randint(50, (3, 7))
-    heard, seen = (valid_places(SOURCES, 9), valid_places(TARGETS, 7)) if padded else (None, None)
+    heard, seen = (valid_mask(SOURCES, 9), valid_mask(TARGETS, 7)) if padded else (None, None)
     words = ours.output_embedding
     hidden = model(
         words[source],
@@ -72,7 +72,7 @@ def test_outputs_and_gradients(norm_first: bool, padded: bool) -> None:
 def test_the_encoder_alone(norm_first: bool) -> None:
     model = theirs(norm_first)
     ours = from_torch(model, 50)
-    source, valid = torch.randint(50, (3, 9)), valid_places(SOURCES, 9)
+    source, valid = torch.randint(50, (3, 9)), valid_mask(SOURCES, 9)
     hidden = model.encoder(ours.output_embedding[source], src_key_padding_mask=~valid)
     torch.testing.assert_close(ours.encode(source, valid).values[valid], hidden[valid], **NEAR)
 

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.layers.bitlinear import BitLinear, eight_bits, pack, packed_state, ternary, unpack
+from headway.nn.layers.bitlinear import (
+    BitLinear,
+    pack_ternary,
+    packed_state_dict,
+    round_to_int8,
+    round_to_ternary,
+    unpack_ternary,
+)
 
 with mock.patch("torch.compile", lambda function: function):  # it takes seconds, and warns of itself
     theirs = importlib.import_module("transformers.integrations.bitnet")
@@ -23,7 +30,7 @@ def straight(rounded: tuple[Tensor, Tensor]) -> Tensor:
 @pytest.mark.parametrize("size", [1e-7, 0.02, 1.0, 300.0])
 def test_rounding(size: float) -> None:
     """Sizes below their smallest scale too."""
-    for ours, function in ((ternary, theirs.WeightQuant), (eight_bits, theirs.ActQuant)):
+    for ours, function in ((round_to_ternary, theirs.WeightQuant), (round_to_int8, theirs.ActQuant)):
         x = (torch.randn(3, 40, 64) * size).requires_grad_()
         expected = function.apply(x)
         torch.testing.assert_close(straight(ours(x)), expected, rtol=1e-5, atol=1e-5 * size)
@@ -61,8 +68,8 @@ def test_a_layer_and_its_gradients(norm: bool, bias: bool) -> None:
 def test_packing(outputs: int) -> None:
     weight = torch.randint(-1, 2, (outputs, 24)).float()
     packed = theirs.pack_weights(weight.clone())  # theirs adds one to what it is given
-    assert torch.equal(pack(weight), packed)
-    assert torch.equal(unpack(packed, outputs), theirs.unpack_weights(packed, dtype=torch.float32))
+    assert torch.equal(pack_ternary(weight), packed)
+    assert torch.equal(unpack_ternary(packed, outputs), theirs.unpack_weights(packed, dtype=torch.float32))
 
 
 @torch.no_grad()
@@ -71,7 +78,7 @@ def test_a_packed_layer() -> None:
     for parameter in whole.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     ours = BitLinear(BitLinear.Config(packed=True), 64, 40)
-    ours.load_state_dict(packed_state(whole))
+    ours.load_state_dict(packed_state_dict(whole))
     reference = theirs.BitLinear(64, 40, bias=True, dtype=torch.float32)
     reference.weight, reference.weight_scale, reference.bias = ours.packed, 1 / ours.scale[None], ours.bias.data
     x = torch.randn(2, 7, 64)

@@ -9,13 +9,13 @@ import torch
 import transformers
 from torch import Tensor
 
-from headway.decode import Hypothesis, Marks, Search, decode
+from headway.decode import Hypothesis, Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
 from headway.nn.positions.positions import sinusoids
 from parity.copying import from_marian
 
 PAD, END = 49, 0
-MARKS = Marks(start=PAD, end=END, suppress=(PAD,))
+SPECIAL = SpecialTokens(start=PAD, end=END, suppress=(PAD,))
 LONGEST = 16
 
 
@@ -65,7 +65,7 @@ def theirs(source: Tensor, valid: Tensor, beams: int, alpha: float) -> list[list
 
 
 def ours(source: Tensor, valid: Tensor, search: Search) -> list[list[Hypothesis]]:
-    return decode(ModelStepper(from_marian(marian())), source, valid, marks=MARKS, search=search)
+    return decode(ModelStepper(from_marian(marian())), source, valid, special_tokens=SPECIAL, search=search)
 
 
 @pytest.mark.parametrize(("beams", "alpha"), [(1, 1.0), (4, 0.6), (4, 1.5), (8, 1.0)])
@@ -85,8 +85,8 @@ def test_whatever_the_batch() -> None:
     source, valid = inputs(60)
     stepper = ModelStepper(from_marian(marian()).float())
     search = Search(beam_size=4, penalty="power", max_length=LONGEST)
-    together = decode(stepper, source, valid, marks=MARKS, search=search)
+    together = decode(stepper, source, valid, special_tokens=SPECIAL, search=search)
     for rows in torch.arange(60).split(7):
         cut = int(valid[rows].sum(1).max())
-        apart = decode(stepper, source[rows, :cut], valid[rows, :cut], marks=MARKS, search=search)
+        apart = decode(stepper, source[rows, :cut], valid[rows, :cut], special_tokens=SPECIAL, search=search)
         assert [row[0].ids for row in apart] == [together[row][0].ids for row in rows.tolist()]

@@ -12,13 +12,13 @@ from transformers.models.switch_transformers import modeling_switch_transformers
 
 from headway.config.schema import make_part
 from headway.nn.build import Scope
-from headway.nn.context import Context, Report
+from headway.nn.context import Context, ForwardReport
 from headway.nn.layers.moe import MixtureOfExperts, balance_loss, route, z_loss
-from headway.nn.sequence import places_from
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.sequence import positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 from parity.copying import Pouring, from_llama
 
-VALID = valid_places(torch.tensor([9, 4, 6]), 9)
+VALID = valid_mask(torch.tensor([9, 4, 6]), 9)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 NEAR = {"rtol": 1e-5, "atol": 1e-5}
 SCOPE = Scope(d_model=16, dropout=0.0, norm=make_part("norm", "rmsnorm"), linear=make_part("linear", "dense"))
@@ -61,7 +61,7 @@ def from_mixtral(theirs: Any) -> Transformer:
 
 def both_blocks(experts: int, top: int, dtype: torch.dtype) -> tuple[Any, MixtureOfExperts]:
     theirs = stirred(MixtralSparseMoeBlock(settings(experts, top)), dtype)
-    ours = MixtureOfExperts(MixtureOfExperts.Config(experts=experts, top=top, expert="swiglu(20)"), SCOPE).to(dtype)
+    ours = MixtureOfExperts(MixtureOfExperts.Config(experts=experts, top_k=top, expert="swiglu(20)"), SCOPE).to(dtype)
     pouring = Pouring(nn.ModuleDict({"it": theirs}))
     pour_experts(pouring, "it", "it")
     assert not pouring.left
@@ -69,14 +69,14 @@ def both_blocks(experts: int, top: int, dtype: torch.dtype) -> tuple[Any, Mixtur
     return theirs, ours.eval()
 
 
-def context(report: Report | None = None) -> Context:
-    return Context(places_from(9, None, torch.device("cpu")), report or Report(), where="it")
+def context(report: ForwardReport | None = None) -> Context:
+    return Context(positions_from_start(9, None, torch.device("cpu")), report or ForwardReport(), path="it")
 
 
 @pytest.mark.parametrize(("experts", "top"), [(8, 2), (4, 3), (3, 3)])
 def test_the_experts_and_their_gradients(experts: int, top: int) -> None:
     theirs, ours = both_blocks(experts, top, torch.float64)
-    x, report = torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True), Report(trace={})
+    x, report = torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True), ForwardReport(trace={})
     found = ours(x, context(report))
     trace = {name: value.flatten(0, 1) for name, value in (report.trace or {}).items()}
     expected = theirs.experts(x.flatten(0, 1), trace["it.chosen"], trace["it.shares"]).view_as(x)
@@ -125,9 +125,11 @@ def test_switch(capacity: int) -> None:
     pouring.linear("router", "router.classifier")
     for index in range(5):
         pouring.linears(f"experts.{index}", f"experts.expert_{index}", {"inner": "wi", "outer": "wo"})
-    ours = MixtureOfExperts(MixtureOfExperts.Config(experts=5, top=1, expert="relu(20, false)"), SCOPE).double().eval()
+    ours = (
+        MixtureOfExperts(MixtureOfExperts.Config(experts=5, top_k=1, expert="relu(20, false)"), SCOPE).double().eval()
+    )
     ours.load_state_dict(pouring.ours)
-    x, report = torch.randn(3, 9, 16, dtype=torch.float64), Report()
+    x, report = torch.randn(3, 9, 16, dtype=torch.float64), ForwardReport()
     mine, expected = ours(x, context()), theirs(x)
     dropped = (expected == 0).all(-1)
     assert dropped.any() == (capacity == 2) and not (mine == 0).all(-1).any()
@@ -151,7 +153,7 @@ def test_the_whole_model() -> None:
     steps = torch.cat([ours.decode(text[:, t : t + 1], state=state) for t in range(9)], dim=1)
     torch.testing.assert_close(ours.logits(steps), theirs(input_ids=text).logits, **NEAR)
     # Their balance loss joins the tokens of all layers first; ours is one for each layer.
-    report = Report()
+    report = ForwardReport()
     ours.train().decode(text, VALID, report=report)
     by_layer = [load_balancing_loss_func((logits,), 6, 2, VALID) for logits in told.router_logits]
     assert [name for name, _ in report.losses] == ["balance"] * 3

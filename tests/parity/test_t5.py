@@ -104,11 +104,14 @@ def test_buckets_are_theirs(theirs: T5Model, both_ways: bool) -> None:
 @pytest.mark.parametrize(
     ("side", "message"),
     [
-        ({"position": "t5(30)"}, "decoder.position.buckets: 30 buckets cannot be halved twice. Give a multiple of 4."),
-        ({"position": "t5(32, 16)"}, "decoder.position.distance: 32 buckets reach further than a distance of 16."),
+        ({"position": "t5(30)"}, "decoder.position.buckets: buckets must be a multiple of 4, not 30."),
+        (
+            {"position": "t5(32, 16)"},
+            "decoder.position.max_distance: max_distance must be above buckets / 2 = 16, not 16.",
+        ),
         (
             {"position": "t5", "mixer": ["attention(2)", "attention(4)"]},
-            "decoder.position.heads: t5 serves all layers alike, and they have heads = 2 and 4. Give them the same.",
+            "decoder.position.heads: t5 is shared by all layers, but they have heads = 2 and 4. Give them the same.",
         ),
     ],
 )
@@ -121,5 +124,5 @@ def test_what_cannot_be_is_refused(side: dict[str, Any], message: str) -> None:
 def test_mixers_without_heads_have_no_scores_to_bend() -> None:
     from headway.nn.positions.t5 import T5Bias
 
-    with pytest.raises(ConfigError, match="t5 bends the scores of heads, and no mixer here has any"):
+    with pytest.raises(ConfigError, match="t5 changes attention scores, and no mixer here has any"):
         T5Bias.Config().resolved(None, set())  # type: ignore[arg-type]

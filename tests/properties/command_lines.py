@@ -126,7 +126,7 @@ def small_training(words: list[str]) -> list[str]:
     sides = ["encoder", "decoder"]
     if "--text" in words:
         sides = ["encoder"] if "masked" in words else ["decoder"]
-    small = ["tokenizer.size=384", "model.d_model=16", "train.batch_tokens=256", "train.longest=32"]
+    small = ["tokenizer.size=384", "model.d_model=16", "train.batch_tokens=256", "train.max_tokens=32"]
     small += ["train.validate_every=2", "train.average=1", "train.micro_batch_tokens=256"]
     for side in sides:
         small += [f"model.{side}.layers=1", f"model.{side}.mixer=attention(2)", f"model.{side}.feedforward=relu(16)"]

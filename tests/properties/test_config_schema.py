@@ -2,8 +2,11 @@
 composed, derived values absent going in and written out coming back; and whatever is refused is refused in our words,
 with the path, what was given and what is allowed."""
 
+
+
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.config import catalogue
-from headway.config.schema import expand, from_dict, make_part, tiled
+from headway.config.config import Config
+from headway.config.schema import expand, from_dict, make_part, tile_over_layers
 from headway.errors import ConfigError
 from headway.nn.layers.feedforward import FeedForward
-from headway.nn.masks.masks import Local
+from headway.nn.masks.masks import CAUSAL, LocalMask, Mask, make_mask
 from headway.nn.mixers.attention import Attention
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
@@ -59,7 +63,7 @@ def test_the_forms_of_a_part_are_one(slot: str, forms: list[Any]) -> None:
 def test_positional_values_follow_the_fields() -> None:
     part = make_part("mixer", "attention(4, 2, 6, 10, false, 0.1)")
     assert part == Attention.Config(heads=4, groups=2, d_k=6, d_v=10, bias=False, dropout=0.1)
-    assert make_part("mask", "local(3)") == Local.Config(window=3)
+    assert make_part("mask", "local(3)") == LocalMask.Config(window=3)
     assert make_part("feedforward", "silu(9)") == FeedForward.Config(kind="silu", hidden=9)
 
 
@@ -103,16 +107,16 @@ def test_nothing_is_evaluated(text: str) -> None:
         ("mask", "local(", "cannot be read"),
         ("mask", "causal full", "cannot be read"),
         ("mask", "3", "cannot be read"),
-        ("mask", "local(x)", "only plain numbers, strings, true/false and lists"),
-        ("norm", "layernorm(true)", "eps: True is true or false, and this must be a number."),
-        ("mixer", "attention(2.5)", "heads: 2.5 is a number, and this must be a whole number."),
-        ("mixer", "attention('8')", "heads: '8' is a string, and this must be a whole number."),
-        ("mixer", "attention([8])", "heads: [8] is a list, and this must be a whole number."),
+        ("mask", "local(x)", "only numbers, strings, true, false and lists are allowed"),
+        ("norm", "layernorm(true)", "eps: must be a number, not True (true or false)."),
+        ("mixer", "attention(2.5)", "heads: must be an integer, not 2.5 (a number)."),
+        ("mixer", "attention('8')", "heads: must be an integer, not '8' (a string)."),
+        ("mixer", "attention([8])", "heads: must be an integer, not [8] (a list)."),
         ("mixer", "attention(0)", "heads: 0 is out of range: it must be at least 1."),
         ("mixer", "attention(dropout=1.5)", "dropout: 1.5 is out of range: it must be at least 0 and at most 1."),
         ("mixer", "attention(kernel='fast')", "kernel: 'fast' is not allowed here. Choose one of: auto, math, sdpa, flex."),
         ("mixer", "attention(kernel='fex')", 'Did you mean "flex"?'),
-        ("mixer", "attention(scale=1e999)", "scale: inf is no number to count with"),
+        ("mixer", "attention(scale=1e999)", "scale: inf is not allowed: give a finite number."),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_told(slot: str, text: str, says: str) -> None:
@@ -146,7 +150,7 @@ def test_lists_are_tiled_over_the_layers() -> None:
     assert kinds == three + three
     assert [part.heads for part in config.encoder.tiled("mixer")] == [2] * 6
     parts = config.encoder.mask
-    assert parts is not None and tiled(parts, 3) == list(parts)
+    assert parts is not None and tile_over_layers(parts, 3) == list(parts)
 
 
 @pytest.mark.parametrize("name", ["mask", "mixer", "feedforward", "position"])
@@ -157,13 +161,13 @@ def test_a_list_must_divide_the_layers(name: str) -> None:
         config.resolved()
     assert str(caught.value) == (
         f"encoder.{name}: this list has 2 entries, which do not divide 5 layers. "
-        "Give one for all, or a number that divides."
+        "Give one entry for all layers, or a number of entries that divides them."
     )
 
 
 @pytest.mark.parametrize("value", [[], ()])
 def test_an_empty_list_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match=r"encoder\.mixer: this list is empty\. Give at least one entry\."):
+    with pytest.raises(ConfigError, match=r"encoder\.mixer: the list is empty: give at least one entry\."):
         model(encoder={"mixer": value})
 
 
@@ -175,13 +179,13 @@ def test_masks_compose_and_nothing_else_does() -> None:
     both = expand("mask", "causal & (local(2) | full) & local(9)")
     assert [part["kind"] for part in both["parts"]] == ["causal", "any", "local"]
     for slot, text in (("mixer", "attention & attention"), ("position", "rope | alibi"), ("norm", "none & none")):
-        with pytest.raises(ConfigError, match=rf'only masks are joined with & and \|, and this slot is "{slot}"'):
+        with pytest.raises(ConfigError, match=rf"only masks can be combined with & and \|, not a {slot}\."):
             make_part(slot, text)
     for text in ("causal + full", "not causal", "~causal", "causal and full", "causal & 3", "causal &"):
         with pytest.raises(ConfigError, match="cannot be read"):
             make_part("mask", text)
     for text in ("all", "any", "causal & all"):
-        with pytest.raises(ConfigError, match="this list is empty"):
+        with pytest.raises(ConfigError, match="the list is empty"):
             make_part("mask", text)
 
 
@@ -211,7 +215,7 @@ def test_a_side_without_layers_is_not_there() -> None:
     config = model(d_model=15, encoder={"layers": 0}, decoder={"layers": 1, "mixer": "attention(5)"}).resolved()
     assert config.sides == ["decoder"]
     assert config.decoder.cross is None
-    with pytest.raises(ConfigError, match=r"both 0: nothing is left\. Keep one side"):
+    with pytest.raises(ConfigError, match=r"both 0\. Give at least one side layers"):
         model(encoder={"layers": 0}, decoder={"layers": 0}).resolved()
     with pytest.raises(ConfigError, match=r"encoder\.layers: -1 is out of range"):
         model(encoder={"layers": -1})
@@ -287,15 +291,15 @@ def test_round_trip(table: dict[str, Any]) -> None:
         ({"encoder": {3: 4}}, 'encoder: there is no setting "3" here.'),
         ({"encoder": 6}, "encoder: 6 is not a table. Write its fields as key = value."),
         ({"encoder": {"residual": "middle"}}, 'encoder.residual: "middle" is not a kind of residual. Choose one of: post, pre'),
-        ({"encoder": {"residual": ["post", "pre"]}}, "encoder.residual: ['post', 'pre'] cannot fill the slot"),
-        ({"d_model": "big"}, "d_model: 'big' is a string, and this must be a whole number."),
+        ({"encoder": {"residual": ["post", "pre"]}}, "encoder.residual: ['post', 'pre'] is not a residual. Write a kind"),
+        ({"d_model": "big"}, "d_model: must be an integer, not 'big' (a string)."),
         ({"d_model": 0}, "d_model: 0 is out of range: it must be at least 1."),
-        ({"d_model": None}, "d_model: None is nothing, and this must be a whole number."),
+        ({"d_model": None}, "d_model: must be an integer, not None (no value)."),
         ({"dropout": -0.1}, "dropout: -0.1 is out of range: it must be at least 0 and at most 1."),
-        ({"dropout": math.nan}, "dropout: nan is no number to count with. Give a finite one."),
+        ({"dropout": math.nan}, "dropout: nan is not allowed: give a finite number."),
         ({"dropout": 10**400}, "dropout: 1000"),
         ({"embedding": {"tied": "both"}}, "embedding.tied: 'both' is not allowed here. Choose one of: all, target, none."),
-        ({"embedding": {"scale": 1}}, "embedding.scale: 1 is a whole number, and this must be true or false."),
+        ({"embedding": {"scale": 1}}, "embedding.scale: must be true or false, not 1 (an integer)."),
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
@@ -308,15 +312,15 @@ def test_refused_when_read(changes: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"d_model": 12, "encoder": {"mixer": "attention(8)"}}, "encoder.mixer.heads: 8 heads do not divide d_model = 12. Choose a number that does, or give d_k."),
-        ({"encoder": {"mixer": "attention(4, 3)"}}, "encoder.mixer.groups: 3 groups do not divide 4 heads. Choose a number that does."),
-        ({"decoder": {"mask": "local(3)"}}, 'decoder.mask: a decoder may not look ahead, and "local(3)" lets it. Write "causal & …".'),
-        ({"decoder": {"mask": "causal | local(3)"}}, "decoder.mask: a decoder may not look ahead"),
-        ({"decoder": {"layers": 2, "mask": ["causal", "full"]}}, "decoder.mask: a decoder may not look ahead"),
-        ({"encoder": {"position": "rope", "mixer": "attention(4, d_k=5)"}}, "encoder.position: rope turns pairs of channels, and a head has 5: make d_k even."),
-        ({"encoder": {"mixer": "attention(4, kernel='flex')"}}, "encoder.mixer.kernel: flex cannot drop attention weights, and dropout is 0.1."),
-        ({"source_vocabulary": 31}, 'embedding.tied: source and target have vocabularies of 31 and 29, so one matrix cannot serve both. Set tied = "target" or "none".'),
-        ({"head": "pooled"}, "head: a pooled head reads the first place of an encoder. Set decoder.layers = 0."),
+        ({"d_model": 12, "encoder": {"mixer": "attention(8)"}}, "encoder.mixer.heads: d_model = 12 is not a multiple of 8 heads. Choose another number of heads, or give d_k."),
+        ({"encoder": {"mixer": "attention(4, 3)"}}, "encoder.mixer.groups: heads = 4 is not a multiple of groups = 3. Choose another number of groups."),
+        ({"decoder": {"mask": "local(3)"}}, 'decoder.mask: a decoder must not see the future, and the mask "local(3)" shows it. Write "causal & …".'),
+        ({"decoder": {"mask": "causal | local(3)"}}, "decoder.mask: a decoder must not see the future"),
+        ({"decoder": {"layers": 2, "mask": ["causal", "full"]}}, "decoder.mask: a decoder must not see the future"),
+        ({"encoder": {"position": "rope", "mixer": "attention(4, d_k=5)"}}, "encoder.position: rope rotates pairs of channels, so d_k must be even, not 5."),
+        ({"encoder": {"mixer": "attention(4, kernel='flex')"}}, "encoder.mixer.kernel: the kernel \"flex\" has no dropout, and dropout = 0.1."),
+        ({"source_vocabulary": 31}, 'embedding.tied: source and target have vocabularies of 31 and 29, so they cannot share one embedding. Set tied = "target" or "none".'),
+        ({"head": "pooled"}, "head: a pooled head reads the first token of an encoder. Set decoder.layers = 0."),
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
@@ -329,7 +333,7 @@ def test_refused_together(changes: dict[str, Any], says: str) -> None:
 def test_python_and_files_are_checked_alike() -> None:
     with pytest.raises(ConfigError, match="heads: 0 is out of range"):
         Attention.Config(heads=0)
-    with pytest.raises(ConfigError, match="layers: 'six' is a string"):
+    with pytest.raises(ConfigError, match="layers: must be an integer, not 'six'"):
         Stack.Config(layers="six")
     assert Stack.Config(mixer="attention(2)").mixer == (Attention.Config(heads=2),)
     assert Stack.Config(mixer=Attention.Config(heads=2)).mixer == (Attention.Config(heads=2),)
@@ -387,3 +391,22 @@ def test_junk_for_a_model_raises_nothing_but_our_error(junk: Any) -> None:
     except ConfigError:
         return
     assert isinstance(junk, dict)
+
+
+def test_a_mask_may_be_an_object_in_python(tmp_path: Path) -> None:
+    every_third = Mask("every_third", lambda b, h, q, k: (q - k) % 3 == 0)
+    config = model(d_model=16, decoder={"layers": 2, "mixer": "attention(2)", "mask": ["causal", CAUSAL & every_third]})
+    assert config.resolved().decoder.mask is not None
+    assert Transformer(config).stacks["decoder"].masks == [CAUSAL, make_mask(config.decoder.mask[1])]
+    assert config.resolved().to_dict()["decoder"]["mask"][1] == {"kind": "object", "value": "(causal & every_third)"}
+    with pytest.raises(ConfigError, match=r"decoder\.mask: a decoder must not see the future"):
+        model(decoder={"mask": every_third}).resolved()
+    with pytest.raises(ConfigError, match='not the config of the mixer "object"|"object" is not a kind of mixer'):
+        make_part("mixer", every_third)
+    with pytest.raises(ConfigError) as caught:
+        Config(model=config).save(tmp_path / "config.json")
+    assert str(caught.value) == (
+        "model.decoder.mask: this is a Python object, which cannot be written to config.json. Use a kind of the "
+        "catalogue, or add one: see CONTRIBUTING.md."
+    )
+    assert not list(tmp_path.iterdir())

@@ -13,29 +13,29 @@ import pytest
 import uvicorn
 
 from headway.serve.app import create_app
-from headway.serve.server import OPTIONS, bound
-from headway.serve.settings import Limits, Settings
+from headway.serve.server import UVICORN_OPTIONS, bind_socket
+from headway.serve.settings import Limits, ServerSettings
 
 
 class Running:
     """A server that answers. `log` has what it wrote: (level, message, fields)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.log: list[tuple[str, str, dict[str, Any]]] = []
-        self.app = create_app(settings, self.tell)
-        self.socket = bound(settings)
+        self.app = create_app(settings, self.write_log)
+        self.socket = bind_socket(settings)
         self.port: int = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.server = uvicorn.Server(uvicorn.Config(self.app, **OPTIONS))
+        self.server = uvicorn.Server(uvicorn.Config(self.app, **UVICORN_OPTIONS))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
         self.thread.start()
         until(lambda: self.server.started)
 
     @property
-    def service(self) -> Any:
-        return self.app.state.service
+    def state(self) -> Any:
+        return self.app.state.server
 
-    def tell(self, message: str, level: Any = "info", **fields: Any) -> None:
+    def write_log(self, message: str, level: Any = "info", **fields: Any) -> None:
         self.log.append((level, message, fields))
 
     def post(self, path: str, body: Any = None, **more: Any) -> httpx.Response:
@@ -50,6 +50,8 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
+        self.thread.join(5)
+        self.server.force_exit = True  # a client that is still connected would keep it for half a minute
         self.thread.join(40)
         self.socket.close()
 
@@ -63,7 +65,7 @@ def until(true: Callable[[], Any], seconds: float = 30) -> None:
 
 @contextmanager
 def running(*models: Path, limits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
-    made = Settings(
+    made = ServerSettings(
         models=tuple(map(str, models)), port=0, device="cpu", threads=1, limits=Limits(**(limits or {})), **settings
     )
     server = Running(made)
@@ -80,8 +82,3 @@ def served(translator_dir: Path, lm_dir: Path, tmp_path_factory: pytest.TempPath
     shutil.copytree(lm_dir, named)
     with running(translator_dir, named) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def sentences(toy: Path) -> list[str]:
-    return (toy / "train.en").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Lanes: texts of many together, fairly; a failure is told to whoever caused it, and to nobody else."""
+"""The batch queue: texts of many jobs in one batch, in turn; an error reaches only the job that caused it."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.serve.batch_queue import Lane, Room, tokens_of
+from headway.serve.batch_queue import BatchQueue, QueueBudget, estimate_tokens
 from headway.serve.errors import ApiError
 
 Translate = Callable[[list[str], Any], Sequence[str]]
@@ -20,23 +20,23 @@ class Slow:
     def __init__(self) -> None:
         self.gate, self.batches, self.begun = threading.Event(), list[list[str]](), threading.Event()
 
-    def __call__(self, texts: list[str], how: Any) -> list[str]:
+    def __call__(self, texts: list[str], options: Any) -> list[str]:
         self.begun.set()
         assert self.gate.wait(10)
         self.batches.append(list(texts))
         if any("bad" in text for text in texts):
             raise ValueError("bad")
-        return [f"{how}{text.upper()}" for text in texts]
+        return [f"{options}{text.upper()}" for text in texts]
 
 
-def lane(translate: Any, room: Room | None = None, **settings: Any) -> Lane[str]:
-    return Lane(translate, room or Room(10**6), **{"budget": 10**6, "patience": 0.0, **settings})
+def make_queue(translate: Any, budget: QueueBudget | None = None, **settings: Any) -> BatchQueue[str]:
+    return BatchQueue(translate, budget or QueueBudget(10**6), **{"batch_tokens": 10**6, "max_delay": 0.0, **settings})
 
 
-def occupied(**settings: Any) -> tuple[Slow, Lane[str], "Future[list[str]]"]:
-    """A lane that works at something, so that what comes now waits."""
+def occupied(**settings: Any) -> tuple[Slow, BatchQueue[str], "Future[list[str]]"]:
+    """A queue whose thread is busy, so that what is submitted now waits."""
     slow = Slow()
-    made = lane(slow, **settings)
+    made = make_queue(slow, **settings)
     first = made.submit(["first"], "")
     assert slow.begun.wait(10)
     return slow, made, first
@@ -60,7 +60,7 @@ def test_what_is_wanted_otherwise_goes_apart() -> None:
 
 
 def test_a_long_list_does_not_keep_others_waiting() -> None:
-    slow, made, _ = occupied(budget=4 * tokens_of("long"))
+    slow, made, _ = occupied(batch_tokens=4 * estimate_tokens("long"))
     long, short = made.submit(["long"] * 100, ""), made.submit(["word"], "")
     slow.gate.set()
     assert short.result(10) == ["WORD"]
@@ -72,7 +72,7 @@ def test_a_long_list_does_not_keep_others_waiting() -> None:
 def test_a_text_larger_than_a_batch_is_translated_all_the_same() -> None:
     slow = Slow()
     slow.gate.set()
-    assert lane(slow, budget=1).submit(["x" * 1000], "").result(10) == ["X" * 1000]
+    assert make_queue(slow, batch_tokens=1).submit(["x" * 1000], "").result(10) == ["X" * 1000]
 
 
 def test_only_the_guilty_one_is_told() -> None:
@@ -86,13 +86,13 @@ def test_only_the_guilty_one_is_told() -> None:
     assert made.submit(["later"], "").result(10) == ["LATER"]
 
 
-def test_what_ends_a_thread_does_not_end_the_lane() -> None:
-    def interrupted(texts: list[str], how: Any) -> list[str]:
+def test_what_ends_a_batch_does_not_end_the_queue() -> None:
+    def interrupted(texts: list[str], options: Any) -> list[str]:
         if texts == ["stop"]:
             raise KeyboardInterrupt
         return texts
 
-    made = lane(interrupted)
+    made = make_queue(interrupted)
     with pytest.raises(KeyboardInterrupt):
         made.submit(["stop"], "").result(10)
     assert made.submit(["on"], "").result(10) == ["on"]
@@ -117,8 +117,8 @@ def test_one_that_goes_while_it_is_translated() -> None:
 
 
 def test_too_much_is_refused_until_there_is_room_again() -> None:
-    room = Room(10 * tokens_of("text"))
-    slow, made, first = occupied(room=room)
+    budget = QueueBudget(10 * estimate_tokens("text"))
+    slow, made, first = occupied(budget=budget)
     many = made.submit(["text"] * 8, "")
     with pytest.raises(ApiError, match="Slowdown") as refused:
         made.submit(["text"] * 8, "")
@@ -127,14 +127,14 @@ def test_too_much_is_refused_until_there_is_room_again() -> None:
     slow.gate.set()
     assert len(many.result(10)) == 8
     assert first.result(10)
-    assert room.taken == 0
+    assert budget.used_tokens == 0
     assert len(made.submit(["text"] * 100, "").result(10)) == 100  # alone it may be more
 
 
 def test_patience_lets_others_catch_up() -> None:
     slow = Slow()
     slow.gate.set()
-    made = lane(slow, patience=0.5)
+    made = make_queue(slow, max_delay=0.5)
     answers = []
     for n in range(4):
         answers.append(made.submit([str(n)], ""))
@@ -145,7 +145,9 @@ def test_patience_lets_others_catch_up() -> None:
 
 
 def test_who_comes_back_after_a_batch_goes_with_those_who_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.serve.batch_queue.PAUSE", 10.0)  # in earnest a tenth: here the machine may be busy
+    monkeypatch.setattr(
+        "headway.serve.batch_queue.RETURN_WAIT", 10.0
+    )  # in earnest a tenth: here the machine may be busy
     slow, made, first = occupied()
     waiting = made.submit(["waited"], "")
     time.sleep(0.5)
@@ -160,18 +162,18 @@ def test_a_full_batch_does_not_wait() -> None:
     slow = Slow()
     slow.gate.set()
     began = time.monotonic()
-    lane(slow, patience=20.0, budget=1).submit(["x"], "").result(10)
+    make_queue(slow, max_delay=20.0, batch_tokens=1).submit(["x"], "").result(10)
     assert time.monotonic() - began < 5
 
 
 def test_closing_finishes_what_waits() -> None:
-    slow, made, first = occupied(patience=20.0, budget=1)
+    slow, made, first = occupied(max_delay=20.0, batch_tokens=1)
     later = made.submit(["later"], "")
     made.close()
     assert made.threads[0].is_alive()
     slow.gate.set()
     assert (first.result(10), later.result(10)) == (["FIRST"], ["LATER"])
-    made.close(wait=10)
+    made.close(timeout=10)
     assert not made.threads[0].is_alive()
 
 
@@ -179,19 +181,19 @@ def test_closing_can_wait_for_what_nobody_waits_for() -> None:
     slow, made, first = occupied()
     first.cancel()
     threading.Timer(0.2, slow.gate.set).start()
-    made.close(wait=10)
+    made.close(timeout=10)
     assert not made.threads[0].is_alive()
     assert slow.batches == [["first"]]
 
 
 def test_several_threads_share_what_waits() -> None:
     slow = Slow()
-    made = lane(slow, threads=2, patience=0.05)
+    made = make_queue(slow, threads=2, max_delay=0.05)
     answers = [made.submit(["a text of some length"], "") for _ in range(64)]
     until_two = time.monotonic() + 10
-    while made._idle and time.monotonic() < until_two:
+    while made._idle_threads and time.monotonic() < until_two:
         time.sleep(0.01)
-    assert made._idle == 0
+    assert made._idle_threads == 0
     slow.gate.set()
     assert all(answer.result(10) == ["A TEXT OF SOME LENGTH"] for answer in answers)
     assert sorted(map(len, slow.batches)) == [32, 32]
@@ -200,4 +202,4 @@ def test_several_threads_share_what_waits() -> None:
 
 
 def test_nothing_is_answered_at_once() -> None:
-    assert lane(Slow()).submit([], "").result(1) == []
+    assert make_queue(Slow()).submit([], "").result(1) == []

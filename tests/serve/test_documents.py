@@ -18,12 +18,12 @@ from serve.conftest import Running, running, until
 BODY = {"source": "en", "target": "qtx"}
 
 
-class Asked(NamedTuple):
+class SegmentRequest(NamedTuple):
     text: str
     align: bool = False
 
 
-class Said(NamedTuple):
+class SegmentResult(NamedTuple):
     text: str
     links: Any = None
     warnings: Any = ()
@@ -40,7 +40,7 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The interface of headway.documents, over lines: one that ends with ! has markup inside."""
 
     def translated(text: str, translate: Callable[[Any], Any]) -> tuple[str, list[Any]]:
-        said = list(translate([Asked(line.rstrip("!"), line.endswith("!")) for line in text.split("\n")]))
+        said = list(translate([SegmentRequest(line.rstrip("!"), line.endswith("!")) for line in text.split("\n")]))
         return "\n".join(one.text for one in said), said
 
     def translate_file(path_in: Path, path_out: Path, translate: Any, name: str) -> Counts:
@@ -51,19 +51,21 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         path_out.write_text(made)
         return Counts(len(said), len(said), [w for one in said for w in one.warnings])
 
-    seam = SimpleNamespace(Said=Said, NO_LINKS="no links", can_align=lambda translator: False)
+    segments = SimpleNamespace(
+        SegmentResult=SegmentResult, NO_ALIGNMENT_WARNING="no links", can_align=lambda translator: False
+    )
     package = SimpleNamespace(
-        KNOWN={".txt": ""}, translate_html=lambda text, translate: translated(text, translate)[0],
+        FORMAT_MODULES={".txt": ""}, translate_html=lambda text, translate: translated(text, translate)[0],
         translate_file=translate_file,
     )  # fmt: skip
     monkeypatch.setattr(documents, "documents", package)
-    monkeypatch.setattr(documents, "seam", seam)
-    return seam
+    monkeypatch.setattr(documents, "segments", segments)
+    return segments
 
 
 def test_html(served: Running, simple: SimpleNamespace, sentences: list[str], translator_dir: Path) -> None:
     body = {**BODY, "format": "html", "q": ["\n".join(sentences[:3]), sentences[3] + "!"]}
-    expected = load_translator([translator_dir], "cpu")(sentences[:4])
+    expected = load_translator(translator_dir, device="cpu")(sentences[:4])
     made = served.post("/translate", body).json()["translatedText"]
     assert made == ["\n".join(expected[:3]), expected[3]]
     same = served.post("/translate", {**body, "q": "as\nit is!", "source": "qtx"}).json()
@@ -77,9 +79,9 @@ def test_a_file(served: Running, simple: SimpleNamespace, sentences: list[str], 
     address = made["translatedFileUrl"]
     assert address.startswith(f"{served.url}/download_file/")
     fetched = served.get(address.removeprefix(served.url))
-    assert fetched.text == "\n".join(load_translator([translator_dir], "cpu")(sentences[:3]))
+    assert fetched.text == "\n".join(load_translator(translator_dir, device="cpu")(sentences[:3]))
     assert fetched.headers["content-disposition"] == 'attachment; filename="translated.txt"'
-    assert len(list(served.service.files.folder.iterdir())) == 1  # what was sent is not kept
+    assert len(list(served.state.downloads.folder.iterdir())) == 1  # what was sent is not kept
     simple.can_align = lambda translator: True
     again = served.post("/translate_file", data=BODY, files={"file": ("a.txt", text)}).json()
     assert again["warnings"] == []
@@ -109,10 +111,10 @@ def test_files_that_are_refused(served: Running, simple: SimpleNamespace) -> Non
 def test_a_document_waits_until_there_is_room(
     translator_dir: Path, simple: SimpleNamespace, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(translator_dir, limits={"waiting": 30}) as server:
-        room = server.service.shelf.room
-        room.take(29)
-        threading.Timer(0.5, room.give, [29]).start()
+    with running(translator_dir, limits={"queue_tokens": 30}) as server:
+        budget = server.state.pool.budget
+        budget.reserve(29)
+        threading.Timer(0.5, budget.release, [29]).start()
         made = server.post("/translate", {**BODY, "format": "html", "q": "\n".join(sentences[:3])})
         assert made.status_code == 200
 
@@ -120,13 +122,13 @@ def test_a_document_waits_until_there_is_room(
 def test_nobody_waits_for_a_document_any_more(
     translator_dir: Path, simple: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "AGAIN", 0.01)
-    with running(translator_dir, limits={"waiting": 30, "seconds": 1.0}) as server:
-        server.service.shelf.take(server.service.shelf.models[0])
-        server.service.shelf.give(server.service.shelf.models[0])
-        server.service.shelf.room.take(29)
+    monkeypatch.setattr(documents, "RETRY_SECONDS", 0.01)
+    with running(translator_dir, limits={"queue_tokens": 30, "request_seconds": 1.0}) as server:
+        server.state.pool.acquire(server.state.pool.models[0])
+        server.state.pool.release(server.state.pool.models[0])
+        server.state.pool.budget.reserve(29)
         assert server.post("/translate", {**BODY, "format": "html", "q": "A dog."}).status_code == 504
-        until(lambda: not server.service.shelf.models[0].users)
+        until(lambda: not server.state.pool.models[0].users)
 
 
 def test_the_language_of_a_file_is_detected(served: Running, sentences: list[str], translator_dir: Path) -> None:
@@ -135,7 +137,7 @@ def test_the_language_of_a_file_is_detected(served: Running, sentences: list[str
         answer = served.post("/translate_file", data={"source": "auto", "target": "qtx"}, files=upload).json()
         return served.get(answer["translatedFileUrl"].removeprefix(served.url)).text, answer
 
-    expected = load_translator([translator_dir], "cpu")(sentences[:2])
+    expected = load_translator(translator_dir, device="cpu")(sentences[:2])
     text, answer = made("\n".join(sentences[:2]))
     assert text == "\n".join(expected)
     assert answer["detectedLanguage"]["language"] == "en"
@@ -163,7 +165,7 @@ def test_libreoffice_opens_what_is_fetched(
     served: Running, sentences: list[str], translator_dir: Path, ending: str, tmp_path: Path
 ) -> None:
     first, rest = sentences[0].split(" ", 1)
-    expected = load_translator([translator_dir], "cpu")(sentences[0])
+    expected = load_translator(translator_dir, device="cpu")(sentences[0])
     if ending == "docx":
         given = docx(f"<w:p>{run(first, '<w:b/>')}{run(f' {rest}')}</w:p>")
     else:

@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from headway.errors import HeadwayError
-from headway.serve.api_keys import Keys
-from headway.serve.downloads import Files
+from headway.serve.api_keys import ApiKeys
+from headway.serve.downloads import Downloads
 from headway.serve.errors import ApiError
-from headway.serve.settings import Limits, Settings
-from headway.serve.translate import in_time
+from headway.serve.settings import Limits, ServerSettings
+from headway.serve.translate import run_in_time
 from headway.translate.translator import Translator
 from serve.conftest import Running, running, until
 
@@ -57,7 +57,9 @@ def raw(server: Running, content: bytes) -> socket.socket:
 
 
 def head(length: int, path: str = "/translate") -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    ).encode()
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(served: Running) -> None:
@@ -73,7 +75,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(served: Running) 
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(translator_dir: Path) -> None:
-    with running(translator_dir, limits={"sending": 0.5}) as server, raw(server, head(100) + b"{") as client:
+    with running(translator_dir, limits={"transfer_seconds": 0.5}) as server, raw(server, head(100) + b"{") as client:
         assert b" 408 " in client.recv(1000)
 
 
@@ -87,7 +89,7 @@ def test_requests_of_many_connections_go_together(translator_dir: Path, held: He
         first = pool.submit(server.post, "/translate", BODY)
         until(lambda: len(held.batches) == 1)
         rest = [pool.submit(server.post, "/translate", {**BODY, "q": f"{n} dogs sleep."}) for n in range(12)]
-        until(lambda: server.service.shelf.room.taken > 12 * 6)
+        until(lambda: server.state.pool.budget.used_tokens > 12 * 6)
         held.gate.set()
         assert first.result().status_code == 200
         assert all(answer.result().status_code == 200 for answer in rest)
@@ -99,7 +101,7 @@ def test_a_crash_hurts_nobody_else_and_tells_no_secrets(translator_dir: Path, he
         first = pool.submit(server.post, "/translate", BODY)
         until(lambda: len(held.batches) == 1)
         rest = [pool.submit(server.post, "/translate", {**BODY, "q": text}) for text in ("A dog.", "crash", "A cat.")]
-        until(lambda: server.service.shelf.room.taken > 12)
+        until(lambda: server.state.pool.budget.used_tokens > 12)
         held.gate.set()
         assert first.result().status_code == 200
         assert sorted(answer.result().status_code for answer in rest) == [200, 200, 500]
@@ -107,15 +109,15 @@ def test_a_crash_hurts_nobody_else_and_tells_no_secrets(translator_dir: Path, he
         told = [message for level, message, _ in server.log if level == "internal error"]
         assert len(told) == 1
         assert told[0].startswith("RuntimeError at test_limits.py:")
-        assert server.service.shelf.room.taken == 0
+        assert server.state.pool.budget.used_tokens == 0
 
 
 def test_too_much_at_once_is_told_to_wait(translator_dir: Path, held: Held) -> None:
-    with running(translator_dir, limits={"waiting": 25}) as server, ThreadPoolExecutor(20) as pool:
+    with running(translator_dir, limits={"queue_tokens": 25}) as server, ThreadPoolExecutor(20) as pool:
         first = pool.submit(server.post, "/translate", BODY)
         until(lambda: len(held.batches) == 1)
         second = pool.submit(server.post, "/translate", BODY)
-        until(lambda: server.service.shelf.room.taken > 15)
+        until(lambda: server.state.pool.budget.used_tokens > 15)
         third = server.post("/translate", BODY)
         assert third.status_code == 429
         assert third.json()["error"].startswith("Slowdown: ")
@@ -125,23 +127,23 @@ def test_too_much_at_once_is_told_to_wait(translator_dir: Path, held: Held) -> N
 
 
 def test_what_takes_too_long_is_given_up(translator_dir: Path, held: Held) -> None:
-    with running(translator_dir, limits={"seconds": 0.5}) as server:
-        server.service.shelf.take(server.service.shelf.models[0])  # loading is not what takes long here
-        assert server.error("/translate", BODY) == (504, "this took longer than 0.5 s. Send less at a time.")
+    with running(translator_dir, limits={"request_seconds": 0.5}) as server:
+        server.state.pool.acquire(server.state.pool.models[0])  # loading is not what takes long here
+        assert server.error("/translate", BODY) == (504, "the request took longer than 0.5 s. Send less at a time.")
         held.gate.set()
-        until(lambda: server.service.shelf.room.taken == 0)
+        until(lambda: server.state.pool.budget.used_tokens == 0)
 
 
 def test_what_a_vanished_client_wanted_is_not_translated(translator_dir: Path, held: Held) -> None:
     with running(translator_dir) as server, ThreadPoolExecutor(20) as pool:
         first = pool.submit(server.post, "/translate", BODY)
         until(lambda: len(held.batches) == 1)
-        before = server.service.shelf.room.taken
+        before = server.state.pool.budget.used_tokens
         body = json.dumps({**BODY, "q": ["gone"] * 50}).encode()
         client = raw(server, head(len(body)) + body)
-        until(lambda: server.service.shelf.room.taken > before)
+        until(lambda: server.state.pool.budget.used_tokens > before)
         client.close()
-        until(lambda: server.service.shelf.room.taken == before)
+        until(lambda: server.state.pool.budget.used_tokens == before)
         held.gate.set()
         assert first.result().status_code == 200
         assert server.post("/translate", BODY).status_code == 200
@@ -209,12 +211,12 @@ def test_keys_that_cannot_be_read(tmp_path: Path, content: bytes | None, why: st
     if content:
         file.write_bytes(content)
     with pytest.raises(HeadwayError, match=why):
-        Keys(str(file))
+        ApiKeys(str(file))
 
 
 def test_the_limit_of_a_file_is_of_the_file(translator_dir: Path) -> None:
-    told = (413, "Invalid request: a file may have 1024 bytes at most. Send a smaller one.")
-    with running(translator_dir, limits={"file": 1024}) as server:
+    told = (413, "Invalid request: file exceeds 1024 bytes. Send a smaller one.")
+    with running(translator_dir, limits={"file_bytes": 1024}) as server:
 
         def sent(size: int) -> dict[str, Any]:
             return {"data": {"source": "en", "target": "qtx"}, "files": {"file": ("a.html", b"1" * size)}}
@@ -226,9 +228,9 @@ def test_the_limit_of_a_file_is_of_the_file(translator_dir: Path) -> None:
 
 def test_files_are_found_by_names_that_nobody_can_guess(served: Running, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("x")
-    files = Files(str(tmp_path / "files"), Limits(files=2, kept=100.0))
+    files = Downloads(str(tmp_path / "files"), Limits(stored_files=2, stored_seconds=100.0))
     files.folder.mkdir()
-    one = files.new(".txt")
+    one = files.new_path(".txt")
     one.write_text("x")
     assert files.find(one.name) == one
     for name in ("../secret.txt", "..%2fsecret.txt", "/etc/passwd", f"{one.stem}", f"x{one.name}", ""):
@@ -236,21 +238,21 @@ def test_files_are_found_by_names_that_nobody_can_guess(served: Running, tmp_pat
             files.find(name)
     with pytest.raises(ApiError, match="no such file"):
         files.find("0" * 32 + ".txt")
-    files.new(".txt").write_text("x")
+    files.new_path(".txt").write_text("x")
     with pytest.raises(ApiError, match="Slowdown"):
-        files.new(".txt")
+        files.new_path(".txt")
     os.utime(one, (0, 0))
     with pytest.raises(ApiError, match="no such file"):
         files.find(one.name)
-    files.new(".txt")
+    files.new_path(".txt")
     assert not one.exists()
     assert served.get("/download_file/..%2f..%2fetc%2fpasswd").status_code in (400, 404)
     assert served.get("/download_file/passwd").json() == {"error": "Invalid filename"}
 
 
 def test_settings_travel_to_other_processes() -> None:
-    settings = Settings(models=("a", "b"), cors=("*",), limits=Limits(texts=3))
-    assert Settings.from_json(settings.to_json()) == settings
+    settings = ServerSettings(models=("a", "b"), cors=("*",), limits=Limits(texts=3))
+    assert ServerSettings.from_json(settings.to_json()) == settings
 
 
 def test_metrics(served: Running) -> None:
@@ -298,22 +300,22 @@ def test_in_time_tells_what_went_wrong_with_the_connection() -> None:
         raise OSError("the line is dead")
 
     async def act() -> None:
-        await in_time(asyncio.sleep(5), broken(), 5)
+        await run_in_time(asyncio.sleep(5), broken(), 5)
 
     with pytest.raises(OSError, match="the line is dead"):
         asyncio.run(act())
 
 
 def test_an_answer_that_breaks_off_is_cut_and_logged(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.serve.event_stream import Streamed
+    from headway.serve.event_stream import EventStreamResponse
 
     def broken(self: Any, pipe: Any) -> None:
         raise RuntimeError("a secret text")
 
-    monkeypatch.setattr(Streamed, "_compute", broken)
-    with running(translator_dir, limits={"seconds": 1.0}) as server:
+    monkeypatch.setattr(EventStreamResponse, "_compute", broken)
+    with running(translator_dir, limits={"request_seconds": 1.0}) as server:
         with pytest.raises(httpx.HTTPError):
             server.post("/api/translate", BODY)
         until(lambda: any(fields.get("status") == 500 for _, _, fields in server.log))
         assert any(message.startswith("RuntimeError at ") for _, message, _ in server.log)
-        assert server.service.streams == 0
+        assert server.state.open_streams == 0

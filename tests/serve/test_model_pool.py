@@ -1,4 +1,4 @@
-"""Several models: found by languages and names, loaded when they are used, put away when there is no room."""
+"""The model pool: models found by languages and names, loaded on use, unloaded when memory is short."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ import pytest
 
 from headway.errors import HeadwayError
 from headway.serve.errors import ApiError
-from headway.serve.languages import name_of, resolve
-from headway.serve.model_pool import Shelf
-from headway.serve.settings import Settings
+from headway.serve.languages import language_name, resolve_code
+from headway.serve.model_pool import ModelPool
+from headway.serve.settings import ServerSettings
 from serve.conftest import Running, running, until
 
 
@@ -31,77 +31,79 @@ def named(translator_dir: Path, tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def shelf(*models: Path, told: list[str] | None = None, **settings: Any) -> Shelf:
-    def tell(message: str, level: Any = "info", **fields: Any) -> None:
-        if told is not None:
-            told.append(message)
+def make_pool(*models: Path, messages: list[str] | None = None, **settings: Any) -> ModelPool:
+    def log(message: str, level: Any = "info", **fields: Any) -> None:
+        if messages is not None:
+            messages.append(message)
 
-    return Shelf(Settings(models=tuple(map(str, model_pool)), device="cpu", threads=1, **settings), tell)
+    return ModelPool(ServerSettings(models=tuple(map(str, models)), device="cpu", threads=1, **settings), log)
 
 
 def test_languages_as_clients_name_them() -> None:
-    assert resolve("EN", ["en", "de"]) == "en"
-    assert resolve("pt_BR", ["pt", "pt-BR"]) == "pt-BR"
-    assert resolve("pb", ["pt", "pt-BR"]) == "pt-BR"
-    assert resolve("pt-PT", ["pt"]) == "pt"
-    assert resolve("zh", ["zh-Hans", "zh-Hant"]) == "zh-Hans"
-    assert resolve("zh-Hans", ["zh"]) == "zh"
-    assert resolve("zt", ["zh-Hant"]) == "zh-Hant"
-    assert resolve("zh-Hant", ["zh"]) is None
-    assert resolve("fr", ["en", "de"]) is None
-    assert [name_of(code) for code in ("de", "zh_Hant", "de-AT", "qtx")] == [
+    assert resolve_code("EN", ["en", "de"]) == "en"
+    assert resolve_code("pt_BR", ["pt", "pt-BR"]) == "pt-BR"
+    assert resolve_code("pb", ["pt", "pt-BR"]) == "pt-BR"
+    assert resolve_code("pt-PT", ["pt"]) == "pt"
+    assert resolve_code("zh", ["zh-Hans", "zh-Hant"]) == "zh-Hans"
+    assert resolve_code("zh-Hans", ["zh"]) == "zh"
+    assert resolve_code("zt", ["zh-Hant"]) == "zh-Hant"
+    assert resolve_code("zh-Hant", ["zh"]) is None
+    assert resolve_code("fr", ["en", "de"]) is None
+    assert [language_name(code) for code in ("de", "zh_Hant", "de-AT", "qtx")] == [
         "German", "Chinese (traditional)", "German", "qtx",
     ]  # fmt: skip
 
 
 def test_pairs_names_and_the_first_of_two(named: Callable[..., Path], tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     one, other = named("a", ["en"], ["de"]), named("b/a", ["en", "de"], ["de"])
-    both = shelf(one, other, told=told)
+    both = make_pool(one, other, messages=messages)
     assert [model.name for model in both.models] == ["a", "a-2"]
-    assert both.between("en", "de") is both.models[0]
-    assert told == ["a-2 is used for en → de only where it is named, as on the page: a came first"]
+    assert both.model_for("en", "de") is both.models[0]
+    assert messages == [
+        "en → de is translated by a, which was given first; a-2 is used only by requests that name it, as on the page"
+    ]
     assert both.languages == ["en", "de"]
-    assert both.targets("en") == ["de", "en"]
-    assert both.sources_of("de") == ["en", "de"]
+    assert both.targets_from("en") == ["de", "en"]
+    assert both.sources_for("de") == ["en", "de"]
     with pytest.raises(ApiError, match="English \\(en\\) is not available as a target language from German \\(de\\)"):
-        both.between("de", "en")
+        both.model_for("de", "en")
 
 
 def test_the_least_recently_used_is_put_away(named: Callable[..., Path]) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     folders = [named("a", ["en"], ["de"]), named("b", ["en"], ["fr"]), named("c", ["en"], ["es"])]
     size = (folders[0] / "model.safetensors").stat().st_size
-    made = shelf(*folders, told=told, memory=2 * size + 10)
+    made = make_pool(*folders, messages=messages, memory=2 * size + 10)
     a, b, c = made.models
     for model in (a, b):
-        made.take(model)
-        made.give(model)
-    assert made.try_take(a)
-    made.give(a)
-    made.take(c)
-    made.give(c)
+        made.acquire(model)
+        made.release(model)
+    assert made.try_acquire(a)
+    made.release(a)
+    made.acquire(c)
+    made.release(c)
     assert [model.loaded is not None for model in (a, b, c)] == [True, False, True]
-    assert told == ["loaded a", "loaded b", "put away b", "loaded c"]
-    made.take(a)
-    made.take(c)
-    with pytest.raises(ApiError, match="being used") as refused:
-        made.take(b)
+    assert messages == ["loaded a", "loaded b", "unloaded b", "loaded c"]
+    made.acquire(a)
+    made.acquire(c)
+    with pytest.raises(ApiError, match="are in use") as refused:
+        made.acquire(b)
     assert refused.value.status == 503
     made.close()
 
 
 def test_what_cannot_be_served_is_said_at_once(named: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(HeadwayError, match="there is no model directory"):
-        shelf(tmp_path / "nothing")
+        make_pool(tmp_path / "nothing")
     with pytest.raises(HeadwayError, match="does not say between which languages"):
-        shelf(named("mute", [], []))
+        make_pool(named("mute", [], []))
     folder = named("a", ["en"], ["de"])
     with pytest.raises(HeadwayError, match="and --memory is 0 MB"):
-        shelf(folder, memory=1000)
+        make_pool(folder, memory=1000)
     (folder / "model.safetensors").unlink()
     with pytest.raises(HeadwayError, match="has no model.safetensors yet"):
-        shelf(folder)
+        make_pool(folder)
 
 
 def test_a_model_that_broke_meanwhile(named: Callable[..., Path]) -> None:
@@ -112,7 +114,7 @@ def test_a_model_that_broke_meanwhile(named: Callable[..., Path]) -> None:
         assert server.error("/translate", body) == (500, "the model a cannot be loaded")  # and not where it lies
         assert any(level == "error" and "tokenizer.json" in message for level, message, _ in server.log)
         assert server.error("/api/translate", body) == (500, "the model a cannot be loaded")
-        assert server.service.streams == 0
+        assert server.state.open_streams == 0
 
 
 def test_each_text_goes_to_the_model_for_its_language(named: Callable[..., Path], served: Running) -> None:
@@ -131,7 +133,7 @@ def test_each_text_goes_to_the_model_for_its_language(named: Callable[..., Path]
 
 def test_a_language_that_cannot_be_told_must_be_named(named: Callable[..., Path]) -> None:
     with running(named("a", ["qtx"], ["en"])) as server:
-        told = 'Invalid request: the language "qtx" cannot be told from others by its text. Send it as source'
+        told = 'Invalid request: the language "qtx" cannot be detected from its text. Send it as source'
         assert server.error("/translate", {"q": "Blorp.", "source": "auto", "target": "en"}) == (400, told)
 
 
@@ -153,11 +155,11 @@ def test_memory_is_given_back_now_and_then(served: Running, monkeypatch: pytest.
     from headway.serve import model_pool
 
     given = list[int]()
-    monkeypatch.setattr(model_pool, "_return_memory", lambda: given.append(1))
+    monkeypatch.setattr(model_pool, "_trim_heap", lambda: given.append(1))
     body = {"q": "The dog sleeps.", "source": "en", "target": "qtx"}
-    monkeypatch.setattr(model_pool, "TIDY", 1000.0)
+    monkeypatch.setattr(model_pool, "TRIM_SECONDS", 1000.0)
     served.post("/translate", body)
     assert not given
-    monkeypatch.setattr(model_pool, "TIDY", 0.0)
+    monkeypatch.setattr(model_pool, "TRIM_SECONDS", 0.0)
     served.post("/translate", body)
     until(lambda: given)

@@ -34,7 +34,7 @@ def test_every_route_is_in_the_spec(served: Running) -> None:
     body = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-www-form-urlencoded"}
     assert body["application/json"]["schema"]["required"] == ["q", "source", "target"]
-    assert openapi.WHY[429] == spec["paths"]["/translate"]["post"]["responses"]["429"]["description"]
+    assert openapi.STATUS_DESCRIPTIONS[429] == spec["paths"]["/translate"]["post"]["responses"]["429"]["description"]
 
 
 def test_the_page_needs_nothing_from_elsewhere(served: Running) -> None:
@@ -52,7 +52,7 @@ def test_a_page_that_is_there_is_served(served: Running, monkeypatch: pytest.Mon
     from headway.serve import app
 
     (tmp_path / "index.html").write_text("<p>the page</p>")
-    monkeypatch.setattr(app, "STATIC", tmp_path)
+    monkeypatch.setattr(app, "STATIC_DIR", tmp_path)
     assert served.get("/").text == "<p>the page</p>"
 
 

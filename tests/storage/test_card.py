@@ -4,19 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from headway.storage.card import Card, read_card, read_head, written_head
+from headway.storage.card import ModelCard, format_front_matter, parse_front_matter, read_card
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:
-    head = written_head(["en", "de"], {"validation": "31.20 BLEU, 55.10 chrF (greedy)"})
-    assert read_head(head + "# A translator\n\nkey: not in the head\n") == {
+    head = format_front_matter(["en", "de"], {"validation": "31.20 BLEU, 55.10 chrF (greedy)"})
+    assert parse_front_matter(head + "# A translator\n\nkey: not in the head\n") == {
         "language": ["en", "de"],
         "scores": {"validation": "31.20 BLEU, 55.10 chrF (greedy)"},
     }
     (tmp_path / "README.md").write_text(head)
-    assert read_card(tmp_path) == Card("", {"validation": "31.20 BLEU, 55.10 chrF (greedy)"})
-    assert written_head([], {}) == ""
-    assert read_head(written_head([], {}, "apache-2.0", "en-de")) == {"license": "apache-2.0", "base_model": "en-de"}
+    assert read_card(tmp_path) == ModelCard("", {"validation": "31.20 BLEU, 55.10 chrF (greedy)"})
+    assert format_front_matter([], {}) == ""
+    written = format_front_matter([], {}, "apache-2.0", "en-de")
+    assert parse_front_matter(written) == {"license": "apache-2.0", "base_model": "en-de"}
 
 
 def test_what_people_write(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ model-index:
 ---
 # A card
 """
-    head = read_head(text)
+    head = parse_front_matter(text)
     assert head["language"] == ["en", "de"]
     assert head["datasets"] == ["europarl", "tatoeba"]
     (tmp_path / "README.md").write_text(text)
@@ -51,12 +52,12 @@ model-index:
 )
 def test_no_head(text: str, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(text)
-    assert read_card(tmp_path) == Card()
+    assert read_card(tmp_path) == ModelCard()
 
 
 def test_no_card(tmp_path: Path) -> None:
-    assert read_card(tmp_path) == Card()
+    assert read_card(tmp_path) == ModelCard()
     (tmp_path / "README.md").write_bytes(b"\xff\xfe")
-    assert read_card(tmp_path) == Card()
+    assert read_card(tmp_path) == ModelCard()
     (tmp_path / "README.md").write_text("---\nlicence: [mit, cc0-1.0]\nscores: good\n---\n")
-    assert read_card(tmp_path) == Card("mit, cc0-1.0")
+    assert read_card(tmp_path) == ModelCard("mit, cc0-1.0")

@@ -11,8 +11,17 @@ import pytest
 import torch
 
 from headway.errors import ConfigError, HeadwayError
-from headway.storage.model_dir import WEIGHTS, average, fill, load_model, read_tensors, save_model, write_tensors
-from headway.text import Tokenizer, Tokenizers
+from headway.storage.model_dir import (
+    WEIGHTS_FILE,
+    average_weights,
+    load_model,
+    load_weights,
+    read_tensors,
+    save_model,
+    write_tensors,
+)
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -34,7 +43,7 @@ def test_saved_and_loaded(translator_dir: Path, tmp_path: Path) -> None:
 
 
 def test_others_may_read_the_weights(translator_dir: Path) -> None:
-    assert stat.S_IMODE(os.stat(translator_dir / WEIGHTS).st_mode) == 0o644
+    assert stat.S_IMODE(os.stat(translator_dir / WEIGHTS_FILE).st_mode) == 0o644
 
 
 def no_folder(folder: Path) -> None:
@@ -46,7 +55,7 @@ def no_config(folder: Path) -> None:
 
 
 def no_weights(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
+    (folder / WEIGHTS_FILE).unlink()
 
 
 def no_tokenizer(folder: Path) -> None:
@@ -54,29 +63,29 @@ def no_tokenizer(folder: Path) -> None:
 
 
 def truncated(folder: Path) -> None:
-    content = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(content[: len(content) // 2])
+    content = (folder / WEIGHTS_FILE).read_bytes()
+    (folder / WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
 
 
 def not_tensors(folder: Path) -> None:
-    (folder / WEIGHTS).write_bytes(b"PK\x03\x04 a zip file, say")
+    (folder / WEIGHTS_FILE).write_bytes(b"PK\x03\x04 a zip file, say")
 
 
 def empty(folder: Path) -> None:
-    (folder / WEIGHTS).write_bytes(b"")
+    (folder / WEIGHTS_FILE).write_bytes(b"")
 
 
 def weights_of_another(folder: Path) -> None:
-    write_tensors(folder / WEIGHTS, {"other": torch.zeros(2)})
+    write_tensors(folder / WEIGHTS_FILE, {"other": torch.zeros(2)})
 
 
 def a_tensor_more(folder: Path) -> None:
-    write_tensors(folder / WEIGHTS, {**read_tensors(folder / WEIGHTS), "extra.weight": torch.zeros(2)})
+    write_tensors(folder / WEIGHTS_FILE, {**read_tensors(folder / WEIGHTS_FILE), "extra.weight": torch.zeros(2)})
 
 
 def another_shape(folder: Path) -> None:
-    tensors = read_tensors(folder / WEIGHTS)
-    write_tensors(folder / WEIGHTS, {**tensors, "embeddings.decoder.words.weight": torch.zeros(2, 48)})
+    tensors = read_tensors(folder / WEIGHTS_FILE)
+    write_tensors(folder / WEIGHTS_FILE, {**tensors, "embeddings.decoder.words.weight": torch.zeros(2, 48)})
 
 
 def another_tokenizer(folder: Path) -> None:
@@ -99,11 +108,11 @@ def wrong_config(folder: Path) -> None:
     [
         (no_folder, "there is no model directory {0}. Train one: headway train … --out {0}"),
         (no_config, "{0} is not a model directory: it has no config.json."),
-        (no_weights, "{0} has no model.safetensors yet: its training has not saved a model so far."),
+        (no_weights, "{0} has no model.safetensors: its training has not saved a model yet."),
         (no_tokenizer, "{0}/tokenizer.json does not exist. A model directory holds its tokenizer in this file."),
-        (truncated, "{0}/model.safetensors is damaged or is not a safetensors file. Copy it anew."),
-        (not_tensors, "{0}/model.safetensors is damaged or is not a safetensors file. Copy it anew."),
-        (empty, "{0}/model.safetensors is damaged or is not a safetensors file. Copy it anew."),
+        (truncated, "{0}/model.safetensors is damaged or not a safetensors file. Copy it again."),
+        (not_tensors, "{0}/model.safetensors is damaged or not a safetensors file. Copy it again."),
+        (empty, "{0}/model.safetensors is damaged or not a safetensors file. Copy it again."),
         (
             weights_of_another,
             "{0}/model.safetensors does not fit its config.json: embeddings.decoder.words.weight is missing.",
@@ -115,9 +124,9 @@ def wrong_config(folder: Path) -> None:
         (another_shape, "embeddings.decoder.words.weight has the shape (2, 48) and not (384, 48)."),
         (
             another_tokenizer,
-            "{0} does not fit together: its tokenizer.json knows 320 target tokens and its config.json says 384.",
+            "{0} is inconsistent: its tokenizer.json has 320 target tokens, and its config.json says 384.",
         ),
-        (newer, "{0}/config.json: this model was written in format 9, and this Headway reads up to 1."),
+        (newer, "{0}/config.json: this model was written in format 9, and this Headway reads up to 2."),
         (wrong_config, '{0}/config.json: there is no setting "modle" here. Did you mean "model"?'),
     ],
 )
@@ -140,7 +149,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / WEIGHTS
+    path = tmp_path / WEIGHTS_FILE
     write_tensors(path, {"w": torch.arange(6.0).reshape(2, 3).T})
     assert torch.equal(read_tensors(path)["w"], torch.arange(6.0).reshape(2, 3).T)
     with pytest.raises(Exception):  # noqa: B017 - the library's own
@@ -151,7 +160,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_fill_takes_only_its_own(translator_dir: Path) -> None:
     model = load_model(translator_dir).model
     weights = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
-    fill(model, weights, Path("x"))
+    load_weights(model, weights, Path("x"))
     assert all(not tensor.any() for tensor in model.state_dict().values())
 
 
@@ -160,22 +169,22 @@ def test_the_average_is_the_mean() -> None:
         {"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([0.0])},
         {"w": torch.tensor([3.0, 6.0]), "b": torch.tensor([1.0])},
     ]
-    assert average(models)["w"].tolist() == [2.0, 4.0]
-    assert average(models)["b"].tolist() == [0.5]
-    assert average(models)["w"].dtype == torch.float32
-    thirds = average([{"w": torch.full((1,), 0.1)}] * 3)["w"]
+    assert average_weights(models)["w"].tolist() == [2.0, 4.0]
+    assert average_weights(models)["b"].tolist() == [0.5]
+    assert average_weights(models)["w"].dtype == torch.float32
+    thirds = average_weights([{"w": torch.full((1,), 0.1)}] * 3)["w"]
     assert torch.equal(thirds, torch.full((1,), 0.1))  # summed in float64
 
 
 def test_packed_weights_have_no_average() -> None:
-    with pytest.raises(HeadwayError, match=r"packed models cannot be averaged: the weights between two of theirs"):
-        average([{"w": torch.zeros(2, dtype=torch.uint8)}] * 2)
+    with pytest.raises(HeadwayError, match=r"packed models cannot be averaged: there is nothing between two"):
+        average_weights([{"w": torch.zeros(2, dtype=torch.uint8)}] * 2)
 
 
 @pytest.mark.parametrize("other", [{"w": torch.zeros(3)}, {"v": torch.zeros(2)}, {}])
 def test_different_models_have_no_average(other: dict[str, torch.Tensor]) -> None:
-    with pytest.raises(HeadwayError, match=r"these models have different shapes, so they cannot be averaged"):
-        average([{"w": torch.zeros(2)}, other])
+    with pytest.raises(HeadwayError, match=r"only models of the same architecture can be averaged"):
+        average_weights([{"w": torch.zeros(2)}, other])
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

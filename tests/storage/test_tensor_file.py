@@ -8,20 +8,20 @@ import torch
 from safetensors.torch import save_file
 
 from headway.errors import HeadwayError
-from headway.nn.layers.int8 import dequantized, quantized
-from headway.storage.tensor_file import Stored, read_weights
+from headway.nn.layers.int8 import dequantise_rows, quantise_rows
+from headway.storage.tensor_file import TensorFile, read_weights
 
 
 def test_eight_bits_are_near_and_symmetric() -> None:
     weight = np.random.default_rng(0).normal(size=(5, 64)).astype(np.float32)
     weight[2] = 0
-    rows, scale = quantized(weight)
+    rows, scale = quantise_rows(weight)
     assert (rows.dtype, scale.dtype, scale.shape) == (np.int8, np.float32, (5,))
     assert rows.min() >= -127
     assert (np.abs(rows[[0, 1, 3, 4]]).max(axis=1) == 127).all()
     assert scale[2] == 1 and not rows[2].any()
-    assert np.abs(dequantized(rows, scale) - weight).max() <= scale.max() / 2 * 1.001
-    assert (quantized(-weight)[0] == -rows).all()
+    assert np.abs(dequantise_rows(rows, scale) - weight).max() <= scale.max() / 2 * 1.001
+    assert (quantise_rows(-weight)[0] == -rows).all()
 
 
 def test_tensors_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -30,10 +30,10 @@ def test_tensors_are_read_as_they_were_written(tmp_path: Path) -> None:
         {"a": wide, "b": torch.arange(3), "c": torch.zeros(2, 2, dtype=torch.int8), "c.row_scale": torch.ones(2)},
         tmp_path / "w",
     )
-    stored = Stored(tmp_path / "w")
+    stored = TensorFile(tmp_path / "w")
     assert (stored.array("a") == wide.numpy()).all()
     assert stored.entries["b"].shape == (3,)
-    assert stored.eight_bits
+    assert stored.is_int8
     read = read_weights(tmp_path / "w")
     assert set(read) == {"a", "b", "c"}
     rows, scale = read["c"]
@@ -47,10 +47,10 @@ def test_tensors_are_read_as_they_were_written(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "w").write_bytes(content)
-    with pytest.raises(HeadwayError, match="w is damaged or is not a safetensors file. Copy it anew"):
-        Stored(tmp_path / "w")
+    with pytest.raises(HeadwayError, match="w is damaged or not a safetensors file. Copy it again"):
+        TensorFile(tmp_path / "w")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(HeadwayError, match="there is no file"):
-        Stored(tmp_path / "w")
+        TensorFile(tmp_path / "w")

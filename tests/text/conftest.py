@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from headway.text import Tokenizer
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 WHO = """The dog|A small cat|Der Hund|Eine kleine Katze|Mr. Müller|Nobody|Somebody|Everyone|Die Nachbarin|Unser Lehrer
 The old teacher|My neighbour|Ein Vogel|Many birds|Alle Kinder|Some children""".replace("\n", "|").split("|")

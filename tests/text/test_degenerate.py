@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from headway.text.degenerate import copied, repeated, stutters
+from headway.text.degenerate import is_copy, is_repetitive, is_stuttering
 
 LOOPS = [
     "salad " * 40,
@@ -30,25 +30,25 @@ SPEECH = [
 
 @pytest.mark.parametrize("text", LOOPS)
 def test_loops_are_found(text: str) -> None:
-    assert repeated(text.split())
+    assert is_repetitive(text.split())
 
 
 @pytest.mark.parametrize("text", SPEECH)
 def test_speech_is_no_loop(text: str) -> None:
-    assert not repeated(text.split())
+    assert not is_repetitive(text.split())
 
 
 def test_ids_do_as_well_as_words() -> None:
-    assert repeated([7, 8, 9] * 10)
-    assert not repeated(list(range(100)))
+    assert is_repetitive([7, 8, 9] * 10)
+    assert not is_repetitive(list(range(100)))
 
 
 def test_a_loop_of_nine_is_not_looked_for() -> None:
-    assert not repeated(list(range(9)) * 10)
+    assert not is_repetitive(list(range(9)) * 10)
 
 
 def test_a_loop_in_a_long_good_output_is_let_pass() -> None:
-    assert not repeated([*range(100), *[5] * 20])
+    assert not is_repetitive([*range(100), *[5] * 20])
 
 
 COPIES = [
@@ -81,20 +81,20 @@ NO_COPIES = [
 
 @pytest.mark.parametrize(("source", "output"), COPIES)
 def test_copies_are_found(source: str, output: str) -> None:
-    assert copied(source, output)
+    assert is_copy(source, output)
 
 
 @pytest.mark.parametrize(("source", "output"), NO_COPIES)
 def test_what_may_stay_the_same_is_no_copy(source: str, output: str) -> None:
-    assert not copied(source, output)
+    assert not is_copy(source, output)
 
 
 @pytest.mark.parametrize("part", ["a", "a/", "a b ", "東", "."])
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * 100_000
     began = time.process_time()
-    copied(text, text)
-    repeated(text[:100_000])
+    is_copy(text, text)
+    is_repetitive(text[:100_000])
     assert time.process_time() - began < 5
 
 
@@ -112,4 +112,4 @@ def test_long_text_takes_no_long_time(part: str) -> None:
     ],
 )
 def test_stutters(source: str, output: str, found: bool) -> None:
-    assert stutters(source, output) == found
+    assert is_stuttering(source, output) == found

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headway.errors import HeadwayError
-from headway.text.language_id import detect, is_other_language, known_languages, primary
-from headway.text.scripts import NAMES, RANGES, count_scripts, script_table, scripts_of
+from headway.text.language_id import find_other_language, guess_languages, known_languages, primary_language
+from headway.text.scripts import SCRIPT_NAMES, SCRIPT_RANGES, count_scripts, script_table, scripts_of
 
 TEXTS = {
     "en": "The ships that left the harbour this morning will be back before dark.",
@@ -33,38 +33,38 @@ TEXTS = {
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_a_sentence_is_enough(language: str) -> None:
-    guesses = detect(TEXTS[language])
+    guesses = guess_languages(TEXTS[language])
     assert guesses[0].language == language
     assert guesses[0].confidence > 0.5
     assert sum(guess.confidence for guess in guesses) == pytest.approx(1, abs=1e-3)
     assert [g.confidence for g in guesses] == sorted((g.confidence for g in guesses), reverse=True)
-    assert is_other_language(TEXTS[language], language) == ""
+    assert find_other_language(TEXTS[language], language) == ""
     other = "de" if language != "de" else "en"
-    assert is_other_language(TEXTS[language], other) == language
+    assert find_other_language(TEXTS[language], other) == language
 
 
 def test_among_some_languages() -> None:
-    guesses = detect(TEXTS["nl"], ["de", "en"])
+    guesses = guess_languages(TEXTS["nl"], ["de", "en"])
     assert {guess.language for guess in guesses} == {"de", "en"}
     assert sum(guess.confidence for guess in guesses) == pytest.approx(1)
-    assert detect(TEXTS["nl"], {"nl"})[0] == ("nl", 1.0)
+    assert guess_languages(TEXTS["nl"], {"nl"})[0] == ("nl", 1.0)
     with pytest.raises(HeadwayError) as caught:
-        detect("Hello.", ["en", "dee"])
-    assert str(caught.value) == 'the language "dee" is not one that can be detected. Did you mean "de"?'
+        guess_languages("Hello.", ["en", "dee"])
+    assert str(caught.value) == 'the language "dee" cannot be detected. Did you mean "de"?'
 
 
 @pytest.mark.parametrize("text", ["", "  ", "1234", "+++ 50 % +++", "…"])
 def test_no_letters_no_language(text: str) -> None:
-    assert detect(text) == []
+    assert guess_languages(text) == []
 
 
 def test_one_word_is_not_called_foreign() -> None:
     for word in ("Taxi", "Berlin", "Radio", "OK"):
-        assert is_other_language(word, "de") == ""
+        assert find_other_language(word, "de") == ""
 
 
 def test_names_of_languages() -> None:
-    assert [primary(name) for name in ("de", "DE", "pt-BR", "zh_Hans", "nb", "iw", "qtx", "")] == [
+    assert [primary_language(name) for name in ("de", "DE", "pt-BR", "zh_Hans", "nb", "iw", "qtx", "")] == [
         "de", "de", "pt", "zh", "no", "he", "qtx", "",
     ]  # fmt: skip
     assert {"en", "de", "zh", "ja", "ar", "no"} <= known_languages()
@@ -74,13 +74,13 @@ def test_names_of_languages() -> None:
 def test_every_letter_has_the_script_of_its_name() -> None:
     """Unicode's own names are the authority, for all letters of the scripts' main blocks."""
     written = {"Odia": "ORIYA", "N'Ko": "NKO", "Han": "CJK", "Canadian Aboriginal": "CANADIAN SYLLABICS"}
-    starts = {written.get(name, name.upper()) + " ": name for name in RANGES}
+    starts = {written.get(name, name.upper()) + " ": name for name in SCRIPT_RANGES}
     table = script_table()
     wrong = []
     for code in (*range(0xD800), *range(0xF900, 0x10000), *range(0x20000, 0x20100)):
         name = unicodedata.name(chr(code), "") if chr(code).isalpha() else ""
         script = next((script for start, script in starts.items() if name.startswith(start)), "")
-        if script and NAMES[table[code]] != script:
+        if script and SCRIPT_NAMES[table[code]] != script:
             wrong.append(name)
     assert wrong == ["GREEK NUMERAL SIGN", "ARMENIAN MODIFIER LETTER LEFT HALF RING", "ARABIC TATWEEL"]
 

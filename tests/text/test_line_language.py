@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from headway.text.line_language import Detector, running
+from headway.text.line_language import LineLanguageDetector, keep_prose
 
 LINES = [
     ("en", "The weather is nice today, so we went for a walk."),
@@ -26,13 +26,13 @@ LINES = [
 
 @pytest.mark.parametrize(("language", "line"), LINES)
 def test_a_line_of_five_words(language: str, line: str) -> None:
-    assert Detector(["en", "de"]).name(line) == language
+    assert LineLanguageDetector(["en", "de"]).detect(line) == language
 
 
 def test_installed_languages_are_named_as_the_model_names_them() -> None:
     line = "Os navios que saíram do porto esta manhã voltarão antes de anoitecer."
-    assert Detector(["pt-BR", "en"]).name(line) == "pt-BR"
-    assert Detector(["de"]).name(line) == "pt"
+    assert LineLanguageDetector(["pt-BR", "en"]).detect(line) == "pt-BR"
+    assert LineLanguageDetector(["de"]).detect(line) == "pt"
 
 
 @pytest.mark.parametrize(
@@ -48,25 +48,25 @@ def test_installed_languages_are_named_as_the_model_names_them() -> None:
     ],
 )
 def test_nothing_to_judge_by(line: str) -> None:
-    assert Detector(["en", "de"]).name(line) == ""
+    assert LineLanguageDetector(["en", "de"]).detect(line) == ""
 
 
 @pytest.mark.parametrize("line", ["Siehe https://a.org/x", "https://a.org/看看这个花园吧"])
 def test_an_address_with_words_is_text(line: str) -> None:
-    assert Detector(["de", "zh"]).name(line)
+    assert LineLanguageDetector(["de", "zh"]).detect(line)
 
 
 def test_languages_that_nobody_can_tell() -> None:
-    assert Detector(["qtx", "en"]).languages == {"en"}
+    assert LineLanguageDetector(["qtx", "en"]).languages == {"en"}
 
 
 def test_what_is_no_text_is_left_out() -> None:
-    assert running("See https://a.org/x and mail me@b.org about the FILE --sort=name") == "See and mail about the"
-    assert running("--sort=name") == "--sort=name"
+    assert keep_prose("See https://a.org/x and mail me@b.org about the FILE --sort=name") == "See and mail about the"
+    assert keep_prose("--sort=name") == "--sort=name"
 
 
 def test_a_line_of_any_length_is_told_at_once() -> None:
     began = time.perf_counter()
-    assert Detector(["en", "de"]).name("Das Wetter ist heute schön. " * 100_000) == "de"
-    Detector(["en", "de"]).name("x" * 1_000_000)
+    assert LineLanguageDetector(["en", "de"]).detect("Das Wetter ist heute schön. " * 100_000) == "de"
+    LineLanguageDetector(["en", "de"]).detect("x" * 1_000_000)
     assert time.perf_counter() - began < 5

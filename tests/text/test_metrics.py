@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import HeadwayError
-from headway.text.metrics import best_and_worst, paired_bootstrap, score
+from headway.text.metrics import compute_scores, find_best_and_worst, paired_bootstrap
 
 REFERENCES = [
     "The dog sees the red house.",
@@ -50,7 +50,7 @@ def command_line(folder: Path, *arguments: str) -> str:
 def test_scores_are_those_of_the_command_line(tmp_path: Path, options: dict[str, Any], arguments: list[str]) -> None:
     printed = command_line(tmp_path, "-i", "better", "-m", "bleu", "chrf", "--format", "json", *arguments)
     bleu, chrf = json.loads(printed)
-    ours = score(BETTER, REFERENCES, **options)
+    ours = compute_scores(BETTER, REFERENCES, **options)
     assert ours.bleu == pytest.approx(bleu["score"], abs=1e-7)
     assert ours.bleu_signature == bleu["signature"]
     assert ours.bleu_line == f"BLEU|{bleu['signature']} = {ours.bleu:.2f} {bleu['verbose_score']}"
@@ -60,7 +60,7 @@ def test_scores_are_those_of_the_command_line(tmp_path: Path, options: dict[str,
 
 
 def test_the_parts_of_bleu_multiply_to_it() -> None:
-    found = score(WORSE, REFERENCES)
+    found = compute_scores(WORSE, REFERENCES)
     assert found.length_ratio < 1
     assert 0 < found.brevity_penalty < 1
     product = 1.0
@@ -72,13 +72,13 @@ def test_the_parts_of_bleu_multiply_to_it() -> None:
 def test_moses_tokens_are_scored_as_they_are_and_named_in_the_signature() -> None:
     import sacremoses
 
-    found = score(["Anna isn't here."], ["Anna isn't there."], tokenize="moses")
-    tokens = score(["Anna isn 't here ."], ["Anna isn 't there ."], tokenize="none")
+    found = compute_scores(["Anna isn't here."], ["Anna isn't there."], tokenize="moses")
+    tokens = compute_scores(["Anna isn 't here ."], ["Anna isn 't there ."], tokenize="none")
     assert found.bleu == tokens.bleu
     assert f"|tok:moses-en-sacremoses-{sacremoses.__version__}|" in found.bleu_signature
     assert found.bleu_signature in found.bleu_line
-    german = score(["Anna isn't here."], ["Anna isn't there."], tokenize="moses:de", lowercase=True)
-    assert german.bleu == score(["anna isn ' t here ."], ["anna isn ' t there ."], tokenize="none").bleu
+    german = compute_scores(["Anna isn't here."], ["Anna isn't there."], tokenize="moses:de", lowercase=True)
+    assert german.bleu == compute_scores(["anna isn ' t here ."], ["anna isn ' t there ."], tokenize="none").bleu
     assert "|case:lc|" in german.bleu_signature
     assert "|tok:moses-de-" in german.bleu_signature
 
@@ -86,20 +86,20 @@ def test_moses_tokens_are_scored_as_they_are_and_named_in_the_signature() -> Non
 def test_moses_without_sacremoses_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(HeadwayError, match="needs sacremoses: pip install sacremoses"):
-        score(["a"], ["a"], tokenize="moses")
+        compute_scores(["a"], ["a"], tokenize="moses")
 
 
 def test_unknown_tokens_unequal_and_empty_texts_are_refused() -> None:
     with pytest.raises(HeadwayError, match='tokenize is "mosses": it can be "13a", "none", "moses" or'):
-        score(["a"], ["a"], tokenize="mosses")
+        compute_scores(["a"], ["a"], tokenize="mosses")
     with pytest.raises(HeadwayError, match="there are 1,200 hypotheses and 1 references"):
-        score(["a"] * 1200, ["a"])
+        compute_scores(["a"] * 1200, ["a"])
     with pytest.raises(HeadwayError, match="there are no hypotheses to score"):
-        score([], [])
+        compute_scores([], [])
     with pytest.raises(HeadwayError, match="there are 2 hypotheses of B and 1 references"):
         paired_bootstrap(["a"], ["a", "b"], ["a"])
     with pytest.raises(HeadwayError, match="there are 0 hypotheses and 1 references"):
-        best_and_worst([], ["a"], 1)
+        find_best_and_worst([], ["a"], 1)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
@@ -147,7 +147,7 @@ def test_what_the_bootstrap_cannot_do_is_refused() -> None:
 def test_best_and_worst_lines() -> None:
     hypotheses = ["the same", "nothing", "the same", "the sane"]
     references = ["the same", "utterly other", "the same", "the same"]
-    best, worst = best_and_worst(hypotheses, references, 2)
+    best, worst = find_best_and_worst(hypotheses, references, 2)
     assert [line.number for line in best] == [1, 3]
     assert [line.number for line in worst] == [2, 4]
     assert best[0].chrf == 100

@@ -2,15 +2,21 @@
 
 import pytest
 
-from headway.text.numbers import keeps_digits, lost_numbers, missing_numbers, numbers, rewritten
+from headway.text.numbers import (
+    find_lost_numbers,
+    find_missing_numbers,
+    find_numbers,
+    localise_number,
+    share_number_format,
+)
 
 
 def test_digits_are_what_counts() -> None:
-    assert numbers("1,000.5 at 10:30 in 1999, No. 7") == ["10005", "1030", "1999", "7"]
-    assert numbers("1.000,5 um 10.30 Uhr 1999, Nr. 7") == ["10005", "1030", "1999", "7"]
-    assert numbers("10 000 or 10 000") == ["10000", "10000"]
-    assert numbers("in 1999 7 people") == ["1999", "7"]
-    assert numbers("no number, A4 and 2x") == ["4", "2"]
+    assert find_numbers("1,000.5 at 10:30 in 1999, No. 7") == ["10005", "1030", "1999", "7"]
+    assert find_numbers("1.000,5 um 10.30 Uhr 1999, Nr. 7") == ["10005", "1030", "1999", "7"]
+    assert find_numbers("10 000 or 10 000") == ["10000", "10000"]
+    assert find_numbers("in 1999 7 people") == ["1999", "7"]
+    assert find_numbers("no number, A4 and 2x") == ["4", "2"]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +35,7 @@ def test_digits_are_what_counts() -> None:
     ],
 )
 def test_missing(source: str, output: str, missing: list[str]) -> None:
-    assert missing_numbers(source, output) == missing
+    assert find_missing_numbers(source, output) == missing
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_missing(source: str, output: str, missing: list[str]) -> None:
     ],
 )
 def test_lost(source: str, output: str, lost: list[str]) -> None:
-    assert lost_numbers(source, output) == lost
+    assert find_lost_numbers(source, output) == lost
 
 
 @pytest.mark.parametrize(
@@ -88,12 +94,12 @@ def test_lost(source: str, output: str, lost: list[str]) -> None:
     ],
 )
 def test_small_ones_may_be_words(source: str, output: str, languages: list[str], lost: list[str]) -> None:
-    assert lost_numbers(source, output, languages) == lost
+    assert find_lost_numbers(source, output, languages) == lost
 
 
 def test_which_languages_write_numbers_alike() -> None:
-    assert keeps_digits(("en", "de")) and keeps_digits({"en", "pt-BR", "hi"})
-    assert not any(map(keeps_digits, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
+    assert share_number_format(("en", "de")) and share_number_format({"en", "pt-BR", "hi"})
+    assert not any(map(share_number_format, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +122,4 @@ def test_which_languages_write_numbers_alike() -> None:
     ],
 )
 def test_as_another_language_writes_it(number: str, languages: tuple[str, str], written: str) -> None:
-    assert rewritten(number, *languages) == written
+    assert localise_number(number, *languages) == written

@@ -11,10 +11,11 @@ from safetensors.numpy import load_file, save_file
 
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.text import Tokenizer, Tokenizers
 from headway.text.align import lexicon as module
-from headway.text.align.lexicon import Lexicon, count_lexicon, make_shortlist
-from headway.text.shortlist import SHORTLIST, Shortlist, joined_lists, keep_shortlist, shortlist_of
+from headway.text.align.lexicon import TokenLexicon, count_lexicon, make_shortlist
+from headway.text.shortlist import SHORTLIST_FILE, Shortlist, concatenate_lists, copy_shortlist, load_shortlist
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(400)]
 HELD = [(pair.source, pair.target) for pair in toy_corpus(500)[400:]]
@@ -27,7 +28,7 @@ def tokenizers() -> Tokenizers:
 
 
 @pytest.fixture(scope="module")
-def lexicon(tokenizers: Tokenizers) -> Lexicon:
+def lexicon(tokenizers: Tokenizers) -> TokenLexicon:
     return count_lexicon(lambda: PAIRS, len(PAIRS), tokenizers, 100)
 
 
@@ -35,7 +36,7 @@ def small(tags: tuple[int, ...] = ()) -> Shortlist:
     """Of 4 source and 9 target tokens: 1 becomes 5 or 3, 2 becomes 3, anything may need 0 and 8."""
     lists = [np.array(one, dtype=np.int64) for one in ([], [5, 3], [3], [], [8, 0])]
     other = [np.array(one, dtype=np.int64) for one in ([], [6], [], [], [0])]
-    starts, targets = joined_lists([*lists, *other] if tags else lists)
+    starts, targets = concatenate_lists([*lists, *other] if tags else lists)
     return Shortlist(starts, targets, 4, 9, tags, {"pairs": "7"})
 
 
@@ -65,7 +66,7 @@ def test_candidates_are_those_of_the_tokens_and_of_every_sentence() -> None:
         assert found.tolist() == expected and found.dtype == np.int64
     assert shortlist.mask([[1], [2], []]).nonzero()[1].tolist() == [0, 3, 5, 8, 0, 3, 8, 0, 8]
     assert shortlist.mask([]).shape == (0, 9)
-    assert not shortlist.fixed
+    assert not shortlist.is_fixed
 
 
 def test_each_target_language_has_its_own() -> None:
@@ -74,7 +75,7 @@ def test_each_target_language_has_its_own() -> None:
     assert shortlist.candidates([0, 1]).tolist() == [0, 6]
     assert shortlist.mask([[3], [0]]).sum(1).tolist() == [2, 1]
     for ids in ([1, 2], []):
-        with pytest.raises(HeadwayError, match="without text in this target language. Make it anew"):
+        with pytest.raises(HeadwayError, match="without text in this target language. Make it again"):
             shortlist.candidates(ids)
 
 
@@ -85,8 +86,8 @@ def test_each_target_language_has_its_own() -> None:
 def test_it_is_read_as_it_was_written(tmp_path: Path, tags: tuple[int, ...]) -> None:
     small(tags).save(tmp_path)
     again = Shortlist.load(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [SHORTLIST]
-    assert (tmp_path / SHORTLIST).stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == [SHORTLIST_FILE]
+    assert (tmp_path / SHORTLIST_FILE).stat().st_mode & 0o777 == 0o644
     assert (again.source_size, again.target_size, again.tags, again.about) == (4, 9, tags, {"pairs": "7"})
     for one, other in ((again.starts, small(tags).starts), (again.targets, small(tags).targets)):
         assert one.dtype == np.int32 and np.array_equal(one, other)
@@ -99,7 +100,10 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_no_torch_is_needed(tmp_path: Path) -> None:
     small().save(tmp_path)
-    code = f"import sys; from headway.text.shortlist import Shortlist; print(Shortlist.load({str(tmp_path)!r}).candidates([2]), 'torch' in sys.modules)"
+    code = (
+        "import sys; from headway.text.shortlist import Shortlist; "
+        f"print(Shortlist.load({str(tmp_path)!r}).candidates([2]), 'torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[0 3 8] False"
 
@@ -107,7 +111,7 @@ def test_no_torch_is_needed(tmp_path: Path) -> None:
 def rewritten(folder: Path, about: dict[str, str], **arrays: np.ndarray) -> None:
     small().save(folder)
     known = {"source_size": "4", "target_size": "9", "format_version": "1"}
-    save_file({**load_file(folder / SHORTLIST), **arrays}, folder / SHORTLIST, {**known, **about})
+    save_file({**load_file(folder / SHORTLIST_FILE), **arrays}, folder / SHORTLIST_FILE, {**known, **about})
 
 
 def int32(*numbers: int) -> np.ndarray:
@@ -130,7 +134,9 @@ def int32(*numbers: int) -> np.ndarray:
 )
 def test_damage_is_said(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     rewritten(tmp_path, {}, **arrays)
-    with pytest.raises(HeadwayError, match=f"{SHORTLIST} is damaged. Copy it anew, or make another: headway shortlist"):
+    with pytest.raises(
+        HeadwayError, match=f"{SHORTLIST_FILE} is damaged. Copy it again, or make another: headway shortlist"
+    ):
         Shortlist.load(tmp_path)
 
 
@@ -138,10 +144,10 @@ def test_what_is_no_shortlist_is_damage_too(tmp_path: Path) -> None:
     rewritten(tmp_path, {"source_size": "four"})
     with pytest.raises(HeadwayError, match="is damaged"):
         Shortlist.load(tmp_path)
-    save_file({"a": int32(1)}, tmp_path / SHORTLIST)
+    save_file({"a": int32(1)}, tmp_path / SHORTLIST_FILE)
     with pytest.raises(HeadwayError, match="is damaged"):
         Shortlist.load(tmp_path)
-    (tmp_path / SHORTLIST).write_bytes(b"no tensors")
+    (tmp_path / SHORTLIST_FILE).write_bytes(b"no tensors")
     with pytest.raises(HeadwayError, match="is damaged"):
         Shortlist.load(tmp_path)
 
@@ -152,18 +158,18 @@ def test_a_newer_format_says_so(tmp_path: Path) -> None:
         Shortlist.load(tmp_path)
 
 
-def test_it_must_fit_the_words_of_its_model(tmp_path: Path, tokenizers: Tokenizers, lexicon: Lexicon) -> None:
+def test_it_must_fit_the_words_of_its_model(tmp_path: Path, tokenizers: Tokenizers, lexicon: TokenLexicon) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
-    assert shortlist_of([one, other], tokenizers) is None
+    assert load_shortlist([one, other], tokenizers) is None
     make_shortlist({"": lexicon}, 5, 5).save(other)
-    found = shortlist_of([one, other], tokenizers)
+    found = load_shortlist([one, other], tokenizers)
     assert found is not None and found.about["pairs"] == "400"
     small().save(one)
     size = tokenizers.target.size
-    with pytest.raises(HeadwayError, match=f"was made for 9 target tokens, and its tokenizer.json knows {size}. Make"):
-        shortlist_of([one, other], tokenizers)
+    with pytest.raises(HeadwayError, match=f"was made for 9 target tokens, and its tokenizer.json has {size}. Make"):
+        load_shortlist([one, other], tokenizers)
 
 
 def test_copies_of_a_model_keep_it(tmp_path: Path) -> None:
@@ -171,17 +177,17 @@ def test_copies_of_a_model_keep_it(tmp_path: Path) -> None:
     one.mkdir()
     other.mkdir()
     small().save(one)
-    keep_shortlist(one, other)
+    copy_shortlist(one, other)
     assert np.array_equal(Shortlist.load(other).targets, small().targets)
-    (one / SHORTLIST).unlink()
-    keep_shortlist(one, other)
-    assert not (other / SHORTLIST).exists(), "it was of another model"
+    (one / SHORTLIST_FILE).unlink()
+    copy_shortlist(one, other)
+    assert not (other / SHORTLIST_FILE).exists(), "it was of another model"
 
 
 # ---- counting
 
 
-def test_a_token_is_followed_by_what_it_became(tokenizers: Tokenizers, lexicon: Lexicon) -> None:
+def test_a_token_is_followed_by_what_it_became(tokenizers: Tokenizers, lexicon: TokenLexicon) -> None:
     """Of text that was not counted, nearly everything is in lists of a tenth of the vocabulary."""
     shortlist = make_shortlist({"": lexicon}, 10, 20)
     sizes = [len(shortlist.candidates(tokenizers.source.encode(source))) for source, _ in HELD]
@@ -191,7 +197,7 @@ def test_a_token_is_followed_by_what_it_became(tokenizers: Tokenizers, lexicon: 
     assert covered(shortlist, tokenizers, HELD) > covered(common, tokenizers, HELD)
 
 
-def test_more_words_cover_more(tokenizers: Tokenizers, lexicon: Lexicon) -> None:
+def test_more_words_cover_more(tokenizers: Tokenizers, lexicon: TokenLexicon) -> None:
     made = [make_shortlist({"": lexicon}, best, frequent) for best, frequent in ((1, 0), (5, 0), (5, 50), (100, 50))]
     shares = [covered(shortlist, tokenizers, HELD) for shortlist in made]
     assert shares == sorted(shares) and shares[0] < shares[-1]
@@ -201,7 +207,7 @@ def test_more_words_cover_more(tokenizers: Tokenizers, lexicon: Lexicon) -> None
             assert set(less.candidates(ids)) <= set(more.candidates(ids))
 
 
-def test_what_is_always_there(tokenizers: Tokenizers, lexicon: Lexicon) -> None:
+def test_what_is_always_there(tokenizers: Tokenizers, lexicon: TokenLexicon) -> None:
     """The end, the bytes that the text has, and of source tokens themselves, as in names and numbers."""
     target = tokenizers.target
     shortlist = make_shortlist({"": lexicon}, 3, 0)
@@ -210,15 +216,15 @@ def test_what_is_always_there(tokenizers: Tokenizers, lexicon: Lexicon) -> None:
     assert target.end in always
     assert set(always) - {target.end} == {n for n in seen if target.is_byte(n)}
     for token in range(target.size):
-        assert (token in shortlist.candidates([token])) or token in target.controls
-    assert not target.controls & set(range(target.size)) & set(always) - {target.end}
+        assert (token in shortlist.candidates([token])) or token in target.control_ids
+    assert not target.control_ids & set(range(target.size)) & set(always) - {target.end}
 
 
 def test_the_output_layer_can_be_cut_to_the_frequent(tokenizers: Tokenizers) -> None:
     """One list for every sentence, without alignments."""
     lexicon = count_lexicon(lambda: PAIRS, len(PAIRS), tokenizers, 0)
     shortlist = make_shortlist({"": lexicon}, 0, 100)
-    assert shortlist.fixed and not len(lexicon.codes)
+    assert shortlist.is_fixed and not len(lexicon.codes)
     common = np.argsort(-lexicon.frequency, kind="stable")[:100]
     assert set(common) <= set(shortlist.candidates([]))
     for source, _ in HELD[:5]:
@@ -231,7 +237,7 @@ def test_two_vocabularies_copy_by_spelling() -> None:
     lexicon = count_lexicon(lambda: PAIRS, len(PAIRS), Tokenizers(source, target), 5)
     shortlist = make_shortlist({"": lexicon}, 1, 0)
     read, said = source.pieces(range(source.size)), target.pieces(range(target.size))
-    both = set(read[256:]) & set(said[256:]) - {read[n] for n in source.controls}
+    both = set(read[256:]) & set(said[256:]) - {read[n] for n in source.control_ids}
     assert both
     for piece in both:
         assert said.index(piece) in shortlist.candidates([read.index(piece)])
@@ -243,27 +249,27 @@ def test_every_tokenizer_will_do(trained: dict[str, Tokenizer], lines: list[str]
     both = Tokenizers(trained[kind], trained[kind])
     pairs = list(zip(lines[:60], lines[:60]))
     lexicon = count_lexicon(lambda: pairs, 60, both, 5)
-    languages = {"de": lexicon, "fr": Lexicon(both, 5)}
+    languages = {"de": lexicon, "fr": TokenLexicon(both, 5)}
     shortlist = make_shortlist(languages, 5, 10)
     assert shortlist.tags == (both.source.tags["de"], both.source.tags["fr"])
     ids = both.target.encode(lines[0])
     assert set(ids) <= set(shortlist.candidates([both.source.tags["de"], *ids]))
 
 
-def test_the_same_pairs_give_the_same_lists(tokenizers: Tokenizers, lexicon: Lexicon) -> None:
+def test_the_same_pairs_give_the_same_lists(tokenizers: Tokenizers, lexicon: TokenLexicon) -> None:
     again = count_lexicon(lambda: PAIRS, len(PAIRS), tokenizers, 100)
     assert np.array_equal(again.codes, lexicon.codes) and np.array_equal(again.counts, lexicon.counts)
 
 
-def test_memory_is_bounded(tokenizers: Tokenizers, lexicon: Lexicon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(tokenizers: Tokenizers, lexicon: TokenLexicon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts are put together now and then; only the best of each source token go on."""
-    monkeypatch.setattr(module, "PENDING", 500)
-    monkeypatch.setattr(module, "GROUP", 16)
+    monkeypatch.setattr(module, "MAX_PENDING_LINKS", 500)
+    monkeypatch.setattr(module, "PAIRS_PER_GROUP", 16)
     often = count_lexicon(lambda: PAIRS, len(PAIRS), tokenizers, 100)
     assert np.array_equal(often.codes, lexicon.codes)
     np.testing.assert_allclose(often.counts, lexicon.counts)
     few = count_lexicon(lambda: PAIRS, len(PAIRS), tokenizers, 2)
-    assert np.bincount(few.codes // tokenizers.target.size).max() <= 2 * module.SPARE < lexicon.pairs
+    assert np.bincount(few.codes // tokenizers.target.size).max() <= 2 * module.SPARE_FACTOR < lexicon.pairs
     shares = [covered(make_shortlist({"": each}, 2, 50), tokenizers, HELD) for each in (few, lexicon)]
     assert shares[0] == pytest.approx(shares[1], abs=0.01)
 

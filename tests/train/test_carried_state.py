@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.config import Config, from_table
+from headway.config.config import Config, read_config
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
+from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train import checkpoints
-from headway.train.lm_dataset import Lanes, held_out
-from headway.train.objectives import Marks
+from headway.train.lm_dataset import ContiguousTextDataset, make_validation_dataset
 from headway.train.trainer import Trainer
 from headway.train.validation import mean_loss
 
-MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=64)
 
 
 def make_config(decoder: dict[str, Any] | None = None, **train: Any) -> Config:
-    stack = {"layers": 2, "position": "xl", "mask": "causal & segments(8, 8)", "mixer": "attention(2)",
+    stack = {"layers": 2, "position": "transformer_xl", "mask": "causal & segments(8, 8)", "mixer": "attention(2)",
              "feedforward": "relu(16)", **(decoder or {})}  # fmt: skip
     model = {"d_model": 8, "vocabulary": 64, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": stack}
-    settings = {"objective": "causal(true)", "batch_tokens": 32, "longest": 8, "schedule": "constant(0.01)", **train}
-    return from_table({"model": model, "train": settings})
+    settings = {"objective": "causal(true)", "batch_tokens": 32, "max_tokens": 8, "schedule": "constant(0.01)", **train}
+    return read_config({"model": model, "train": settings})
 
 
 def stream(tokens: int = 400) -> np.ndarray:
@@ -35,15 +35,15 @@ def make_trainer(**train: Any) -> Trainer:
     config = make_config(**train)
     torch.manual_seed(1)
     model = Transformer(config.model)
-    corpus = Lanes(stream(), config.train.longest, config.train.batch_tokens, seed=1)
-    return Trainer(config, model, corpus, MARKS, torch.device("cpu"))
+    corpus = ContiguousTextDataset(stream(), config.train.max_tokens, config.train.batch_tokens, seed=1)
+    return Trainer(config, model, corpus, SPECIAL, torch.device("cpu"))
 
 
 def take(trainer: Trainer, count: int) -> list[float]:
     losses: list[float] = []
     for pieces in trainer.steps():
         if pieces:
-            losses.append(float(trainer.step(pieces, sum(piece.labelled for piece in pieces)).loss))
+            losses.append(float(trainer.step(pieces, sum(piece.label_count for piece in pieces)).loss))
         else:
             trainer.end_epoch()
         if len(losses) == count:
@@ -54,7 +54,7 @@ def take(trainer: Trainer, count: int) -> list[float]:
 @pytest.mark.parametrize("tokens", [2, 9, 33, 100, 397, 400, 1003])
 def test_lanes_read_every_token_once_and_each_row_goes_on(tokens: int) -> None:
     text = np.arange(tokens)
-    corpus = Lanes(text, 8, budget=32)
+    corpus = ContiguousTextDataset(text, 8, budget=32)
     [portion] = corpus.epoch(0)
     read = {row: [] for row in range(corpus.rows)}  # type: ignore[var-annotated]
     for batch in portion.batches(0, []):
@@ -70,26 +70,26 @@ def test_lanes_read_every_token_once_and_each_row_goes_on(tokens: int) -> None:
 
 
 def test_every_epoch_begins_elsewhere_and_rows_are_no_more_than_make_sense() -> None:
-    corpus = Lanes(np.arange(1001), 8, budget=64, seed=3)
+    corpus = ContiguousTextDataset(np.arange(1001), 8, budget=64, seed=3)
     firsts = {int(next(corpus.epoch(number)).examples[0].target[0]) for number in range(20)}
     assert len(firsts) > 4 and max(firsts) < 8
     assert corpus.rows == 8
-    assert Lanes(np.arange(101), 8, budget=64).rows == 3  # four pieces each
-    assert Lanes(np.arange(9), 8, budget=64).rows == 1
+    assert ContiguousTextDataset(np.arange(101), 8, budget=64).rows == 3  # four pieces each
+    assert ContiguousTextDataset(np.arange(9), 8, budget=64).rows == 1
 
 
 def test_a_step_reads_on_with_what_the_step_before_left() -> None:
     trainer = make_trainer(schedule="constant(0.0)")
     steps = trainer.steps()
     first, second = next(steps)[0], next(steps)[0]
-    losses = [float(trainer.step([piece], piece.labelled).loss) for piece in (first, second)]
+    losses = [float(trainer.step([piece], piece.label_count).loss) for piece in (first, second)]
     together = torch.cat([first.inputs, second.inputs], 1)  # type: ignore[list-item]
     hidden = trainer.model.decode(together)[:, first.labels.shape[1] :]
     logits = trainer.model.logits(hidden).flatten(0, 1)
     smooth = trainer.settings.label_smoothing
     whole = torch.nn.functional.cross_entropy(logits, second.labels.flatten(), label_smoothing=smooth)
     assert losses[1] == pytest.approx(whole.item(), rel=1e-5)
-    alone = trainer.loss(second.to(trainer.device)).loss / second.labelled
+    alone = trainer.loss(second.to(trainer.device)).loss / second.label_count
     assert abs(losses[1] - alone.item()) > 1e-4
 
 
@@ -97,9 +97,11 @@ def test_a_sum_that_fades_is_carried_too() -> None:
     retaining = {"mixer": "retention(2, chunk=4)", "mask": "causal", "position": "rope"}
     config = make_config(retaining)
     torch.manual_seed(1)
-    trainer = Trainer(config, Transformer(config.model), Lanes(stream(), 8, 32, seed=1), MARKS, torch.device("cpu"))
+    trainer = Trainer(
+        config, Transformer(config.model), ContiguousTextDataset(stream(), 8, 32, seed=1), SPECIAL, torch.device("cpu")
+    )
     assert all(np.isfinite(take(trainer, 5)))
-    (state,) = trainer.carry.states
+    (state,) = trainer.carried_state.states
     assert state.lengths.tolist() == [40] * 4 and not any(x.requires_grad for x in state.tensors().values())
 
 
@@ -116,7 +118,7 @@ def test_a_run_that_was_stopped_remembers(tmp_path: Path) -> None:
     first = make_trainer()
     take(first, 9)
     first.save(tmp_path, 0.0, text="")
-    saved = checkpoints.newest(tmp_path, [])
+    saved = checkpoints.read_newest(tmp_path, [])
     assert saved is not None
     assert any(name.startswith("carried.0.0.") for name in saved.training)
     second = make_trainer()
@@ -130,9 +132,9 @@ def test_another_number_of_processes_begins_with_nothing_remembered(tmp_path: Pa
     trainer = make_trainer()
     take(trainer, 3)
     trainer.save(tmp_path, 0.0, text="")
-    saved = checkpoints.newest(tmp_path, [])
-    assert saved is not None and saved.carried(0, 1)
-    assert saved.carried(0, 2) == {}
+    saved = checkpoints.read_newest(tmp_path, [])
+    assert saved is not None and saved.carried_state(0, 1)
+    assert saved.carried_state(0, 2) == {}
 
 
 def test_a_run_may_go_on_with_other_pieces(tmp_path: Path) -> None:
@@ -140,32 +142,32 @@ def test_a_run_may_go_on_with_other_pieces(tmp_path: Path) -> None:
     trainer = make_trainer()
     take(trainer, 3)
     trainer.save(tmp_path, 0.0, text="")
-    saved = checkpoints.newest(tmp_path, [])
+    saved = checkpoints.read_newest(tmp_path, [])
     assert saved is not None
     other = make_trainer(micro_batch_tokens=16)
     other.restore(saved)
     assert all(np.isfinite(take(other, 2)))
-    assert [state.lengths.tolist() for state in other.carry.states] == [[16]] * 4
+    assert [state.lengths.tolist() for state in other.carried_state.states] == [[16]] * 4
 
 
 def test_what_is_no_number_is_not_remembered() -> None:
     trainer = make_trainer()
     take(trainer, 2)
-    for state in trainer.carry.states:
+    for state in trainer.carried_state.states:
         for tensor in state.tensors().values():
             if tensor.is_floating_point():
                 tensor[0].fill_(torch.nan)
-    trainer.carry.cut()
-    assert all(x.isfinite().all() for x in trainer.carry.tensors().values())
+    trainer.carried_state.detach()
+    assert all(x.isfinite().all() for x in trainer.carried_state.tensors().values())
     assert all(np.isfinite(take(trainer, 2)))
 
 
 def test_an_epoch_begins_with_nothing_remembered() -> None:
     trainer = make_trainer()
     take(trainer, 3)
-    assert trainer.carry.states
+    assert trainer.carried_state.states
     trainer.end_epoch()
-    assert not trainer.carry.states
+    assert not trainer.carried_state.states
 
 
 def test_measured_loss_does_not_depend_on_how_the_text_was_cut() -> None:
@@ -173,25 +175,25 @@ def test_measured_loss_does_not_depend_on_how_the_text_was_cut() -> None:
     config = make_config()
     model = Transformer(config.model).double().eval()
     text = stream(33)
-    found = mean_loss(model, held_out(text, 8, config.train.objective), config, MARKS)
+    found = mean_loss(model, make_validation_dataset(text, 8, config.train.objective), config, SPECIAL)
     hidden = model.decode(torch.tensor(text[None, :-1]))
     whole = torch.nn.functional.cross_entropy(model.logits(hidden)[0].float(), torch.tensor(text[1:]))
     assert found.loss == pytest.approx(whole.item(), rel=1e-6) and found.tokens == 32
     other = make_config(objective="causal")
-    apart = mean_loss(model, held_out(text, 8, other.train.objective), other, MARKS)
+    apart = mean_loss(model, make_validation_dataset(text, 8, other.train.objective), other, SPECIAL)
     assert abs(apart.loss - found.loss) > 1e-4
 
 
 @pytest.mark.parametrize(
     ("decoder", "train", "message"),
     [
-        ({"position": "sinusoidal"}, {}, "model.decoder.position: with carry, a text goes on from step to step"),
+        ({"position": "sinusoidal"}, {}, "model.decoder.position: with carry, a text continues from step to step"),
         (
             {"mask": "causal"},
             {},
-            'model.decoder.mask: with carry, a layer remembers what its mask can see, and "causal"',
+            'model.decoder.mask: with carry, a layer keeps everything that its mask can see, and "causal"',
         ),
-        ({}, {"compile": "on"}, "train.compile: with carry, what rows remember changes its size"),
+        ({}, {"compile": "on"}, "train.compile: with carry, the carried state changes its size"),
     ],
 )
 def test_what_cannot_be_carried(decoder: dict[str, Any], train: dict[str, Any], message: str) -> None:
@@ -206,6 +208,6 @@ def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(trainer, "_added_up", full)
-    with pytest.raises(HeadwayError, match="tokens at once do not fit into the memory of the GPU. Set"):
+    monkeypatch.setattr(trainer, "_accumulate", full)
+    with pytest.raises(HeadwayError, match="tokens does not fit into GPU memory. Set"):
         take(trainer, 1)

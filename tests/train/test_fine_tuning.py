@@ -10,12 +10,13 @@ import torch
 
 from headway.cli.app import main
 from headway.config.config import Config
-from headway.data.corpora import in_memory
+from headway.data.corpora import parallel_from_memory
 from headway.storage.model_dir import load_model, read_tensors
-from headway.text import Tokenizer, Tokenizers
-from headway.train.dataset import ParallelText
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.train.dataset import ParallelDataset
 from headway.train.history import read_history
-from headway.train.sources import Files, read_texts
+from headway.train.sources import TrainingFiles, read_texts
 
 BYTES = Tokenizer.train([], "bytes")
 Capture = pytest.CaptureFixture[str]
@@ -85,7 +86,7 @@ def test_what_does_not_fit_is_refused(
 
     assert "there is no model directory" in message(1, "--from-model", str(tmp_path / "nowhere"))
     assert "learns from --text, not from pairs" in message(2, "--from-model", str(lm_dir))
-    assert 'has the target language qtx, and this text is "fr"' in message(
+    assert 'has the target language qtx, but this text is "fr"' in message(
         2, "--from-model", str(translator_dir), "--to", "fr"
     )
     assert "--from-model and --preset were both given" in message(
@@ -100,7 +101,7 @@ def test_what_does_not_fit_is_refused(
 # ---- weights
 
 
-def rows(corpus: ParallelText, epoch: int) -> list[str]:
+def rows(corpus: ParallelDataset, epoch: int) -> list[str]:
     return sorted(
         BYTES.decode(portion.examples[i].target.tolist())
         for portion in corpus.epoch(epoch)
@@ -110,8 +111,10 @@ def rows(corpus: ParallelText, epoch: int) -> list[str]:
 
 def test_weights_say_how_often_a_pair_is_seen() -> None:
     lines = [f"line {n}" for n in range(10)]
-    corpora = [in_memory(lines, [f"{name}{n}" for n in range(10)], weight=w) for name, w in (("a", 2.0), ("b", 0.3))]
-    corpus = ParallelText(corpora, Tokenizers(BYTES, BYTES), (), 64)
+    corpora = [
+        parallel_from_memory(lines, [f"{name}{n}" for n in range(10)], weight=w) for name, w in (("a", 2.0), ("b", 0.3))
+    ]
+    corpus = ParallelDataset(corpora, Tokenizers(BYTES, BYTES), (), 64)
     assert corpus.size == 20
     seen = [rows(corpus, epoch) for epoch in range(10)]
     assert all([row for row in epoch if row[0] == "a"] == sorted([f"a{n}" for n in range(10)] * 2) for epoch in seen)
@@ -126,19 +129,21 @@ def test_weights_are_for_what_is_learned_not_for_what_is_measured(tmp_path: Path
     for name in names:
         Path(name).write_text("".join(f"{name} {n}\n" for n in range(100)))
     one = {"source": names[:1], "target": names[1:2], "weights": (0.1,)}
-    given = read_texts(Files(**one, valid_source=names[2:3], valid_target=names[3:]))
-    held = read_texts(Files(**one, both_ways=True))
-    two = read_texts(Files(source=names[::2], target=names[1::2], weights=(3, 0.5), both_ways=True))
+    given = read_texts(TrainingFiles(**one, valid_source=names[2:3], valid_target=names[3:]))
+    held = read_texts(TrainingFiles(**one, both_ways=True))
+    two = read_texts(TrainingFiles(source=names[::2], target=names[1::2], weights=(3, 0.5), both_ways=True))
     assert [[p.weight for p in texts.pairs] for texts in (given, held, two)] == [[0.1], [0.1] * 2, [3, 0.5] * 2]
     for texts, size in ((given, 100), (held, 10), (two, 20)):
-        corpus = ParallelText(texts.valid_pairs, Tokenizers(BYTES, BYTES), (), 500)
+        corpus = ParallelDataset(texts.valid_pairs, Tokenizers(BYTES, BYTES), (), 500)
         assert sum(len(portion.examples) for portion in corpus.epoch(0)) == size == corpus.size
 
 
 def test_large_corpora_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.train.dataset.PORTION", 8)
-    corpora = [in_memory([f"{name}{n}" for n in range(20)], [f"{name}{n}" for n in range(20)]) for name in "ab"]
-    corpus = ParallelText(corpora, Tokenizers(BYTES, BYTES), (), 64)
+    monkeypatch.setattr("headway.train.dataset.EXAMPLES_PER_SHARD", 8)
+    corpora = [
+        parallel_from_memory([f"{name}{n}" for n in range(20)], [f"{name}{n}" for n in range(20)]) for name in "ab"
+    ]
+    corpus = ParallelDataset(corpora, Tokenizers(BYTES, BYTES), (), 64)
     portions = [[BYTES.decode(p.examples[i].target.tolist()) for i in range(len(p.examples))] for p in corpus.epoch(0)]
     assert len(portions) == 5
     assert all(len(portion) == 8 and {row[0] for row in portion} == {"a", "b"} for portion in portions)

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.config import from_table
+from headway.config.config import read_config
 from headway.config.schema import make_part
 from headway.errors import ConfigError
-from headway.nn.context import Report
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.context import ForwardReport
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
-from headway.text.align.words import BEGINS, GOES_ON, NO_TEXT
-from headway.train.guided_alignment import Guided, alignment_loss
+from headway.text.align.words import CONTINUES_WORD, CONTROL, STARTS_WORD
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.guided_alignment import GuidedAlignment, alignment_loss
 from headway.train.loss import batch_loss
-from headway.train.objectives import Batch, Example, Marks
+from headway.train.objectives import Batch, Example
 
 # Ids from 4 to 33 begin a word, those from 34 on go on with one.
-ROLES = np.array([NO_TEXT] * 4 + [BEGINS] * 30 + [GOES_ON] * 30, dtype=np.uint8)
-MARKS = Marks(0, 1, 2, 3, 64, ROLES, ROLES)
+ROLES = np.array([CONTROL] * 4 + [STARTS_WORD] * 30 + [CONTINUES_WORD] * 30, dtype=np.uint8)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=64, source_roles=ROLES, target_roles=ROLES)
 
 
 def ids(*numbers: int) -> np.ndarray:
@@ -39,8 +40,8 @@ EXAMPLES = [
 ]
 
 
-def collate(examples: list[Example], marks: Marks = MARKS) -> Batch:
-    batch = make_part("objective", "translation").collate(examples, marks, np.random.default_rng(0))  # type: ignore[attr-defined]
+def collate(examples: list[Example], special: SpecialTokens = SPECIAL) -> Batch:
+    batch = make_part("objective", "translation").collate(examples, special, np.random.default_rng(0))  # type: ignore[attr-defined]
     assert isinstance(batch, Batch)
     return batch
 
@@ -71,9 +72,9 @@ def test_a_batch_knows_which_source_tokens_say_what_is_read() -> None:
 
 def test_without_links_a_batch_is_as_it_was() -> None:
     plain = [Example(example.source, example.target) for example in EXAMPLES]
-    batch, guided = collate(plain, Marks(0, 1, 2, 3, 64)), collate(EXAMPLES)
+    batch, guided = collate(plain, SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=64)), collate(EXAMPLES)
     assert batch.alignment is None and batch.to(torch.device("cpu")).alignment is None
-    assert batch.shaped(8, 16).alignment is None
+    assert batch.pad_to(8, 16).alignment is None
     for one, other in zip(batch[:5], guided[:5]):
         assert isinstance(one, torch.Tensor) and torch.equal(one, other)  # type: ignore[arg-type]
     assert batch[5:7] == guided[5:7]
@@ -86,7 +87,7 @@ def test_links_beyond_the_words_are_passed_over() -> None:
 
 def test_links_travel_and_are_shaped_with_their_batch() -> None:
     batch = collate(EXAMPLES)
-    shaped = batch.to(torch.device("cpu")).shaped(6, 16)
+    shaped = batch.to(torch.device("cpu")).pad_to(6, 16)
     assert shaped.alignment is not None and batch.alignment is not None
     assert shaped.source is not None and shaped.inputs is not None
     assert shaped.alignment.shape == (6, shaped.inputs.shape[1], shaped.source.shape[1]) == (6, 16, 16)
@@ -111,7 +112,7 @@ def test_the_loss_is_cross_entropy_with_an_even_share_for_each_linked_token() ->
 def test_rows_that_are_not_labelled_are_not_taught() -> None:
     """As in a process that has nothing to do in a step, and must still take part."""
     batch = collate(EXAMPLES)
-    empty = batch._replace(labels=torch.full_like(batch.labels, IGNORED), labelled=0)
+    empty = batch._replace(labels=torch.full_like(batch.labels, IGNORE_INDEX), label_count=0)
     weights = torch.full((4, 4, 5), 0.2, requires_grad=True)
     loss = alignment_loss(weights, empty)
     loss.backward()
@@ -120,7 +121,7 @@ def test_rows_that_are_not_labelled_are_not_taught() -> None:
 
 def test_a_head_that_looks_nowhere_gives_numbers() -> None:
     """Padding rows of a shaped batch have no source at all, so all their weights are 0."""
-    batch = collate(EXAMPLES).shaped(6, 8)
+    batch = collate(EXAMPLES).pad_to(6, 8)
     weights = torch.zeros(6, 8, 8, requires_grad=True)
     loss = alignment_loss(weights, batch)
     loss.backward()
@@ -131,10 +132,10 @@ def test_the_gradient_reaches_one_head_and_what_lies_below_it() -> None:
     """Queries and keys of head 2 in layer 2 of 3; no values, no outputs, no other head, nothing above."""
     network, batch = model(), collate(EXAMPLES)
     guide = make_part("alignment", "guided(layer=2, head=2)")
-    assert isinstance(guide, Guided.Config)
-    report = Report(watch=frozenset([guide.place(network.config)]))
+    assert isinstance(guide, GuidedAlignment.Config)
+    report = ForwardReport(capture=frozenset([guide.weights_name(network.config)]))
     network(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report)
-    alignment_loss(report.seen[guide.place(network.config)][:, guide.head - 1], batch).backward()
+    alignment_loss(report.captured[guide.weights_name(network.config)][:, guide.head - 1], batch).backward()
     reached = {name for name, weight in network.named_parameters() if weight.grad is not None and weight.grad.any()}
     cross = "stacks.decoder.blocks.1.sublayers.cross"
     for part in ("query", "key"):
@@ -150,9 +151,9 @@ def test_the_gradient_reaches_one_head_and_what_lies_below_it() -> None:
 def test_the_whole_loss_has_its_share_of_it() -> None:
     network, batch = model(layers=1), collate(EXAMPLES)
     guide = make_part("alignment", "guided(weight=0.5)")
-    report = Report(watch=frozenset(["decoder.0.cross.weights"]))
+    report = ForwardReport(capture=frozenset(["decoder.0.cross.weights"]))
     network(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report)
-    taught = alignment_loss(report.seen["decoder.0.cross.weights"][:, 0], batch)
+    taught = alignment_loss(report.captured["decoder.0.cross.weights"][:, 0], batch)
     alone = batch_loss(network, batch._replace(alignment=None), 0.1).loss
     both = batch_loss(network, batch, 0.1, guide).loss
     torch.testing.assert_close(both, alone + 0.5 * taught)
@@ -162,14 +163,14 @@ def test_a_head_learns_what_it_is_taught() -> None:
     """Word n of the target comes from word 3 - n of the source: the other way round, by one head alone."""
     random = np.random.default_rng(0)
     order = links(*((3 - n, n) for n in range(4)))
-    network, guide = model(layers=1), Guided.Config()
+    network, guide = model(layers=1), GuidedAlignment.Config()
     optimiser = torch.optim.Adam(network.parameters(), 0.01)
     for _ in range(60):
         words = random.integers(4, 34, (16, 4))
         batch = collate([Example(np.append(row, 2), row[::-1], order) for row in words])
-        report = Report(watch=frozenset([guide.place(network.config)]))
+        report = ForwardReport(capture=frozenset([guide.weights_name(network.config)]))
         network(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid, report)
-        weights = report.seen[guide.place(network.config)][:, 0]
+        weights = report.captured[guide.weights_name(network.config)][:, 0]
         optimiser.zero_grad()
         alignment_loss(weights, batch).backward()
         optimiser.step()
@@ -181,18 +182,21 @@ def test_a_head_learns_what_it_is_taught() -> None:
 
 @pytest.mark.parametrize(("layers", "given", "index"), [(1, 0, 0), (2, 0, 0), (6, 0, 4), (6, 6, 5), (2, 1, 0)])
 def test_the_layer_is_the_last_but_one_unless_it_is_given(layers: int, given: int, index: int) -> None:
-    guide = Guided.Config(layer=given)
+    guide = GuidedAlignment.Config(layer=given)
     config = model(layers).config
-    guide.refuse(config)
-    assert guide.index(config) == index
-    assert guide.place(config) == f"decoder.{index}.cross.weights"
+    guide.check(config)
+    assert guide.layer_index(config) == index
+    assert guide.weights_name(config) == f"decoder.{index}.cross.weights"
 
 
 @pytest.mark.parametrize(
     ("alignment", "message"),
     [
-        ("guided(layer=4)", "train.alignment.layer: there is no layer 4: the decoder has 1 to 3. 0 takes the last but"),
-        ("guided(head=3)", "train.alignment.head: there is no head 3: that layer has 1 to 2."),
+        (
+            "guided(layer=4)",
+            "train.alignment.layer: there is no layer 4: the decoder has layers 1 to 3. 0 means the last but",
+        ),
+        ("guided(head=3)", "train.alignment.head: there is no head 3: that layer has heads 1 to 2."),
         ("guided(weight=-1)", "train.alignment.weight: -1.0 is out of range"),
         ("guidance", '"guidance" is not a kind of alignment. Did you mean "guided"?'),
     ],
@@ -201,27 +205,27 @@ def test_what_is_not_there_is_refused(alignment: str, message: str) -> None:
     stack = {"layers": 3, "mixer": "attention(2)"}
     table = {"model": {"d_model": 8, "encoder": stack, "decoder": stack}, "train": {"alignment": alignment}}
     with pytest.raises(ConfigError) as error:
-        from_table(table)
+        read_config(table)
     assert message in str(error.value)
 
 
 def test_a_model_with_one_side_is_refused() -> None:
     for side, objective in (("encoder", "causal"), ("decoder", "masked")):
         table = {"model": {side: {"layers": 0}}, "train": {"alignment": "guided", "objective": objective}}
-        with pytest.raises(
-            ConfigError, match='an alignment joins words of two sides, and this model has one. Set it to "'
-        ):
-            from_table(table)
+        with pytest.raises(ConfigError, match='guided alignment needs an encoder and a decoder. Set it to "'):
+            read_config(table)
 
 
 def test_a_layer_without_weights_is_refused() -> None:
     decoder = SimpleNamespace(layers=2, tiled=lambda name: [SimpleNamespace(kind="retention")] * 2)
     config = SimpleNamespace(decoder=decoder, encoder=SimpleNamespace(layers=2))
-    with pytest.raises(ConfigError, match='listens to the source by "retention" there, which has no weights'):
-        Guided.Config().refuse(config)  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match='the cross mixer of that layer is "retention", which has no attention weights'
+    ):
+        GuidedAlignment.Config().check(config)  # type: ignore[arg-type]
 
 
 def test_it_is_off_unless_asked_for_and_keeps_its_numbers() -> None:
-    assert from_table({}).train.alignment.kind == "none"
-    config = from_table({"train": {"alignment": "guided(0.1, 2, 3)"}})
+    assert read_config({}).train.alignment.kind == "none"
+    config = read_config({"train": {"alignment": "guided(0.1, 2, 3)"}})
     assert config.to_dict()["train"]["alignment"] == {"kind": "guided", "weight": 0.1, "layer": 2, "head": 3}

@@ -4,10 +4,8 @@ stands where it stood, it hears what it is told, and decoding finds in it what a
 
 import functools
 import math
-import os
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +17,16 @@ from torch import Tensor, nn
 from headway.config import catalogue
 from headway.config.schema import from_dict, make_part
 from headway.data.toy import toy_corpus
-from headway.decode import Hypothesis, Search, decode
-from headway.decode import Marks as Frame
+from headway.decode import Hypothesis, Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
-from headway.text import Tokenizer
-from headway.train.dataset import marks_of
-from headway.train.lm_dataset import text_ids
+from headway.text.lm_text import encode_text
+from headway.text.tokenizer.special_tokens import special_tokens
+from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.objectives import Batch, Example
-from headway.train.optimisers import set_rate
+from headway.train.optimisers import set_learning_rate
 
-DATA = Path(os.environ.get("HEADWAY_DATA", Path(__file__).parents[3] / "shared" / "data"))
-SHAKESPEARE = DATA / "lm" / "tinyshakespeare.txt"
 ROWS, LONGEST, WIDTH, RATE = 8, 24, 32, 0.01
 KINDS = [
     (slot, kind)
@@ -51,23 +46,21 @@ class Task(NamedTuple):
     @property
     def frequencies(self) -> float:
         """The loss of whoever knows how frequent each label is, and nothing else."""
-        labels = torch.cat([batch.labels[batch.labels != IGNORED] for batch in self.batches])
+        labels = torch.cat([batch.labels[batch.labels != IGNORE_INDEX] for batch in self.batches])
         shares = labels.bincount().double() / len(labels)
         return -float((shares * shares.clamp(min=1e-12).log()).sum())
 
     @property
-    def frame(self) -> Frame:
+    def special(self) -> SpecialTokens:
         t = self.tokenizer
-        return Frame(start=t.start, end=t.end, suppress=tuple(sorted(t.controls - {t.end})))
+        return SpecialTokens(start=t.start, end=t.end, suppress=tuple(sorted(t.control_ids - {t.end})))
 
 
 @functools.cache
-def shakespeare() -> Task:
-    if not SHAKESPEARE.exists():
-        pytest.skip(f"the text is not here: {SHAKESPEARE}")
-    text = SHAKESPEARE.read_text(encoding="utf-8")[:30_000]
+def running_text() -> Task:
+    text = "\n".join(pair.source for pair in toy_corpus(800))
     tokenizer = Tokenizer.train(text.split("\n"), "characters")
-    ids, draw = text_ids(text, tokenizer), np.random.default_rng(1)
+    ids, draw = encode_text(text, tokenizer), np.random.default_rng(1)
     starts = draw.integers(len(ids) - LONGEST - 1, size=(90, ROWS))
     return Task(
         tokenizer,
@@ -93,7 +86,7 @@ def toy() -> Task:
 
 def collated(objective: str, examples: list[Example], tokenizer: Tokenizer) -> Batch:
     part: Any = make_part("objective", objective)
-    batch: Batch = part.collate(examples, marks_of(tokenizer), np.random.default_rng(1))
+    batch: Batch = part.collate(examples, special_tokens(tokenizer), np.random.default_rng(1))
     return batch
 
 
@@ -117,7 +110,7 @@ def train(model: Transformer, task: Task, rate: float = RATE) -> list[float]:
     optimisers = make_part("optimiser", "adam").build(model.train())  # type: ignore[attr-defined]
     losses = []
     for step, batch in enumerate(task.batches, start=1):
-        set_rate(optimisers, rate * min(1.0, step / 8))
+        set_learning_rate(optimisers, rate * min(1.0, step / 8))
         loss = loss_of(model, batch, 0.0)
         loss.backward()
         losses.append(float(loss.detach()))
@@ -157,12 +150,12 @@ def all_differ(one: Tensor, other: Tensor) -> bool:
     return bool((one != other).any(1).all())
 
 
-def agrees(model: Transformer, found: Hypothesis, frame: Frame, source: Tensor | None = None) -> None:
+def agrees(model: Transformer, found: Hypothesis, special: SpecialTokens, source: Tensor | None = None) -> None:
     """What decoding says of its tokens, step by step through a state, is what one pass over all of them says."""
     with torch.no_grad():
-        given = torch.tensor([[frame.start, *found.ids]])
+        given = torch.tensor([[special.start, *found.ids]])
         logps = model.logits(model(source, given).hidden)[0].log_softmax(-1)
-    said = [*found.ids, *([frame.end] if found.finished else [])]
+    said = [*found.ids, *([special.end] if found.finished else [])]
     expected = [float(logps[place, token]) for place, token in enumerate(said)][found.prefix :]
     assert found.token_logps == pytest.approx(expected, abs=1e-5)
     assert found.token_logps
@@ -170,14 +163,14 @@ def agrees(model: Transformer, found: Hypothesis, frame: Frame, source: Tensor |
 
 @each_kind
 def test_it_learns_running_text_and_writes_on(slot: str, kind: str) -> None:
-    task = shakespeare()
+    task = running_text()
     model = model_with(slot, kind, "decoder", task)
     learns(model, task)
     hears(model)
     prompts = [task.tokenizer.encode(text) for text in ("First ", "We are")]
     search = Search(beam_size=1, max_length=12)
-    for (found,) in decode(ModelStepper(model), None, marks=task.frame, search=search, prefixes=prompts):
-        agrees(model, found, task.frame)
+    for (found,) in decode(ModelStepper(model), None, special_tokens=task.special, search=search, prefixes=prompts):
+        agrees(model, found, task.special)
 
 
 @each_kind
@@ -190,12 +183,16 @@ def test_it_learns_to_translate_and_searches(slot: str, kind: str) -> None:
     assert batch.source is not None and batch.source_valid is not None
     source, valid = batch.source[:2], batch.source_valid[:2]
     rows = decode(
-        ModelStepper(model), source, valid, marks=task.frame, search=Search(beam_size=2, n_best=2, max_length=2)
+        ModelStepper(model),
+        source,
+        valid,
+        special_tokens=task.special,
+        search=Search(beam_size=2, n_best=2, max_length=2),
     )
     for row, hypotheses in enumerate(rows):
         assert len(hypotheses) == 2
         for found in hypotheses:
-            agrees(model, found, task.frame, source[row : row + 1, valid[row]])
+            agrees(model, found, task.special, source[row : row + 1, valid[row]])
 
 
 def cut(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
@@ -230,7 +227,7 @@ def test_what_learns_only_frequencies_is_found() -> None:
 
 
 def shuffled(batch: Batch) -> Batch:
-    labels, counts = batch.labels.clone(), batch.labels != IGNORED
+    labels, counts = batch.labels.clone(), batch.labels != IGNORE_INDEX
     labels[counts] = labels[counts][torch.randperm(int(counts.sum()))]
     return batch._replace(labels=labels)
 

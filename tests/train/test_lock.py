@@ -5,22 +5,25 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HeadwayError
-from headway.train.checkpoints import only_one
+from headway.train.checkpoints import lock_directory
 
 
 def test_a_second_training_is_refused_until_the_first_ends(tmp_path: Path) -> None:
-    with only_one(tmp_path):
-        with pytest.raises(HeadwayError, match=f"another training is writing to {tmp_path}"), only_one(tmp_path):
+    with lock_directory(tmp_path):
+        with (
+            pytest.raises(HeadwayError, match=f"another training run is writing to {tmp_path}"),
+            lock_directory(tmp_path),
+        ):
             raise AssertionError("both are at work")
         (tmp_path / "other").mkdir()
-        with only_one(tmp_path / "other"):
+        with lock_directory(tmp_path / "other"):
             pass
-    with only_one(tmp_path):
+    with lock_directory(tmp_path):
         pass
 
 
 def test_an_error_opens_the_lock(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="in training"), only_one(tmp_path):
+    with pytest.raises(ValueError, match="in training"), lock_directory(tmp_path):
         raise ValueError("in training")
-    with only_one(tmp_path):
+    with lock_directory(tmp_path):
         pass

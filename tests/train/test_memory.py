@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from test_loop import make_trainer, stepped, weights_of
+from train.test_trainer import make_trainer, stepped, weights_of
 
 from headway.errors import HeadwayError
-from headway.train.distributed import Team
+from headway.train.distributed import ProcessGroup
 from headway.train.objectives import Batch
 from headway.train.trainer import Trainer
 
@@ -38,13 +38,13 @@ def test_the_step_is_the_same_in_smaller_pieces() -> None:
     for name, weight in weights_of(roomy).items():
         torch.testing.assert_close(weight, weights_of(tight)[name], rtol=1e-5, atol=1e-6, msg=name)
     assert max(seen) > 5 >= seen[-1]
-    assert tight.feed.at_once < roomy.feed.at_once
+    assert tight.loader.micro_batch_tokens < roomy.loader.micro_batch_tokens
     assert sum(size > 5 for size in seen) < 8  # it remembers
 
 
 def test_less_at_once_is_known_to_later_steps() -> None:
     trainer = make_trainer(batch_tokens=512)
-    trainer.feed.at_once = 40
+    trainer.loader.micro_batch_tokens = 40
     pieces = next(trainer.steps())
     assert all(len(piece.labels) * max(piece.labels.shape[1], piece.source.shape[1]) <= 40 for piece in pieces)  # type: ignore[union-attr]
 
@@ -52,9 +52,7 @@ def test_less_at_once_is_known_to_later_steps() -> None:
 def test_an_example_that_does_not_fit_alone_ends_the_run_with_advice() -> None:
     trainer = make_trainer()
     short_of_memory(trainer, 0)
-    with pytest.raises(
-        HeadwayError, match=r"a single example does not fit into the memory of the GPU. Set train.micro"
-    ):
+    with pytest.raises(HeadwayError, match=r"a single example does not fit into GPU memory. Set train.micro"):
         stepped(trainer, next(trainer.steps()))
 
 
@@ -62,9 +60,7 @@ def test_several_processes_are_told_what_to_set() -> None:
     trainer = make_trainer()
     short_of_memory(trainer, 2)
     pieces = next(trainer.steps())
-    trainer.team = Team(0, 2)
+    trainer.group = ProcessGroup(0, 2)
     trainer.loss.no_sync = torch.no_grad  # type: ignore[attr-defined]
-    with pytest.raises(
-        HeadwayError, match=r"tokens at once do not fit into the memory of the GPU. Set train.micro_batch"
-    ):
+    with pytest.raises(HeadwayError, match=r"tokens does not fit into GPU memory. Set train.micro_batch"):
         stepped(trainer, pieces)

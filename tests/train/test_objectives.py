@@ -8,12 +8,13 @@ import torch
 
 from headway.config.schema import make_part
 from headway.errors import ConfigError
-from headway.nn.ops.cross_entropy import IGNORED
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
+from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.loss import batch_loss
-from headway.train.objectives import Batch, Example, Marks, padded
+from headway.train.objectives import Batch, Example, pad_sequences
 
-MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=64)
 NOTHING = np.array([], dtype=np.int32)
 
 
@@ -22,13 +23,13 @@ def ids(*numbers: int) -> np.ndarray:
 
 
 def collate(kind: str, examples: list[Example], seed: int = 0) -> Batch:
-    batch = make_part("objective", kind).collate(examples, MARKS, np.random.default_rng(seed))  # type: ignore[attr-defined]
+    batch = make_part("objective", kind).collate(examples, SPECIAL, np.random.default_rng(seed))  # type: ignore[attr-defined]
     assert isinstance(batch, Batch)
     return batch
 
 
 def test_padding_is_behind_and_not_valid() -> None:
-    rows, valid = padded([ids(5, 6, 7), ids(8)], 0, lead=[1], tail=[2])
+    rows, valid = pad_sequences([ids(5, 6, 7), ids(8)], 0, lead=[1], tail=[2])
     assert rows[:, :5].tolist() == [[1, 5, 6, 7, 2], [1, 8, 2, 0, 0]]
     assert valid.sum(1).tolist() == [5, 3]
     assert not rows[~valid].any()
@@ -39,32 +40,32 @@ def test_a_translator_reads_the_start_and_says_the_end() -> None:
     assert batch.source is not None and batch.inputs is not None
     assert batch.source[:, :3].tolist() == [[9, 8, 2], [9, 2, 0]]
     assert batch.inputs[:, :4].tolist() == [[1, 5, 6, 7], [1, 8, 0, 0]]
-    assert batch.labels[:, :4].tolist() == [[5, 6, 7, 2], [8, 2, IGNORED, IGNORED]]
-    assert (batch.labelled, batch.tokens) == (6, 11)
-    assert int((batch.labels != IGNORED).sum()) == 6
+    assert batch.labels[:, :4].tolist() == [[5, 6, 7, 2], [8, 2, IGNORE_INDEX, IGNORE_INDEX]]
+    assert (batch.label_count, batch.token_count) == (6, 11)
+    assert int((batch.labels != IGNORE_INDEX).sum()) == 6
 
 
 def test_a_language_model_says_what_comes_next() -> None:
     batch = collate("causal", [Example(NOTHING, ids(1, 5, 6, 7)), Example(NOTHING, ids(8, 9))])
     assert batch.source is None and batch.inputs is not None
     assert batch.inputs[:, :3].tolist() == [[1, 5, 6], [8, 0, 0]]
-    assert batch.labels[:, :3].tolist() == [[5, 6, 7], [9, IGNORED, IGNORED]]
-    assert batch.labelled == 4
+    assert batch.labels[:, :3].tolist() == [[5, 6, 7], [9, IGNORE_INDEX, IGNORE_INDEX]]
+    assert batch.label_count == 4
 
 
 def test_masked_words_are_hidden_in_the_right_shares() -> None:
     examples = [Example(NOTHING, np.full(200, 50, dtype=np.int32)) for _ in range(100)]
     batch = collate("masked", examples)
     assert batch.source is not None and batch.inputs is None
-    guessed = batch.labels != IGNORED
-    assert batch.labelled == int(guessed.sum())
+    guessed = batch.labels != IGNORE_INDEX
+    assert batch.label_count == int(guessed.sum())
     assert guessed.float().mean() == pytest.approx(0.15, abs=0.01)
     shown = batch.source[guessed]
-    assert (shown == MARKS.mask).float().mean() == pytest.approx(0.8, abs=0.03)
+    assert (shown == SPECIAL.mask).float().mean() == pytest.approx(0.8, abs=0.03)
     assert (shown == 50).float().mean() == pytest.approx(0.1, abs=0.03)
-    swapped = shown[(shown != MARKS.mask) & (shown != 50)]
+    swapped = shown[(shown != SPECIAL.mask) & (shown != 50)]
     assert len(swapped) / len(shown) == pytest.approx(0.1, abs=0.03)
-    assert swapped.min() > MARKS.mask and swapped.max() < MARKS.vocabulary
+    assert swapped.min() > SPECIAL.mask and swapped.max() < SPECIAL.vocabulary
     assert (batch.source[~guessed & batch.source_valid] == 50).all()
     assert (batch.labels[guessed] == 50).all()
 
@@ -72,7 +73,7 @@ def test_masked_words_are_hidden_in_the_right_shares() -> None:
 def test_every_row_has_something_to_guess_and_padding_is_never_it() -> None:
     examples = [Example(NOTHING, ids(*range(4, 4 + length))) for length in range(1, 30)]
     batch = collate("masked(0.001)", examples)
-    guessed = batch.labels != IGNORED
+    guessed = batch.labels != IGNORE_INDEX
     assert guessed.any(1).all()
     assert not (guessed & ~batch.source_valid).any()  # type: ignore[operator]
 
@@ -140,10 +141,10 @@ def test_without_smoothing_a_certain_model_has_no_loss() -> None:
             "translation",
             0,
             1,
-            "translation needs both sides. Give encoder.layers and decoder.layers, or train on --text",
+            "translation needs an encoder and a decoder. Set encoder.layers and decoder.layers, or train on --text",
         ),
         ("causal", 1, 1, "a language model has a decoder only. Set model.encoder.layers = 0"),
-        ("masked", 1, 1, "masked words are guessed by an encoder alone. Set decoder.layers = 0"),
+        ("masked", 1, 1, "the masked objective needs an encoder only. Set decoder.layers = 0"),
     ],
 )
 def test_an_objective_that_a_model_cannot_learn_is_refused(
@@ -151,15 +152,15 @@ def test_an_objective_that_a_model_cannot_learn_is_refused(
 ) -> None:
     model = Transformer.Config(encoder={"layers": encoder}, decoder={"layers": decoder})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=message):
-        make_part("objective", objective).refuse(model)  # type: ignore[attr-defined]
+        make_part("objective", objective).check(model)  # type: ignore[attr-defined]
 
 
 def test_masked_words_need_a_head_for_words_and_shares_that_fit() -> None:
     model = Transformer.Config(decoder={"layers": 0}, head="pooled")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r'a pooled head guesses no words. Set model.head = "masked"'):
-        make_part("objective", "masked").refuse(model)  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=r"hidden = 0.8 and swapped = 0.5 are shares of the same tokens"):
-        make_part("objective", "masked(swapped=0.5)").refuse(model)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r'a pooled head predicts no tokens. Set model.head = "masked"'):
+        make_part("objective", "masked").check(model)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"masked = 0.8 and random = 0.5 are shares of the same tokens"):
+        make_part("objective", "masked(random=0.5)").check(model)  # type: ignore[attr-defined]
 
 
 def test_uniform_guessing_costs_the_logarithm_of_the_vocabulary() -> None:
@@ -167,4 +168,4 @@ def test_uniform_guessing_costs_the_logarithm_of_the_vocabulary() -> None:
     for weight in model.parameters():
         torch.nn.init.zeros_(weight)
     batch = collate("translation", [Example(ids(9, 2), ids(5, 6))])
-    assert float(batch_loss(model, batch, 0.1).loss.detach()) / batch.labelled == pytest.approx(math.log(64))
+    assert float(batch_loss(model, batch, 0.1).loss.detach()) / batch.label_count == pytest.approx(math.log(64))

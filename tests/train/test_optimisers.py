@@ -12,7 +12,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
 from headway.train.checkpoints import optimiser_tensors, restore_optimisers
 from headway.train.muon import Muon
-from headway.train.optimisers import set_rate
+from headway.train.optimisers import set_learning_rate
 
 RATES = {"sgd": 0.3, "momentum": 0.05, "adagrad": 0.3, "muon": 0.05}
 
@@ -33,7 +33,7 @@ class Small(nn.Module):
 def steps(model: Small, optimisers: list[torch.optim.Optimizer], count: int, rate: float) -> list[float]:
     losses = []
     for _ in range(count):
-        set_rate(optimisers, rate)
+        set_learning_rate(optimisers, rate)
         loss = model.loss()
         loss.backward()
         for optimiser in optimisers:
@@ -87,11 +87,11 @@ def test_only_matrices_decay() -> None:
 
 def test_muon_takes_matrices_and_leaves_words_and_vectors_to_adamw() -> None:
     model = Small()
-    muon, adam = make_part("optimiser", "muon(others=0.5)").build(model)  # type: ignore[attr-defined]
+    muon, adam = make_part("optimiser", "muon(adamw_rate=0.5)").build(model)  # type: ignore[attr-defined]
     assert [id(p) for group in muon.param_groups for p in group["params"]] == [id(model.linear.weight)]
     rest = {id(p) for group in adam.param_groups for p in group["params"]}
     assert rest == {id(model.words.weight), id(model.linear.bias)}
-    set_rate([muon, adam], 0.2)
+    set_learning_rate([muon, adam], 0.2)
     assert {group["lr"] for group in muon.param_groups} == {0.2}
     assert {group["lr"] for group in adam.param_groups} == {0.1}
 

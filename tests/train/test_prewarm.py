@@ -7,13 +7,13 @@ import threading
 import pytest
 import torch
 
-from headway.train.prewarm import warming
+from headway.train.prewarm import prewarm_torch
 
 LOADED = """
 import sys, torch
-from headway.train.prewarm import warming
+from headway.train.prewarm import prewarm_torch
 assert "torch._dynamo" not in sys.modules
-with warming(torch.device("cpu")):
+with prewarm_torch(torch.device("cpu")):
     pass
 assert "torch._dynamo" in sys.modules
 """
@@ -29,6 +29,6 @@ def test_no_thread_is_left_and_no_error_of_its_own(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch, "zeros", failing)
     before = threading.active_count()
-    with pytest.raises(ValueError, match="mine"), warming(torch.device("cuda")):
+    with pytest.raises(ValueError, match="mine"), prewarm_torch(torch.device("cuda")):
         raise ValueError("mine")
     assert threading.active_count() == before

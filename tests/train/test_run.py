@@ -1,4 +1,5 @@
-"""A whole training, in small: budgets, stopping, what is kept, what comes out, and going on after an end of any kind."""
+"""A whole training, in small: budgets, stopping, what is kept, what comes out, and going on after an end of
+any kind."""
 
 import json
 import math
@@ -14,24 +15,24 @@ import pytest
 import torch
 
 import headway.train.run
-from headway.config.sources import Layer, assignment, compose
-from headway.data.corpora import in_memory, running_in_memory
+from headway.config.sources import Layer, compose, parse_assignment
+from headway.data.corpora import parallel_from_memory, text_from_memory
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.storage.model_dir import average, load_model, read_tensors
-from headway.train.checkpoints import checkpoints
+from headway.storage.model_dir import average_weights, load_model, read_tensors
+from headway.train.checkpoints import list_checkpoints
 from headway.train.history import read_history
-from headway.train.progress import Moment
-from headway.train.run import Outcome, Training
-from headway.train.setup import layers_for, make_tokenizers, with_vocabulary
-from headway.train.sources import Files, Texts
-from headway.train.validation import Validation
+from headway.train.progress import ProgressSnapshot
+from headway.train.run import TrainingResult, TrainingRun
+from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
+from headway.train.sources import TrainingFiles, TrainingTexts
+from headway.train.validation import ValidationResult
 
 TOY = toy_corpus(60)
 SOURCE, TARGET = [pair.source for pair in TOY], [pair.target for pair in TOY]
-ALL = in_memory(SOURCE, TARGET, "en", "qtx")
-TEXTS = Texts([ALL], [in_memory(SOURCE[:6], TARGET[:6], "en", "qtx")])
-RUNNING = Texts(text=running_in_memory(SOURCE), valid_text=running_in_memory(SOURCE[:6]))
+ALL = parallel_from_memory(SOURCE, TARGET, "en", "qtx")
+TEXTS = TrainingTexts([ALL], [parallel_from_memory(SOURCE[:6], TARGET[:6], "en", "qtx")])
+RUNNING = TrainingTexts(text=text_from_memory(SOURCE), valid_text=text_from_memory(SOURCE[:6]))
 SMALL = [
     "tokenizer=bytes",
     "model.d_model=16",
@@ -46,12 +47,12 @@ SMALL = [
     "train.log_every=2",
     "train.average=1",
     "train.decode_lines=0",
-    "train.longest=80",
+    "train.max_tokens=80",
 ]
 
 
 class Seen:
-    """A watcher that writes down what it is told, and may do something at a step."""
+    """A listener that records everything, and may do something at a step."""
 
     def __init__(self, act: Callable[[int], None] = lambda step: None) -> None:
         self.notes: list[str] = []
@@ -59,41 +60,41 @@ class Seen:
         self.validations: list[int] = []
         self.act = act
 
-    def note(self, message: str) -> None:
+    def on_note(self, message: str) -> None:
         self.notes.append(message)
 
-    def due(self) -> bool:
+    def wants_update(self) -> bool:
         return False
 
-    def step(self, moment: Moment) -> None:
-        self.steps.append(moment.step)
-        assert not moment.loss <= 0 and moment.tokens_per_second > 0 and moment.memory > 0
-        assert 0 <= moment.done <= 1
-        self.act(moment.step)
+    def on_step(self, snapshot: ProgressSnapshot) -> None:
+        self.steps.append(snapshot.step)
+        assert not snapshot.loss <= 0 and snapshot.tokens_per_second > 0 and snapshot.memory > 0
+        assert 0 <= snapshot.done <= 1
+        self.act(snapshot.step)
 
-    def validated(self, step: int, result: Validation, best: bool) -> None:
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
         self.validations.append(step)
 
 
 def training(
-    out: Path, *settings: str, texts: Texts = TEXTS, watcher: Seen | None = None, allow_changes: bool = False
-) -> Training:
-    small = SMALL if texts.pairs else [*SMALL, "model.encoder.layers=0", "train.longest=32"]
+    out: Path, *settings: str, texts: TrainingTexts = TEXTS, listener: Seen | None = None, allow_changes: bool = False
+) -> TrainingRun:
+    small = SMALL if texts.pairs else [*SMALL, "model.encoder.layers=0", "train.max_tokens=32"]
     preset = "tiny" if texts.pairs else "tiny_lm"
-    upper = [Layer(text, assignment(text)) for text in [*small, *settings]]
-    layers, _ = layers_for(texts, Files(), preset, upper)
+    upper = [Layer(text, parse_assignment(text)) for text in [*small, *settings]]
+    layers, _ = collect_layers(texts, TrainingFiles(), preset, upper)
     tokenizers = make_tokenizers(compose(layers)[0], texts)
-    config, _ = with_vocabulary(layers, tokenizers)
-    seen = watcher or Seen()
-    return Training(config, texts, tokenizers, out, torch.device("cpu"), seen, allow_changes=allow_changes)
+    config, _ = compose_with_vocabulary(layers, tokenizers)
+    seen = listener or Seen()
+    return TrainingRun(config, texts, tokenizers, out, torch.device("cpu"), seen, allow_changes=allow_changes)
 
 
-def train(out: Path, *settings: str, **options: Any) -> Outcome:
+def train(out: Path, *settings: str, **options: Any) -> TrainingResult:
     return training(out, *settings, **options).run()
 
 
 def last_weights(out: Path) -> dict[str, torch.Tensor]:
-    return checkpoints(out)[-1].weights
+    return list_checkpoints(out)[-1].weights
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -114,16 +115,16 @@ def interrupt(at: int, error: BaseException) -> Seen:
 
 
 def test_so_many_steps(tmp_path: Path) -> None:
-    watcher = Seen()
-    outcome = train(tmp_path, watcher=watcher)
+    listener = Seen()
+    outcome = train(tmp_path, listener=listener)
     assert outcome.step == 8
-    assert watcher.steps == watcher.validations == [2, 4, 6, 8]
+    assert listener.steps == listener.validations == [2, 4, 6, 8]
 
 
 def test_so_many_epochs(tmp_path: Path) -> None:
     run = training(tmp_path, "train.epochs=2", "train.steps=1000", "train.validate_every=1000")
     outcome = run.run()
-    assert run.trainer.at.epoch == 2
+    assert run.trainer.state.epoch == 2
     per_epoch = outcome.step / 2
     assert per_epoch == int(per_epoch) and per_epoch > 1
 
@@ -153,16 +154,16 @@ def rates(out: Path) -> list[float]:
     ("epochs", "texts", "portion"), [(1, TEXTS, 1 << 20), (3, SPREAD, 1 << 20), (3, SPREAD, 40), (2, RUNNING, 1 << 20)]
 )
 def test_the_rate_falls_within_an_epoch_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, epochs: int, texts: Texts, portion: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, epochs: int, texts: TrainingTexts, portion: int
 ) -> None:
     """To its floor at the last step, without a stair; and where the run stands is known all the time."""
-    monkeypatch.setattr("headway.train.dataset.PORTION", portion)
+    monkeypatch.setattr("headway.train.dataset.EXAMPLES_PER_SHARD", portion)
     settings = (f"train.epochs={epochs}", "train.steps=0", f"train.schedule={schedule}", "train.log_every=1")
     small = ("train.batch_tokens=256", "train.micro_batch_tokens=128", "train.validate_every=1000")
     done: list[float] = []
-    watcher = Seen()
-    watcher.step = lambda moment: done.append(moment.done)  # type: ignore[method-assign]
-    steps = train(tmp_path, *settings, *small, texts=texts, watcher=watcher).step
+    listener = Seen()
+    listener.on_step = lambda snapshot: done.append(snapshot.done)  # type: ignore[method-assign]
+    steps = train(tmp_path, *settings, *small, texts=texts, listener=listener).step
     found = rates(tmp_path)
     assert len(found) == len(done) == steps >= 12
     assert found[3] == pytest.approx(0.01)  # where the warm-up ends
@@ -179,7 +180,7 @@ def test_a_run_that_goes_on_has_the_rates_of_one_that_was_never_interrupted(tmp_
     settings += ("train.batch_tokens=256", "train.validate_every=1000")
     train(tmp_path / "whole", *settings, texts=SPREAD)
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "parts", *settings, texts=SPREAD, watcher=interrupt(9, KeyboardInterrupt()))
+        train(tmp_path / "parts", *settings, texts=SPREAD, listener=interrupt(9, KeyboardInterrupt()))
     train(tmp_path / "parts", *settings, texts=SPREAD)
     whole = rates(tmp_path / "whole")
     assert rates(tmp_path / "parts") == [*whole[:8], *whole[9:]]  # the step that ended it was not told
@@ -200,7 +201,7 @@ def test_warm_up_is_no_part_of_the_fall(tmp_path: Path) -> None:
     """Nor is it after an interruption: when it was over is remembered."""
     settings = (*TIMED, "train.schedule=linear(0.01, warmup=12)")
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, *settings, watcher=interrupt(15, KeyboardInterrupt()))
+        train(tmp_path, *settings, listener=interrupt(15, KeyboardInterrupt()))
     train(tmp_path, *settings)
     found = rates(tmp_path)
     assert len(found) > 30
@@ -221,9 +222,9 @@ def test_a_warm_up_that_is_longer_than_the_run_ends_too(tmp_path: Path, budget: 
 
 
 def test_the_last_step_is_validated_too(tmp_path: Path) -> None:
-    watcher = Seen()
-    train(tmp_path, "train.steps=5", watcher=watcher)
-    assert watcher.validations == [2, 4, 5]
+    listener = Seen()
+    train(tmp_path, "train.steps=5", listener=listener)
+    assert listener.validations == [2, 4, 5]
 
 
 def test_early_stopping(tmp_path: Path) -> None:
@@ -240,41 +241,41 @@ def test_early_stopping(tmp_path: Path) -> None:
 def test_the_last_and_the_best_checkpoints_stay(tmp_path: Path) -> None:
     run = training(tmp_path, "train.keep_last=2", "train.keep_best=2", "train.steps=14")
     scores = iter([-3.0, -1.0, -9.0, -2.0, -5.0, -6.0, -7.0])
-    run._measure = lambda model: Validation(-next(scores, -7.0))  # type: ignore[method-assign]
+    run._measure = lambda model: ValidationResult(-next(scores, -7.0))  # type: ignore[method-assign]
     run.run()
-    assert [found.step for found in checkpoints(tmp_path)] == [4, 8, 12, 14]
+    assert [found.step for found in list_checkpoints(tmp_path)] == [4, 8, 12, 14]
 
 
 def test_as_many_stay_as_are_averaged(tmp_path: Path) -> None:
     train(tmp_path, "train.keep_last=1", "train.average=3", "train.steps=12")
-    assert [found.step for found in checkpoints(tmp_path)][-3:] == [8, 10, 12]
+    assert [found.step for found in list_checkpoints(tmp_path)][-3:] == [8, 10, 12]
 
 
 def test_the_mean_of_the_last_checkpoints_becomes_the_model_where_it_is_better(tmp_path: Path) -> None:
     run = training(tmp_path, "train.average=3")
     measured = iter([-1.0, -2.0, -3.0, -4.0, -0.5])  # four validations, the mean; the best one is known
-    run._measure = lambda model: Validation(-next(measured))  # type: ignore[method-assign]
+    run._measure = lambda model: ValidationResult(-next(measured))  # type: ignore[method-assign]
     outcome = run.run()
-    assert outcome.chosen == "the mean of 3 checkpoints, steps 4 to 8"
-    mean = average([found.weights for found in checkpoints(tmp_path)[-3:]])
+    assert outcome.weights_origin == "the average of 3 checkpoints, steps 4 to 8"
+    mean = average_weights([found.weights for found in list_checkpoints(tmp_path)[-3:]])
     assert_same(read_tensors(tmp_path / "model.safetensors"), mean)
 
 
 def test_the_best_checkpoint_becomes_the_model_where_it_is_better(tmp_path: Path) -> None:
     run = training(tmp_path, "train.average=3")
     measured = iter([5.0, 2.0, 3.0, 4.0, 6.0])
-    run._measure = lambda model: Validation(next(measured))  # type: ignore[method-assign]
+    run._measure = lambda model: ValidationResult(next(measured))  # type: ignore[method-assign]
     outcome = run.run()
-    assert (outcome.chosen, outcome.result.loss) == ("the best checkpoint, step 4", 2.0)
-    best = next(found for found in checkpoints(tmp_path) if found.step == 4)
+    assert (outcome.weights_origin, outcome.result.loss) == ("the best checkpoint, step 4", 2.0)
+    best = next(found for found in list_checkpoints(tmp_path) if found.step == 4)
     assert_same(read_tensors(tmp_path / "model.safetensors"), best.weights)
 
 
 def test_better_may_mean_bleu(tmp_path: Path) -> None:
     run = training(tmp_path, "train.metric=bleu", "train.steps=4")
-    measured = iter([Validation(1.0, 10.0, 1.0), Validation(2.0, 20.0, 2.0)])
+    measured = iter([ValidationResult(1.0, 10.0, 1.0), ValidationResult(2.0, 20.0, 2.0)])
     run._measure = lambda model: next(measured)  # type: ignore[method-assign]
-    assert run.run().chosen == "the best checkpoint, step 4"
+    assert run.run().weights_origin == "the best checkpoint, step 4"
 
 
 def test_the_model_directory_is_complete_and_has_no_pickle(tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ def test_the_card_says_what_it_is_and_how_good(tmp_path: Path) -> None:
         and "\n---\n\n# A translator, en → qtx\n" in card
     )
     assert "8 steps, seed 1" in card
-    assert f"{outcome.result.loss:.4f} nats a token" in card
+    assert f"{outcome.result.loss:.4f} nats per token" in card
     assert f"{outcome.result.bleu:.2f}, {outcome.result.chrf:.2f} (greedy)" in card
     assert 'headway translate --model . "…"' in card
     train(tmp_path / "lm", texts=RUNNING)
@@ -325,18 +326,18 @@ def test_loss_falls(tmp_path: Path, ema: str) -> None:
 
 @pytest.mark.parametrize("ema", ["0", "0.9"])
 @pytest.mark.parametrize("texts", [TEXTS, RUNNING], ids=["pairs", "text"])
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, texts: Texts, ema: str) -> None:
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, texts: TrainingTexts, ema: str) -> None:
     settings = ("train.steps=9", f"train.ema={ema}", "train.validate_every=4")
     train(tmp_path / "straight", *settings, texts=texts)
     cut = tmp_path / "cut"
     first = interrupt(6, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        train(cut, *settings, texts=texts, watcher=first)
-    assert first.notes[-1] == "saved at step 6; the same command goes on from there"
-    assert [found.step for found in checkpoints(cut)] == [4, 6]
+        train(cut, *settings, texts=texts, listener=first)
+    assert first.notes[-1] == "saved at step 6; the same command resumes from there"
+    assert [found.step for found in list_checkpoints(cut)] == [4, 6]
     second = Seen()
-    outcome = train(cut, *settings, texts=texts, watcher=second)
-    assert second.notes[-1] == f"going on from step 6 in {cut}"
+    outcome = train(cut, *settings, texts=texts, listener=second)
+    assert second.notes[-1] == f"resuming from step 6 in {cut}"
     assert second.steps == [8, 9]
     assert second.validations == [8, 9]
     assert outcome.step == 9
@@ -354,21 +355,21 @@ def test_a_signal_in_the_middle_of_a_step_waits_for_its_end(tmp_path: Path) -> N
     step = optimiser.step
 
     def interrupted() -> None:
-        if run.trainer.at.step == 5:
+        if run.trainer.state.step == 5:
             os.kill(os.getpid(), signal.SIGINT)
         step()
 
     optimiser.step = interrupted  # type: ignore[assignment, method-assign]
     with pytest.raises(KeyboardInterrupt):
         run.run()
-    assert checkpoints(tmp_path / "cut")[-1].step == 5
+    assert list_checkpoints(tmp_path / "cut")[-1].step == 5
     assert_same(last_weights(tmp_path / "cut"), last_weights(tmp_path / "straight"))
 
 
 def test_sigterm_saves_too(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
-        train(tmp_path, watcher=interrupt(6, SystemExit(143)))
-    assert checkpoints(tmp_path)[-1].step == 6
+        train(tmp_path, listener=interrupt(6, SystemExit(143)))
+    assert list_checkpoints(tmp_path)[-1].step == 6
 
 
 def test_an_interrupt_before_the_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
@@ -380,7 +381,7 @@ def test_an_interrupt_before_the_first_step_leaves_no_checkpoint(tmp_path: Path)
     run.trainer.steps = stop  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         run.run()
-    assert checkpoints(tmp_path) == []
+    assert list_checkpoints(tmp_path) == []
     assert train(tmp_path).step == 8
 
 
@@ -391,7 +392,7 @@ def test_an_interrupt_at_the_very_end_does_not_spoil_the_checkpoint(tmp_path: Pa
     run = training(out, "train.average=3")
     measure, calls = run._measure, []
 
-    def measured(model: Any) -> Validation:
+    def measured(model: Any) -> ValidationResult:
         calls.append(0)
         if len(calls) == 5:  # four validations, then the mean
             raise KeyboardInterrupt
@@ -409,15 +410,15 @@ def test_an_interrupt_at_the_very_end_does_not_spoil_the_checkpoint(tmp_path: Pa
 def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
     train(tmp_path)
     assert train(tmp_path).step == 8
-    watcher = Seen()
-    assert train(tmp_path, "train.steps=12", watcher=watcher).step == 12
-    assert watcher.steps == [10, 12]
+    listener = Seen()
+    assert train(tmp_path, "train.steps=12", listener=listener).step == 12
+    assert listener.steps == [10, 12]
     assert [entry["kind"] for entry in read_history(tmp_path)].count("end") >= 2
 
 
 def test_time_that_is_up_before_a_validation_still_gives_a_model(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, "train.validate_every=100", watcher=interrupt(6, KeyboardInterrupt()))
+        train(tmp_path, "train.validate_every=100", listener=interrupt(6, KeyboardInterrupt()))
     outcome = train(tmp_path, "train.validate_every=100", "train.seconds=0.000001")
     assert outcome.step == 6
     assert (tmp_path / "model.safetensors").exists()
@@ -436,7 +437,7 @@ def test_the_same_out_with_other_settings_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_without_checkpoints_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"somebody's work")
-    with pytest.raises(HeadwayError, match=r"holds a model, and no checkpoints to go on from. Choose another --out"):
+    with pytest.raises(HeadwayError, match=r"holds a model, but no checkpoints to resume from. Choose another --out"):
         train(tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == b"somebody's work"
 
@@ -445,28 +446,28 @@ def test_a_model_without_checkpoints_is_not_written_over(tmp_path: Path) -> None
 
 
 def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
-    pairs = in_memory([*SOURCE[:20], "", "x" * 200], [*TARGET[:20], "y", "y"], "en", "qtx")
-    watcher = Seen()
-    train(tmp_path, texts=Texts([pairs], TEXTS.valid_pairs), watcher=watcher)
-    assert watcher.notes == ["training pairs left out: 1 with an empty side, 1 longer than 80 tokens"]
+    pairs = parallel_from_memory([*SOURCE[:20], "", "x" * 200], [*TARGET[:20], "y", "y"], "en", "qtx")
+    listener = Seen()
+    train(tmp_path, texts=TrainingTexts([pairs], TEXTS.valid_pairs), listener=listener)
+    assert listener.notes == ["training pairs left out: 1 with an empty side, 1 longer than 80 tokens"]
 
 
 @pytest.mark.parametrize("part", ["training", "validation"])
 def test_nothing_left_is_refused(tmp_path: Path, part: str) -> None:
-    long = [in_memory(["x" * 200], ["y"], "en", "qtx")]
-    texts = Texts(long, TEXTS.valid_pairs) if part == "training" else Texts([ALL], long)
-    with pytest.raises(HeadwayError, match=f"no {part} text is left: give more of it, or raise train.longest = 80"):
+    long = [parallel_from_memory(["x" * 200], ["y"], "en", "qtx")]
+    texts = TrainingTexts(long, TEXTS.valid_pairs) if part == "training" else TrainingTexts([ALL], long)
+    with pytest.raises(HeadwayError, match=f"no {part} text is left: give more text, or raise train.max_tokens = 80"):
         train(tmp_path / "out", texts=texts)
     assert not (tmp_path / "out").exists()
 
 
-def poisoned(run: Training, steps: set[int]) -> Training:
+def poisoned(run: TrainingRun, steps: set[int]) -> TrainingRun:
     """The loss of these steps is no number."""
     loss = run.trainer.loss
 
     def spoil(batch: Any, *more: Any) -> Any:
         told = loss(batch, *more)
-        return told._replace(loss=told.loss * math.nan) if run.trainer.at.step in steps else told
+        return told._replace(loss=told.loss * math.nan) if run.trainer.state.step in steps else told
 
     run.trainer.loss = spoil  # type: ignore[assignment]
     return run
@@ -484,10 +485,10 @@ def test_many_in_a_row_end_the_run_with_a_diagnosis_and_nothing_spoiled(tmp_path
     with pytest.raises(HeadwayError) as caught:
         poisoned(training(tmp_path, "train.steps=100"), set(range(5, 100))).run()
     message = str(caught.value)
-    assert "10 steps in a row were left out, up to step 14: the loss was nan and its gradient nan" in message
-    assert "the weights are sound, the largest is" in message
-    assert "Lower the rate" in message
-    assert [found.step for found in checkpoints(tmp_path)][-1] < 15
+    assert "10 steps in a row were skipped, up to step 14: the loss was nan and the norm of its gradient nan" in message
+    assert "all weights are finite, the largest is" in message
+    assert "Lower the learning rate" in message
+    assert [found.step for found in list_checkpoints(tmp_path)][-1] < 15
     for line in (tmp_path / "history.jsonl").read_text().splitlines():
         assert json.loads(line)
     assert train(tmp_path, "train.steps=16").step == 16
@@ -496,24 +497,24 @@ def test_many_in_a_row_end_the_run_with_a_diagnosis_and_nothing_spoiled(tmp_path
 def test_a_validation_that_is_no_number_is_not_saved_either(tmp_path: Path) -> None:
     run = training(tmp_path)
     losses = iter([2.0, math.nan])
-    run._measure = lambda model: Validation(next(losses))  # type: ignore[method-assign]
-    with pytest.raises(HeadwayError, match=r"the validation loss is nan at step 4: the weights have blown up"):
+    run._measure = lambda model: ValidationResult(next(losses))  # type: ignore[method-assign]
+    with pytest.raises(HeadwayError, match=r"the validation loss is nan at step 4: training has diverged"):
         run.run()
-    assert [found.step for found in checkpoints(tmp_path)] == [2]
+    assert [found.step for found in list_checkpoints(tmp_path)] == [2]
 
 
 def test_live_watchers_are_told_between_reports(tmp_path: Path) -> None:
     class Impatient(Seen):
-        def due(self) -> bool:
+        def wants_update(self) -> bool:
             return True
 
-    watcher = Impatient()
-    train(tmp_path, "train.log_every=4", watcher=watcher)
-    assert watcher.steps == list(range(1, 9))
+    listener = Impatient()
+    train(tmp_path, "train.log_every=4", listener=listener)
+    assert listener.steps == list(range(1, 9))
     assert [entry["step"] for entry in read_history(tmp_path) if entry["kind"] == "step"] == [4, 8]
 
 
 def test_memory_of_a_gpu_is_asked_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 123)
-    assert headway.train.run.memory_of(torch.device("cuda")) == 123
-    assert headway.train.run.memory_of(torch.device("cpu")) > 10**6
+    assert headway.train.run.peak_memory(torch.device("cuda")) == 123
+    assert headway.train.run.peak_memory(torch.device("cpu")) > 10**6

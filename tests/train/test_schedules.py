@@ -5,12 +5,12 @@ import pytest
 from headway.config.catalogue import kinds
 from headway.config.schema import make_part
 from headway.errors import ConfigError
-from headway.train.schedules import Run
+from headway.train.schedules import ScheduleContext
 
 
 def rates(written: str, at: list[int], steps: int = 1000, d_model: int = 512) -> list[float]:
     part = make_part("schedule", written)
-    return [part.rate(step, Run(d_model, steps)) for step in at]  # type: ignore[attr-defined]
+    return [part.rate(step, ScheduleContext(d_model, steps)) for step in at]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("step", [1, 2, 4000, 4001, 100_000])
@@ -59,7 +59,7 @@ def test_every_schedule_warms_up_from_almost_nothing(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["cosine(0.1, warmup=2)", "linear(0.1, warmup=2)"])
 def test_a_budget_of_time_or_epochs_brings_the_rate_down_too(kind: str) -> None:
     schedule = make_part("schedule", kind)
-    rates = [schedule.rate(10, Run(64, 1_000_000, done)) for done in (0.0, 0.5, 1.0)]  # type: ignore[attr-defined]
+    rates = [schedule.rate(10, ScheduleContext(64, 1_000_000, done)) for done in (0.0, 0.5, 1.0)]  # type: ignore[attr-defined]
     assert rates[0] == pytest.approx(0.1, rel=1e-3)
     assert rates[1] == pytest.approx(0.05, rel=1e-3)
     assert rates[2] == pytest.approx(0.0, abs=1e-6)
@@ -67,6 +67,6 @@ def test_a_budget_of_time_or_epochs_brings_the_rate_down_too(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cosine", "linear"])
 def test_a_floor_above_the_peak_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match=r"floor: 0.1 is above the peak, 0.001: the rate would rise at the end"):
+    with pytest.raises(ConfigError, match=r"floor: 0.1 is above the peak, 0.001. The learning rate must not rise"):
         make_part("schedule", f"{kind}(0.001, floor=0.1)")
     make_part("schedule", f"{kind}(0.001, floor=0.001)")

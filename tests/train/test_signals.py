@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headway.train.signals import Signals
+from headway.train.signals import DeferredSignals
 
 
 def send(number: int) -> None:
@@ -14,7 +14,7 @@ def send(number: int) -> None:
 
 
 def test_outside_a_step_a_signal_acts_at_once() -> None:
-    with pytest.raises(KeyboardInterrupt), Signals():
+    with pytest.raises(KeyboardInterrupt), DeferredSignals():
         send(signal.SIGINT)
 
 
@@ -25,20 +25,20 @@ def test_inside_a_step_it_waits_for_the_end() -> None:
         send(signal.SIGINT)
         done.append("all of it")
 
-    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
+    with pytest.raises(KeyboardInterrupt), DeferredSignals() as signals, signals.defer():
         step()
     assert done
 
 
 def test_sigterm_ends_the_program_with_its_code() -> None:
-    with pytest.raises(SystemExit) as caught, Signals() as signals, signals.held():
+    with pytest.raises(SystemExit) as caught, DeferredSignals() as signals, signals.defer():
         send(signal.SIGTERM)
     assert caught.value.code == 143
 
 
 def test_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Signals():
+    with DeferredSignals():
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
@@ -47,8 +47,8 @@ def test_a_handler_of_the_program_is_asked() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
-        with Signals() as signals:
-            with signals.held():
+        with DeferredSignals() as signals:
+            with signals.defer():
                 send(signal.SIGTERM)
                 assert heard == []
             assert heard == [signal.SIGTERM]
@@ -59,8 +59,8 @@ def test_a_handler_of_the_program_is_asked() -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with Signals() as signals:
-            with signals.held():
+        with DeferredSignals() as signals:
+            with signals.defer():
                 send(signal.SIGTERM)
             send(signal.SIGTERM)
     finally:
@@ -68,7 +68,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 def test_an_error_in_a_step_comes_through() -> None:
-    with pytest.raises(ValueError, match=r"broken"), Signals() as signals, signals.held():
+    with pytest.raises(ValueError, match=r"broken"), DeferredSignals() as signals, signals.defer():
         raise ValueError("broken")
 
 
@@ -77,7 +77,7 @@ def test_in_another_thread_nothing_is_touched() -> None:
     inside: list[object] = []
 
     def work() -> None:
-        with Signals() as signals, signals.held():
+        with DeferredSignals() as signals, signals.defer():
             inside.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)

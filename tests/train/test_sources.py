@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.parallel_files import language_of
+from headway.data.parallel_files import language_from_filename
 from headway.errors import ConfigError, HeadwayError
-from headway.train.sources import Files, read_texts
+from headway.train.sources import TrainingFiles, read_texts
 
 
 def write(folder: Path, name: str, lines: list[str]) -> str:
@@ -33,12 +33,12 @@ def write(folder: Path, name: str, lines: list[str]) -> str:
     ],
 )
 def test_the_language_by_the_name_of_the_file(path: str, language: str) -> None:
-    assert language_of(path) == language
+    assert language_from_filename(path) == language
 
 
 def test_pairs_with_their_languages(tmp_path: Path) -> None:
     source, target = write(tmp_path, "t.en", ["One.", " Two. "]), write(tmp_path, "t.de", ["Eins.", "Zwei."])
-    texts = read_texts(Files(source=[source], target=[target], valid_source=[source], valid_target=[target]))
+    texts = read_texts(TrainingFiles(source=[source], target=[target], valid_source=[source], valid_target=[target]))
     [pairs] = texts.pairs
     assert list(pairs.read()) == [("One.", "Eins."), ("Two.", "Zwei.")]
     assert (pairs.source_language, pairs.target_language, pairs.weight) == ("en", "de", 1.0)
@@ -49,7 +49,7 @@ def test_pairs_with_their_languages(tmp_path: Path) -> None:
 
 def test_flags_win_over_names_and_one_stands_for_all(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.en", ["a", "b"]), write(tmp_path, "b.de", ["a", "b"])
-    files = Files(source=[one, one], target=[two, two], source_languages=["sv"], target_languages=["fi", "et"])
+    files = TrainingFiles(source=[one, one], target=[two, two], source_languages=["sv"], target_languages=["fi", "et"])
     texts = read_texts(files)
     assert [(p.source_language, p.target_language) for p in texts.pairs] == [("sv", "fi"), ("sv", "et")]
     assert [(p.source_language, p.target_language) for p in texts.valid_pairs] == [("sv", "fi"), ("sv", "et")]
@@ -58,7 +58,7 @@ def test_flags_win_over_names_and_one_stands_for_all(tmp_path: Path) -> None:
 def test_validation_text_has_languages_of_its_own_where_flags_do_not_say(tmp_path: Path) -> None:
     one = write(tmp_path, "a.en", ["a", "b"])
     targets = [write(tmp_path, f"a.{code}", ["a", "b"]) for code in ("de", "fr")]
-    files = Files(
+    files = TrainingFiles(
         source=[one, one], target=targets, target_languages=["DE", "FR"], valid_source=[one], valid_target=[targets[1]]
     )
     assert [p.target_language for p in read_texts(files).valid_pairs] == ["fr"]
@@ -67,7 +67,7 @@ def test_validation_text_has_languages_of_its_own_where_flags_do_not_say(tmp_pat
 def test_some_pairs_are_held_out_always_the_same(tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(100)]
     one = write(tmp_path, "a.en", lines)
-    first, second = (read_texts(Files(source=[one], target=[one])) for _ in range(2))
+    first, second = (read_texts(TrainingFiles(source=[one], target=[one])) for _ in range(2))
     assert first.pairs == second.pairs
     assert first.notes == ["no validation text was given: 5 pairs are held out for it"]
     kept, held = (list(part.read()) for part in (first.pairs[0], first.valid_pairs[0]))
@@ -81,45 +81,46 @@ def test_copies_of_what_is_held_out_are_not_learned(tmp_path: Path) -> None:
     one = write(tmp_path, "a.en-de.tsv", [*pairs * 4, "\t", "\t"])
     two = write(tmp_path, "b.en-de.tsv", [*pairs, "a\tb", "\t", "\t"])
     back = write(tmp_path, "c.de-en.tsv", ["\t".join(reversed(pair.split("\t"))) for pair in pairs])
-    texts = read_texts(Files(pairs=[one, two, back]))
+    texts = read_texts(TrainingFiles(pairs=[one, two, back]))
     held = {frozenset(pair) for p in texts.valid_pairs for pair in p.read() if all(pair)}
     learned = [pair for p in texts.pairs for pair in p.read()]
     assert held and not [pair for pair in learned if frozenset(pair) in held]
     count = sum(p.counts.lines for p in texts.valid_pairs)
     copies = 242 + 63 + 60 - count - len(learned)
     assert texts.notes == [
-        f"no validation text was given: {count} pairs are held out for it, and {copies} more that say the same"
+        f"no validation text was given: {count} pairs are held out for it; {copies} copies of them were removed from "
+        "the training text"
     ]
     assert [p.counts.lines for p in texts.pairs] == [len(list(p.read())) for p in texts.pairs]
 
 
 def test_one_pair_again_and_again(tmp_path: Path) -> None:
     one = write(tmp_path, "a.en-de.tsv", ["one\teins"] * 30)
-    with pytest.raises(
-        HeadwayError, match=r"nothing is left to learn from .*: all others are copies of them\. Give more"
-    ):
-        read_texts(Files(pairs=[one]))
+    with pytest.raises(HeadwayError, match=r"no training text is left .*: all others are copies of them\. Give more"):
+        read_texts(TrainingFiles(pairs=[one]))
 
 
 def test_one_is_not_several(tmp_path: Path) -> None:
     two = write(tmp_path, "a.en", ["One.", "Two."])
-    [told] = read_texts(Files(source=[two], target=[two])).notes
+    [told] = read_texts(TrainingFiles(source=[two], target=[two])).notes
     assert told == "no validation text was given: 1 pair is held out for it"
-    assert read_texts(Files(text=[two])).notes == ["no validation text was given: the last line is held out for it"]
+    assert read_texts(TrainingFiles(text=[two])).notes == [
+        "no validation text was given: the last line is held out for it"
+    ]
 
 
 def test_packed_text_is_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.en.gz", "wt") as file:
         file.write("One.\nTwo.\n")
     path = str(tmp_path / "a.en.gz")
-    assert read_texts(Files(source=[path], target=[path])).pairs[0].source_language == "en"
+    assert read_texts(TrainingFiles(source=[path], target=[path])).pairs[0].source_language == "en"
 
 
 def test_running_text_from_several_files_keeps_its_lines(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.txt", ["first", "", "third"]), str(tmp_path / "b.txt")
     Path(two).write_text("no line end")
     valid = write(tmp_path, "v.txt", ["held"])
-    texts = read_texts(Files(text=[one, two], valid_text=[valid]))
+    texts = read_texts(TrainingFiles(text=[one, two], valid_text=[valid]))
     assert texts.text is not None and texts.valid_text is not None
     assert list(texts.text.read()) == ["first", "", "third", "no line end"]
     assert list(texts.valid_text.read()) == ["held"]
@@ -128,7 +129,7 @@ def test_running_text_from_several_files_keeps_its_lines(tmp_path: Path) -> None
 
 
 def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
-    texts = read_texts(Files(text=[write(tmp_path, "a.txt", [f"line {n}" for n in range(60)])]))
+    texts = read_texts(TrainingFiles(text=[write(tmp_path, "a.txt", [f"line {n}" for n in range(60)])]))
     assert texts.text is not None and texts.valid_text is not None
     assert list(texts.valid_text.read()) == ["line 57", "line 58", "line 59"]
     assert list(texts.text.read())[-1] == "line 56"
@@ -143,7 +144,7 @@ def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
             {"source": ["a"], "target": ["b"], "text": ["c"]},
             "give --source and --target, or --pairs, for a translator, or --text",
         ),
-        ({"source": ["a"]}, "--source was given once and --target 0 times: they go in pairs"),
+        ({"source": ["a"]}, "--source was given once and --target 0 times: give as many of one as of the other"),
         (
             {"source": ["a"], "target": ["b"], "valid_source": ["c"]},
             "--valid-source was given once and --valid-target 0",
@@ -160,7 +161,7 @@ def test_the_end_of_a_running_text_is_held_out(tmp_path: Path) -> None:
         ),
         (
             {"source": ["a"], "target": ["b"], "columns": ["7", "9"]},
-            "--columns is for the files of --pairs and --valid-pairs, and there are none: leave it out",
+            "--columns applies to the files of --pairs and --valid-pairs, and there are none: leave it out",
         ),
     ],
 )
@@ -168,44 +169,44 @@ def test_what_does_not_go_together_is_refused_before_anything_is_read(
     given: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_texts(Files(**given))
+        read_texts(TrainingFiles(**given))
 
 
 def test_files_that_say_nothing_are_refused(tmp_path: Path) -> None:
     blank, one = write(tmp_path, "blank.en", ["", " "]), write(tmp_path, "one.de", ["a", "b"])
     with pytest.raises(HeadwayError, match=r"blank.en and .*one.de hold no sentence pair"):
-        read_texts(Files(source=[blank], target=[one]))
+        read_texts(TrainingFiles(source=[blank], target=[one]))
     with pytest.raises(HeadwayError, match=r"blank.en: there is no text in it"):
-        read_texts(Files(text=[blank]))
+        read_texts(TrainingFiles(text=[blank]))
     with pytest.raises(HeadwayError, match=r"blank.en: there is no text in it"):
-        read_texts(Files(text=[one], valid_text=[blank]))
+        read_texts(TrainingFiles(text=[one], valid_text=[blank]))
 
 
 def test_too_little_to_hold_some_out_is_refused(tmp_path: Path) -> None:
     one = write(tmp_path, "one.en", ["only"])
     with pytest.raises(
-        HeadwayError, match=r"a corpus of one pair cannot be split. Give --valid-source and --valid-target"
+        HeadwayError, match=r"a corpus of one pair cannot be split: give --valid-source and --valid-target"
     ):
-        read_texts(Files(source=[one], target=[one]))
-    with pytest.raises(HeadwayError, match=r"is too short to hold some of it out. Give --valid-text as well"):
-        read_texts(Files(text=[one]))
+        read_texts(TrainingFiles(source=[one], target=[one]))
+    with pytest.raises(HeadwayError, match=r"is too short to hold some of it out. Give --valid-text, too"):
+        read_texts(TrainingFiles(text=[one]))
 
 
 def test_files_of_unequal_length_are_refused(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.en", ["a", "b"]), write(tmp_path, "a.de", ["a"])
     with pytest.raises(HeadwayError, match=r"a.en has 2 lines and .*a.de has 1"):
-        read_texts(Files(source=[one], target=[two]))
+        read_texts(TrainingFiles(source=[one], target=[two]))
 
 
 def test_several_targets_need_names_for_all(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.de", ["a", "b"]), write(tmp_path, "b.txt", ["a", "b"])
     with pytest.raises(ConfigError, match=r"some targets are de, and the language of others is not known: give --to"):
-        read_texts(Files(source=[one, one], target=[one, two]))
+        read_texts(TrainingFiles(source=[one, one], target=[one, two]))
 
 
 def test_both_ways(tmp_path: Path) -> None:
     pairs = write(tmp_path, "a.en-de.tsv", [f"one {n}\teins {n}" for n in range(60)])
-    files = Files(pairs=[pairs], both_ways=True, weights=[2.0])
+    files = TrainingFiles(pairs=[pairs], both_ways=True, weights=[2.0])
     texts = read_texts(files)
     assert [(p.source_language, p.target_language, p.weight) for p in texts.pairs] == [
         ("en", "de", 2.0),
@@ -216,13 +217,13 @@ def test_both_ways(tmp_path: Path) -> None:
     held, other = (list(p.read()) for p in texts.valid_pairs)
     assert other == [(target, source) for source, target in held]  # nothing that is held out is learned the other way
     assert len({p.identity for p in (*texts.pairs, *texts.valid_pairs)}) == 4
-    with pytest.raises(ConfigError, match=r"--both-ways is told which way by the languages, and one is not known"):
-        read_texts(Files(pairs=[write(tmp_path, "a.tsv", ["a\tb", "c\td"])], both_ways=True))
+    with pytest.raises(ConfigError, match=r"--both-ways needs the languages of both sides, and one is not known"):
+        read_texts(TrainingFiles(pairs=[write(tmp_path, "a.tsv", ["a\tb", "c\td"])], both_ways=True))
 
 
 def test_what_is_held_out_does_not_come_back_varied(tmp_path: Path) -> None:
     pairs = write(tmp_path, "a.en-de.tsv", [f"One {n}.\tEins {n}." for n in range(60)])
-    texts = read_texts(Files(pairs=[pairs], vary=1.0))
+    texts = read_texts(TrainingFiles(pairs=[pairs], vary=1.0))
     plain, more = texts.pairs
     held = {source for [p] in [texts.valid_pairs] for source, _ in p.read()}
     assert more.counts.lines > 40
@@ -230,11 +231,11 @@ def test_what_is_held_out_does_not_come_back_varied(tmp_path: Path) -> None:
     numbers = {source.split()[1].rstrip(".") for source in held}
     learned = [source for source, _ in more.read()]
     assert not [s for s in learned if s.lower().startswith("one ") and s.split()[1].rstrip(".") in numbers]
-    assert len(read_texts(Files(pairs=[pairs], vary=0.0)).pairs) == 1
+    assert len(read_texts(TrainingFiles(pairs=[pairs], vary=0.0)).pairs) == 1
 
 
 @pytest.mark.parametrize("wrong", [{"both_ways": True}, {"vary": 0.5}])
 def test_pairs_are_needed_for_some_flags(tmp_path: Path, wrong: dict[str, object]) -> None:
     text = write(tmp_path, "a.txt", ["a", "b"])
     with pytest.raises(ConfigError, match=r"is for corpora of pairs, not for --text"):
-        read_texts(Files(text=[text], **wrong))  # type: ignore[arg-type]
+        read_texts(TrainingFiles(text=[text], **wrong))  # type: ignore[arg-type]

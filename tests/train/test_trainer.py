@@ -8,23 +8,24 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.config import Config, from_table
+from headway.config.config import Config, read_config
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
-from headway.train.checkpoints import checkpoints
-from headway.train.dataset import Portion
-from headway.train.loader import Step
+from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.checkpoints import list_checkpoints
+from headway.train.dataset import EpochShard
+from headway.train.loader import MicroBatches
 from headway.train.loss import batch_loss
-from headway.train.objectives import Batch, Example, Marks
+from headway.train.objectives import Batch, Example
 from headway.train.trainer import Trainer
 
-MARKS = Marks(pad=0, start=1, end=2, mask=3, vocabulary=64)
+SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=64)
 
 
 class FewPairs:
     """The same sixty pairs in every epoch."""
 
-    left_out = ""
+    skipped_summary = ""
     size = 60
 
     def __init__(self) -> None:
@@ -33,8 +34,8 @@ class FewPairs:
         rows = [[random.integers(4, 64, length) for length in pair] for pair in lengths]
         self.examples = [Example(np.append(source, 2), target) for source, target in rows]
 
-    def epoch(self, number: int) -> Iterator[Portion]:
-        yield Portion(self.examples, np.array([(len(e.source), len(e.target) + 1) for e in self.examples]))
+    def epoch(self, number: int) -> Iterator[EpochShard]:
+        yield EpochShard(self.examples, np.array([(len(e.source), len(e.target) + 1) for e in self.examples]))
 
     def close(self) -> None: ...
 
@@ -43,7 +44,7 @@ def make_config(**train: Any) -> Config:
     stack = {"layers": 1, "mixer": "attention(2)", "feedforward": "relu(16)", "residual": "pre"}
     model = {"d_model": 8, "vocabulary": 64, "dropout": 0.0, "encoder": stack, "decoder": stack}
     settings = {"batch_tokens": 256, "schedule": "constant(0.01)", **train}
-    return from_table({"model": model, "train": settings})
+    return read_config({"model": model, "train": settings})
 
 
 def make_trainer(dropout: float = 0.0, **train: Any) -> Trainer:
@@ -53,11 +54,11 @@ def make_trainer(dropout: float = 0.0, **train: Any) -> Trainer:
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout
-    return Trainer(config, model, FewPairs(), MARKS, torch.device("cpu"))
+    return Trainer(config, model, FewPairs(), SPECIAL, torch.device("cpu"))
 
 
-def stepped(trainer: Trainer, pieces: Step) -> float:
-    return float(trainer.step(pieces, sum(piece.labelled for piece in pieces)).loss)
+def stepped(trainer: Trainer, pieces: MicroBatches) -> float:
+    return float(trainer.step(pieces, sum(piece.label_count for piece in pieces)).loss)
 
 
 def take(trainer: Trainer, count: int) -> list[float]:
@@ -101,7 +102,7 @@ def test_the_loss_of_a_step_is_a_mean_over_its_tokens() -> None:
     pieces = next(trainer.steps())
     with torch.no_grad():
         total = sum(float(batch_loss(trainer.model, piece, 0.1).loss) for piece in pieces)
-    count = sum(piece.labelled for piece in pieces)
+    count = sum(piece.label_count for piece in pieces)
     assert stepped(trainer, pieces) == pytest.approx(total / count, rel=1e-5)
 
 
@@ -126,14 +127,14 @@ def test_the_running_average_follows_its_formula() -> None:
         decay = min(0.9, (1 + step) / (10 + step))
         for name, weight in trainer.model.named_parameters():
             expected[name] = decay * expected[name] + (1 - decay) * weight.detach()
-    for name, average in trainer.averaged.named_parameters():
+    for name, average in trainer.eval_model.named_parameters():
         torch.testing.assert_close(average, expected[name], rtol=1e-4, atol=1e-6)
         assert not torch.equal(average, dict(trainer.model.named_parameters())[name])
 
 
 def test_without_an_average_the_model_itself_is_kept() -> None:
     trainer = make_trainer()
-    assert trainer.averaged is trainer.model
+    assert trainer.eval_model is trainer.model
 
 
 def test_the_rate_is_the_schedules() -> None:
@@ -141,7 +142,7 @@ def test_the_rate_is_the_schedules() -> None:
     found = []
     for _ in range(5):
         take(trainer, 1)
-        found.append((trainer.rate, trainer.optimisers[0].param_groups[0]["lr"]))
+        found.append((trainer.learning_rate, trainer.optimisers[0].param_groups[0]["lr"]))
     assert found == [(rate, rate) for rate, _ in found]
     assert [rate for rate, _ in found] == pytest.approx([0.005, 0.01, 0.015, 0.02, 0.02 * (4 / 5) ** 0.5])
 
@@ -154,9 +155,9 @@ def test_steps_and_epochs_are_counted() -> None:
             break
         batches += 1
         stepped(trainer, pieces)
-    assert (trainer.at.step, trainer.at.batch, trainer.at.epoch) == (batches, batches, 0)
+    assert (trainer.state.step, trainer.state.batch, trainer.state.epoch) == (batches, batches, 0)
     trainer.end_epoch()
-    assert (trainer.at.batch, trainer.at.epoch) == (0, 1)
+    assert (trainer.state.batch, trainer.state.epoch) == (0, 1)
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "muon"])
@@ -175,25 +176,25 @@ def test_going_on_equals_never_having_stopped(tmp_path: Path, optimiser: str, em
     torch.manual_seed(99)
     torch.rand(3)
     second = make_trainer(**settings)
-    second.restore(checkpoints(tmp_path)[-1].read())
-    assert (second.at.step, second.at.seconds) == (5, 12.5)
+    second.restore(list_checkpoints(tmp_path)[-1].read())
+    assert (second.state.step, second.state.seconds) == (5, 12.5)
     losses += take(second, 9)
     assert losses == expected
-    assert straight.at.epoch >= 1
+    assert straight.state.epoch >= 1
     for name, weight in straight.model.state_dict().items():
         assert torch.equal(weight, second.model.state_dict()[name]), name
-    for name, weight in straight.averaged.state_dict().items():
-        assert torch.equal(weight, second.averaged.state_dict()[name]), name
+    for name, weight in straight.eval_model.state_dict().items():
+        assert torch.equal(weight, second.eval_model.state_dict()[name]), name
 
 
 def test_what_was_best_and_how_long_ago_is_restored(tmp_path: Path) -> None:
     trainer = make_trainer()
     take(trainer, 3)
-    trainer.at.best, trainer.at.stale = {1: -5.0, 3: -4.5}, 2
+    trainer.state.best, trainer.state.stale = {1: -5.0, 3: -4.5}, 2
     trainer.save(tmp_path, seconds=1.0)
     other = make_trainer()
-    other.restore(checkpoints(tmp_path)[-1].read())
-    assert (other.at.best, other.at.stale) == ({1: -5.0, 3: -4.5}, 2)
+    other.restore(list_checkpoints(tmp_path)[-1].read())
+    assert (other.state.best, other.state.stale) == ({1: -5.0, 3: -4.5}, 2)
 
 
 def test_learning_happens() -> None:
@@ -204,7 +205,7 @@ def test_learning_happens() -> None:
 
 def test_a_small_model_on_a_cpu_is_neither_cast_nor_compiled() -> None:
     trainer = make_trainer()
-    with trainer.precision():
+    with trainer.autocast():
         assert not torch.is_autocast_enabled("cpu")
     assert trainer.loss.function is batch_loss
 
@@ -226,12 +227,12 @@ def test_a_compiled_model_meets_few_shapes_and_the_same_loss(monkeypatch: pytest
             rows, longest = len(piece.source), max(piece.source.shape[1], piece.inputs.shape[1])
             assert rows == 1 or rows * longest <= budget
             assert piece.labels.shape == piece.inputs.shape
-            assert int((piece.labels != -100).sum()) == piece.labelled
+            assert int((piece.labels != -100).sum()) == piece.label_count
         if epochs == 3:
             break
     assert len(shapes) <= 8
     step = next(trainer.steps())
-    real = [piece.labelled for piece in step]
+    real = [piece.label_count for piece in step]
     assert sum(real) > 0
     losses = [float(batch_loss(plain.model.eval(), piece, 0.1).loss.detach()) for piece in step]
     cut = [trimmed(piece) for piece in step]
@@ -247,7 +248,7 @@ def trimmed(batch: Batch) -> Batch:
     read, said = int(batch.source_valid.sum(1).max()), int(batch.inputs_valid.sum(1).max())
     parts = [x if x is None else x[rows] for x in batch[:5]]
     widths = (read, read, said, said, said)
-    return Batch(*(x[:, :w] for x, w in zip(parts, widths)), batch.labelled, batch.tokens)  # type: ignore[index, arg-type]
+    return Batch(*(x[:, :w] for x, w in zip(parts, widths)), batch.label_count, batch.token_count)  # type: ignore[index, arg-type]
 
 
 def test_bfloat16_without_a_gpu_is_refused() -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from headway.config.search import Search
 from headway.decode.ctranslate2 import probe
-from headway.device import surely_cpu
+from headway.device import is_cpu_only
 from headway.errors import ConfigError, HeadwayError
+from headway.storage.registry import ModelChoice
 from headway.translate.backends import Engines
-from headway.translate.translator import Translator, load, load_translator
+from headway.translate.options import TranslateOptions
+from headway.translate.search import make_requests, translate_requests
+from headway.translate.translator import Translator, load, load_choice, load_translator
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +37,15 @@ def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> No
     one, other = (load(translator_dir, "cpu", engine=name) for name in ("torch", "ctranslate2"))  # type: ignore[arg-type]
     assert isinstance(one, Translator) and isinstance(other, Translator)
     for settings in ({}, {"beam_size": 1}, {"penalty": "power"}, {"max_length": 4}):
-        first = [translator.translate(lines, translator.search(**settings), mend=False) for translator in (one, other)]
+        first = [
+            translator.translate(lines, TranslateOptions(search=translator.search(**settings), retry=False))
+            for translator in (one, other)
+        ]
         assert [result.text for result in first[0]] == [result.text for result in first[1]]
-        found = [translator.translate(lines, translator.search(**settings)) for translator in (one, other)]
+        found = [
+            translator.translate(lines, TranslateOptions(search=translator.search(**settings)))
+            for translator in (one, other)
+        ]
         plain = [pair for pair in zip(*found) if not any("went round in a loop" in told for told in pair[0].warnings)]
         assert (
             len(plain) > len(lines) / 2
@@ -53,40 +62,42 @@ def test_both_engines_say_the_same(translator_dir: Path, lines: list[str]) -> No
 
 def test_what_is_chosen_and_why(translator_dir: Path, lines: list[str], no_torch: None) -> None:
     told: list[str] = []
-    found = load_translator([translator_dir], "cpu", tell=told.append)
-    found.translate(lines[:3], mend=False)
-    assert told == ["engine ctranslate2, float32, cpu: torch need not be imported for it"]
-    found.translate(lines[:3], mend=False)
+    found = load_choice(ModelChoice((str(translator_dir),)), "cpu", log=told.append)
+    found.translate(lines[:3], TranslateOptions(retry=False))
+    assert told == ["engine ctranslate2, float32, cpu: torch need not be imported"]
+    found.translate(lines[:3], TranslateOptions(retry=False))
     assert len(told) == 1, "it is said once"
-    found.translate(lines[:2], found.search(sample=True, seed=1))
-    assert told[1:] == ["engine torch, float32, cpu: not ctranslate2: it draws other numbers"]
-    found.translate(lines[:3], mend=False)
+    found.translate(lines[:2], TranslateOptions(search=found.search(sample=True, seed=1)))
+    assert told[1:] == ["engine torch, float32, cpu: not ctranslate2: sampling would draw other tokens"]
+    found.translate(lines[:3], TranslateOptions(retry=False))
     assert told[2:] == ["engine ctranslate2, float32, cpu: it is faster at this"]
-    many = load_translator([translator_dir], "cpu", compute="int8", tell=told.append)
-    many.translate(lines, many.search(beam_size=1), mend=False)
-    many.translate(lines * 10, many.search(beam_size=1), mend=False)
-    many.translate(lines[:1], mend=False)  # torch is there, and faster
+    many = load_choice(ModelChoice((str(translator_dir),)), "cpu", compute="int8", log=told.append)
+    many.translate(lines, TranslateOptions(search=many.search(beam_size=1), retry=False))
+    many.translate(lines * 10, TranslateOptions(search=many.search(beam_size=1), retry=False))
+    many.translate(lines[:1], TranslateOptions(retry=False))  # torch is there, and faster
     assert told[3:] == [
-        "engine ctranslate2, int8, cpu: torch need not be imported for it",
-        "engine torch, int8, cpu: more than 128 sentences in eight bits",
+        "engine ctranslate2, int8, cpu: torch need not be imported",
+        "engine torch, int8, cpu: more than 128 sentences in int8",
     ]
-    often = load_translator([translator_dir], "cpu", compute="int8", tell=told.append)
+    often = load_choice(ModelChoice((str(translator_dir),)), "cpu", compute="int8", log=told.append)
     for _ in range(130):
-        often.translate(["A dog."], often.search(beam_size=1), mend=False)
+        often.translate(["A dog."], TranslateOptions(search=often.search(beam_size=1), retry=False))
     assert told[5:] == told[3:5]
 
 
 def test_a_forced_beginning_and_a_record_go_to_torch(translator_dir: Path, lines: list[str]) -> None:
     told: list[str] = []
-    found = load_translator([translator_dir], "cpu", "ctranslate2", tell=told.append)
-    expected = load_translator([translator_dir], "cpu", "torch").translate(lines[:1], prefixes=["Kiu"])
-    assert found.translate(lines[:1], prefixes=["Kiu"])[0].text == expected[0].text
+    found = load_choice(ModelChoice((str(translator_dir),)), "cpu", "ctranslate2", log=told.append)
+    forced = make_requests(lines[:1], prefixes=["Kiu"])
+    by_torch = load_translator(translator_dir, device="cpu", engine="torch")
+    expected = translate_requests(by_torch, forced, TranslateOptions())
+    assert translate_requests(found, forced, TranslateOptions())[0].text == expected[0].text
     steps: list[Any] = []
-    found.translate(lines[:1], record=steps.append)
+    translate_requests(found, make_requests(lines[:1]), TranslateOptions(), steps.append)
     assert steps
     assert [line.partition("not ctranslate2: ")[2] for line in told] == [
-        "a forced beginning is left to torch",
-        "it does not tell its steps",
+        "forced prefixes are left to torch",
+        "it does not record its steps",
     ]
 
 
@@ -94,45 +105,48 @@ def test_why_a_model_cannot_be_served(
     translator_dir: Path, other_translator_dir: Path, lm_dir: Path, tmp_path: Path, no_torch: None
 ) -> None:
     for paths, device, reason in (
-        ([translator_dir, other_translator_dir], "cpu", "several models vote, which it does not know"),
-        ([translator_dir], "cuda", "it serves the CPU alone, and the device is cuda"),
+        ([translator_dir, other_translator_dir], "cpu", "it does not support ensembles"),
+        ([translator_dir], "cuda", "it runs on the CPU only, and the device is cuda"),
         ([lm_dir], "cpu", "its config.json is not that of a translator"),
         ([tmp_path], "cpu", "its config.json is not that of a translator"),
     ):
         with pytest.raises(HeadwayError, match=f"engine ctranslate2 cannot be used: {reason}. Leave it out"):
-            load_translator(paths, device, "ctranslate2")
+            load_translator(*paths, device=device, engine="ctranslate2")
     told: list[str] = []
-    both = load_translator([translator_dir, other_translator_dir], "cpu", tell=told.append)
+    both = load_choice(ModelChoice((str(translator_dir), str(other_translator_dir))), "cpu", log=told.append)
     assert both.engines.ct2 is None
-    assert told == ["not ctranslate2: several models vote, which it does not know"]
+    assert told == ["not ctranslate2: it does not support ensembles"]
 
 
 def test_a_part_that_is_not_known_is_named(train_toy: Callable[..., Path], no_torch: None, lines: list[str]) -> None:
     flags = [word for side in ("encoder", "decoder") for word in ("--set", f"model.{side}.position=rope")]
     folder = train_toy(*flags, "--set", "train.steps=10", "--set", "train.validate_every=10")
-    with pytest.raises(HeadwayError, match="cannot be used: position rope is not known to CTranslate2. Leave it out"):
+    with pytest.raises(
+        HeadwayError, match="cannot be used: position rope is not supported by CTranslate2. Leave it out"
+    ):
         load(folder, "cpu", engine="ctranslate2")
     told: list[str] = []
-    load_translator([folder], "cpu", tell=told.append).translate(lines[:1], mend=False)
-    assert told == ["not ctranslate2: position rope is not known to CTranslate2", "engine torch, float32, cpu"]
+    by_torch = load_choice(ModelChoice((str(folder),)), "cpu", log=told.append)
+    by_torch.translate(lines[:1], TranslateOptions(retry=False))
+    assert told == ["not ctranslate2: position rope is not supported by CTranslate2", "engine torch, float32, cpu"]
 
 
 def test_damaged_directories_have_torchs_errors(translator_dir: Path, tmp_path: Path, no_torch: None) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).write_bytes((translator_dir / name).read_bytes())
-    load_translator([tmp_path], "cpu")
+    load_translator(tmp_path, device="cpu")
     (tmp_path / "config.json").write_text(
-        (tmp_path / "config.json").read_text().replace('"longest": 64', '"longest": "many"')
+        (tmp_path / "config.json").read_text().replace('"max_tokens": 64', '"max_tokens": "many"')
     )
-    with pytest.raises(ConfigError, match="longest: 'many' is a string, and this must be a whole number"):
-        load_translator([tmp_path], "cpu")
+    with pytest.raises(ConfigError, match="max_tokens: must be an integer, not 'many'"):
+        load_translator(tmp_path, device="cpu")
     (tmp_path / "config.json").write_bytes((translator_dir / "config.json").read_bytes())
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(HeadwayError, match="model.safetensors is damaged"):
-        load_translator([tmp_path], "cpu")
+        load_translator(tmp_path, device="cpu")
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(HeadwayError, match="tokenizer.json does not exist"):
-        load_translator([tmp_path], "cpu")
+        load_translator(tmp_path, device="cpu")
 
 
 def test_requests_that_make_no_sense(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,27 +158,25 @@ def test_requests_that_make_no_sense(translator_dir: Path, monkeypatch: pytest.M
         ConfigError, match=r'there is no compute "int4". .*Choose one of: auto, float32, bfloat16, int8'
     ):
         load(translator_dir, compute="int4")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="threads: 0 threads cannot work. Give 1 or more, or leave it out"):
+    with pytest.raises(ConfigError, match="threads: must be at least 1, not 0"):
         load(translator_dir, threads=0)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    with pytest.raises(
-        HeadwayError, match="compute int8 is for the CPU, and the device is cuda. Leave it out, or take"
-    ):
+    with pytest.raises(HeadwayError, match="compute int8 needs the CPU, and the device is cuda: leave it out, or use"):
         load(translator_dir, "cuda", compute="int8")
 
 
 def test_bfloat16_is_for_a_gpu(translator_dir: Path) -> None:
-    with pytest.raises(HeadwayError, match="compute bfloat16 is for a GPU, and the device is cpu. Leave it out, or"):
+    with pytest.raises(HeadwayError, match="compute bfloat16 needs a GPU, and the device is cpu: leave it out, or"):
         load(translator_dir, "cpu", compute="bfloat16")
     with pytest.raises(HeadwayError, match="engine ctranslate2 cannot be used: it computes in float32 or int8"):
         load(translator_dir, "cpu", engine="ctranslate2", compute="bfloat16")
 
 
 def test_what_can_only_be_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert surely_cpu("cpu") and not surely_cpu("cuda")
+    assert is_cpu_only("cpu") and not is_cpu_only("cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert surely_cpu("auto") and not surely_cpu("cuda:0")
+    assert is_cpu_only("auto") and not is_cpu_only("cuda:0")
 
 
 def test_threads(translator_dir: Path, lines: list[str]) -> None:
@@ -177,17 +189,18 @@ def test_threads(translator_dir: Path, lines: list[str]) -> None:
 
 def test_a_search_of_nothing_needs_no_engine(translator_dir: Path, no_torch: None) -> None:
     told: list[str] = []
-    found = load_translator([translator_dir], "cpu", tell=told.append)
+    found = load_choice(ModelChoice((str(translator_dir),)), "cpu", log=told.append)
     assert [result.text for result in found.translate(["", " "])] == ["", " "]
     assert told == []
-    assert isinstance(found.engines, Engines) and found.search() == Search(**{**vars(found.outline.search)})
+    assert isinstance(found.engines, Engines) and found.search() == Search(**{**vars(found.summary.search)})
 
 
 QUIET = """
 import sys
 from headway.cli.app import main
 code = main(sys.argv[1:])
-heavy = {"torch", "numpy", "safetensors", "headway.nn", "headway.config.config", "ctranslate2.specs", "rich"} & set(sys.modules)
+names = {"torch", "numpy", "safetensors", "headway.nn", "headway.config.config", "ctranslate2.specs", "rich"}
+heavy = names & set(sys.modules)
 sys.exit(f"imported: {heavy}" if heavy else code)
 """
 

@@ -13,12 +13,13 @@ from installing_models import OFFLINE
 import headway
 from headway.cli import main
 from headway.storage.card import read_card
-from headway.storage.registry import BUNDLED
-from headway.text.numbers import lost_numbers
+from headway.storage.registry import BUNDLED_MODELS
+from headway.text.numbers import find_lost_numbers
 from headway.text.shortlist import Shortlist
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
-MODEL = BUNDLED / "en-de"
+MODEL = BUNDLED_MODELS / "en-de"
 MOST = 30_000_000  # bytes, for both directions
 SENTENCES = [
     ("de", "My brother lives in Berlin.", "Mein Bruder lebt in Berlin."),
@@ -54,8 +55,8 @@ def test_a_number_that_it_loses_is_found_by_another_search(engine: str) -> None:
         "Hello {name}, you owe me 1,250,000 dollars.",
         "<b>Of the <i>12,345,678</i> people <u>there</u>, <a href='x'>2750999</a> have <b>3</b> cars.</b>",
     ]
-    for line, one in zip(lines, found.translate(lines, to="de")):
-        assert not lost_numbers(line, one.text), one.text
+    for line, one in zip(lines, found.translate(lines, TranslateOptions(target="de"))):
+        assert not find_lost_numbers(line, one.text), one.text
 
 
 def test_its_card_shows_what_it_says(translator: Translator) -> None:
@@ -63,7 +64,7 @@ def test_its_card_shows_what_it_says(translator: Translator) -> None:
     card = (MODEL / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"`([^`]+)` → \*([^*]+)\*", card)
     assert len(shown) > 8
-    said = [said for text, said in shown if said in (translator(text, to="de"), translator(text, to="en"))]
+    said = [said for text, said in shown if said in (translator(text, target="de"), translator(text, target="en"))]
     assert len(said) > 0.6 * len(shown)
 
 
@@ -84,7 +85,7 @@ def test_it_is_small_and_complete() -> None:
 @pytest.mark.parametrize(("to", "text", "wanted"), SENTENCES)
 def test_both_directions(translator: Translator, to: str, text: str, wanted: str) -> None:
     for engine in (translator, headway.load("en-de", engine="torch")):
-        assert engine.translate([text], to=to)[0].text == wanted
+        assert engine.translate([text], TranslateOptions(target=to))[0].text == wanted
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,10 @@ def test_offline_and_from_anywhere(tmp_path: Path, words: list[str]) -> None:
 
 @pytest.mark.parametrize("text", MARKED)
 def test_what_must_stay_stays(translator: Translator, text: str) -> None:
-    from headway.text.spans.protect import protector
+    from headway.text.spans.protect import make_protector
 
-    (made,) = translator.translate([text], to="de")
-    assert protector().missing([found[0] for found in protector().spans(text)], made.text) == []
+    (made,) = translator.translate([text], TranslateOptions(target="de"))
+    assert make_protector().find_missing([found[0] for found in make_protector().find_spans(text)], made.text) == []
     assert not made.warnings
 
 
@@ -118,7 +119,7 @@ def test_what_must_stay_stays(translator: Translator, text: str) -> None:
     ],
 )
 def test_what_it_cannot_say_is_left_as_it_is(translator: Translator, text: str, parts: list[str]) -> None:
-    [made] = translator.translate([text], to="de")
+    [made] = translator.translate([text], TranslateOptions(target="de"))
     assert all(part in made.text for part in parts), made.text
     assert "\ufffd" not in made.text and not made.warnings
 
@@ -127,14 +128,16 @@ def test_what_it_cannot_say_is_left_as_it_is(translator: Translator, text: str, 
     "text", ["|------|-----|", "==========", "???", "€ 12.50", "| 34  |", "שלום עולם", "これは本です。"]
 )
 def test_what_has_no_words_stays(translator: Translator, text: str) -> None:
-    assert translator.translate([text], to="de")[0].text == text
+    assert translator.translate([text], TranslateOptions(target="de"))[0].text == text
 
 
 def test_it_says_how_sure_it_is(translator: Translator, tmp_path: Path) -> None:
-    sure, doubtful = translator.translate(["The house is big.", "Zxq blorf gnarl wimble snark."], to="de")
+    sure, doubtful = translator.translate(
+        ["The house is big.", "Zxq blorf gnarl wimble snark."], TranslateOptions(target="de")
+    )
     assert sure.confidence is not None and doubtful.confidence is not None
     assert 0 < doubtful.confidence < sure.confidence < 1
-    (left,) = translator.translate(["Zxq blorf gnarl wimble snark."], to="de", min_score=0.9)
+    (left,) = translator.translate(["Zxq blorf gnarl wimble snark."], TranslateOptions(target="de", min_confidence=0.9))
     assert left.text == "Zxq blorf gnarl wimble snark." and "left untranslated" in left.warnings[0]
     for to, ranked in (("de", 0.69), ("en", 0.75)):
         held = json.loads((MODEL / f"calibration.{to}.json").read_text())["about"]["held_out"]
@@ -174,5 +177,5 @@ def test_it_can_be_adapted(tmp_path: Path) -> None:
         [*map(str, command), "--out", str(tmp_path / "own")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    (made,) = headway.load(tmp_path / "own", device="cpu").translate(["The dog sleeps."], to="de")
+    (made,) = headway.load(tmp_path / "own", device="cpu").translate(["The dog sleeps."], TranslateOptions(target="de"))
     assert "Hund" in made.text

@@ -8,12 +8,14 @@ import torch
 
 import headway
 from headway.config.catalogue import kinds
-from headway.config.config import from_table
+from headway.config.config import read_config
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import Loaded, load_model
-from headway.text import Tokenizer, Tokenizers
-from headway.translate.language_model import LanguageModel, Perplexity
+from headway.storage.model_dir import LoadedModel, load_model
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.language_model import LanguageModel
+from headway.workflows.evaluation import Perplexity
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +35,8 @@ def masked(masked_dir: Path) -> LanguageModel:
 def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) -> None:
     """In pieces as long as those of the training, every token but the first counted once, the last piece too."""
     text = "The dog sees a red house. " * 13
-    ids = [model.marks.start, *model.read(text)]
-    length = model.config.train.longest
+    ids = [model.special_tokens.start, *model.encode(text)]
+    length = model.config.train.max_tokens
     assert (len(ids) - 1) % length  # the last piece is shorter
     total = 0.0
     for start in range(0, len(ids) - 1, length):
@@ -51,10 +53,10 @@ def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) ->
 
 
 def test_a_text_is_read_as_it_was_learned(model: LanguageModel, toy: Path) -> None:
-    """Line by line it is as likely as in one piece: a line's first word is spelled as in the middle of a text, and stands
-    behind what it stands behind there."""
+    """Line by line it is as likely as in one piece: the first word of a line is encoded as in the middle of a text, and
+    after the same token."""
     lines = (toy / "text.txt").read_text().splitlines(keepends=True)[:100]
-    lines = [line for line in lines if len(model.tokenizer.encode(line)) < model.config.train.longest]
+    lines = [line for line in lines if len(model.tokenizer.encode(line)) < model.config.train.max_tokens]
     nats, text = 0.0, "".join(lines)
     for line in lines:
         trace = model.trace(line, length=0)
@@ -71,15 +73,18 @@ def test_what_is_read_can_be_said_again(kind: str) -> None:
     text = "".join(f"{line}\n" for line in lines)
     tokenizer = Tokenizer.train([f"{line}\n" for line in lines] * 20, kind)
     table = {"model": {"d_model": 8, "vocabulary": tokenizer.size, "encoder": {"layers": 0}, "decoder": {"layers": 1}}}
-    config = from_table({**table, "train": {"objective": "causal"}})
-    model = LanguageModel(Loaded(config, Transformer(config.model), Tokenizers(tokenizer, tokenizer)))
+    config = read_config({**table, "train": {"objective": "causal"}})
+    model = LanguageModel(LoadedModel(config, Transformer(config.model), Tokenizers(tokenizer, tokenizer)))
     for line in [*lines, text, "\n\n x", " ", "\n", "́x"]:
-        ids = model.prompt(line)
-        assert model.said(ids) == tokenizer.decode(tokenizer.encode(line)), line
+        ids = model.encode_prompt(line)
+        assert model.decode(ids) == tokenizer.decode(tokenizer.encode(line)), line
         assert tokenizer.start not in ids
     for line in (lines[0], lines[3]):
         behind = tokenizer.encode(f"Oh\n{line}")[len(tokenizer.encode("Oh")) :]
-        assert behind == [*[model.marks.start] * (kind != "wordpiece"), *model.prompt(line)]  # which knows no line ends
+        assert behind == [
+            *[model.special_tokens.start] * (kind != "wordpiece"),
+            *model.encode_prompt(line),
+        ]  # which knows no line ends
 
 
 def test_known_text_is_likelier_than_noise(model: LanguageModel, toy: Path) -> None:
@@ -105,7 +110,7 @@ def test_a_masked_model_guesses_hidden_words(masked: LanguageModel, toy: Path) -
 
 
 def test_a_text_of_nothing_is_refused(model: LanguageModel) -> None:
-    with pytest.raises(HeadwayError, match=r"this text is too short to measure: it needs a few words"):
+    with pytest.raises(HeadwayError, match=r"this text is too short to measure: give at least a few words"):
         model.perplexity("")
     with pytest.raises(HeadwayError, match=r"this text is too short to measure"):
         model.perplexity("\n \n\n")
@@ -141,10 +146,10 @@ def test_a_stream_is_the_same_text(model: LanguageModel) -> None:
 
 def test_what_is_wrong_is_said_before_anything_is_written(model: LanguageModel, masked: LanguageModel) -> None:
     with pytest.raises(
-        HeadwayError, match=r"this model guesses hidden words and does not write on. Try: headway evaluate"
+        HeadwayError, match=r"this is a masked language model: it cannot continue a text. Try: headway evaluate"
     ):
         masked.stream("The")
-    with pytest.raises(HeadwayError, match=r"this model guesses hidden words"):
+    with pytest.raises(HeadwayError, match=r"this is a masked language model"):
         masked("The")
     with pytest.raises(HeadwayError, match=r"lone surrogate"):
         model.stream("\udcff")
@@ -162,8 +167,8 @@ def test_learned_positions_end_the_text_and_not_the_program(lm_dir: Path) -> Non
     config, _, tokenizers = load_model(lm_dir)
     table = config.to_dict()
     table["model"]["decoder"]["position"] = "learned(32)"
-    changed = from_table(table)
-    model = LanguageModel(Loaded(changed, Transformer(changed.model), tokenizers))
+    changed = read_config(table)
+    model = LanguageModel(LoadedModel(changed, Transformer(changed.model), tokenizers))
     assert model("The dog", length=500, beam_size=1).startswith("The dog")
     assert model.search(model.tokenizer.encode("The dog"), length=500).max_length == 32
     with pytest.raises(HeadwayError, match=r"the prompt has .* tokens, and this model reads 32. Shorten it"):

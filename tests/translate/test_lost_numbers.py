@@ -9,8 +9,9 @@ import pytest
 
 from headway.decode.types import Hypothesis
 from headway.text.glossary import Term
-from headway.text.spans.protect import Hidden
-from headway.translate.lost_numbers import carry, hide
+from headway.text.spans.protect import MaskedText
+from headway.translate.lost_numbers import mask_numbers, retry_with_placeholders
+from headway.translate.options import TranslateOptions
 from headway.translate.source import Sentence
 from headway.translate.translator import Translator, load_translator
 
@@ -30,14 +31,14 @@ from headway.translate.translator import Translator, load_translator
     ],
 )
 def test_hiding(text: str, lost: list[str], hidden: str, numbers: list[str]) -> None:
-    assert hide(text, lost) == (hidden, numbers)
+    assert mask_numbers(text, lost) == (hidden, numbers)
 
 
 def given(translator: Translator, text: str, said: str, **more: Any) -> Sentence:
     """A sentence whose search has lost a number."""
     reader = translator.tokenizers.source
     found = [Hypothesis(translator.tokenizers.target.encode(said), -1.0, -1.0, [], True)]
-    return Sentence("", text, [*reader.encode(text), reader.end], 7, found=found, **more)
+    return Sentence("", text, [*reader.encode(text), reader.end], 7, hypotheses=found, **more)
 
 
 def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]], None]:
@@ -45,9 +46,9 @@ def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]],
 
     def search(sentences: list[Sentence]) -> None:
         for sentence in sentences:
-            assert "⟦0⟧" in sentence.read and sentence.hidden
+            assert "⟦0⟧" in sentence.model_text and sentence.spans
             ids = [translator.tokenizers.target.encode(text) for text in outputs]
-            sentence.found = [Hypothesis(each, -2.0, -2.0, [], True) for each in ids]
+            sentence.hypotheses = [Hypothesis(each, -2.0, -2.0, [], True) for each in ids]
 
     return search
 
@@ -60,85 +61,87 @@ def anything(sentence: Sentence, found: Hypothesis) -> bool:
 @pytest.fixture
 def german(translator_dir: Path) -> Translator:
     """As if it wrote German."""
-    made = load_translator([translator_dir])
-    made.outline = replace(made.outline, source_languages=("en",), target_languages=("de",))
+    made = load_translator(translator_dir)
+    made.summary = replace(made.summary, source_languages=("en",), target_languages=("de",))
     return made
 
 
 def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250,000 cats", "the dog")
     search = finding(german, "dog dog", "dog ⟦0⟧ cat", "⟦0⟧ dog ⟦0⟧", "cat ⟦0⟧")
-    assert carry(german, [sentence], search, anything) == [sentence]
-    assert [text.split() for text in sentence.said] == [["dog", "1.250.000", "cat"], ["cat", "1.250.000"]]
-    assert len(sentence.found) == 2
+    assert retry_with_placeholders(german, [sentence], search, anything) == [sentence]
+    assert [text.split() for text in sentence.outputs] == [["dog", "1.250.000", "cat"], ["cat", "1.250.000"]]
+    assert len(sentence.hypotheses) == 2
     assert sentence.text == "a dog and 1,250,000 cats"
 
 
 def test_what_is_not_sound_is_not_said(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250 cats", "the dog")
-    before = list(sentence.found)
-    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: False) == []
-    assert carry(german, [sentence], finding(german, "dog"), anything) == []
-    assert (sentence.found, sentence.said) == (before, [])
+    before = list(sentence.hypotheses)
+    assert retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: False) == []
+    assert retry_with_placeholders(german, [sentence], finding(german, "dog"), anything) == []
+    assert (sentence.hypotheses, sentence.outputs) == (before, [])
 
 
-@pytest.mark.parametrize("more", [{"capitals": True}, {"prefix": "the"}, {"terms": [Term("x", "y")]}])
+@pytest.mark.parametrize("more", [{"all_caps": True}, {"prefix": "the"}, {"terms": [Term("x", "y")]}])
 def test_others_are_left_as_they_are(german: Translator, more: dict[str, Any]) -> None:
     sentence = given(german, "x 40", "the dog", **more)
-    assert carry(german, [sentence], finding(german, "dog ⟦0⟧"), anything) == []
+    assert retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), anything) == []
 
 
 def test_spans_that_stand_there_are_kept_as_they_are(german: Translator) -> None:
     """Also one that looks like a number."""
-    hidden = Hidden("a ⟦0⟧ and 1,250 of ⟦1⟧", ["{x}", "2,500"])
-    sentence = given(german, hidden.original, "the dog", hidden=hidden)
+    hidden = MaskedText("a ⟦0⟧ and 1,250 of ⟦1⟧", ["{x}", "2,500"])
+    sentence = given(german, hidden.original, "the dog", spans=hidden)
     search = finding(german, "⟦1⟧ dog ⟦0⟧", "⟦2⟧ ⟦1⟧ dog ⟦0⟧")
-    assert carry(german, [sentence], search, anything) == [sentence]
-    assert [text.split() for text in sentence.said] == [["2,500", "1.250", "dog", "{x}"]]
+    assert retry_with_placeholders(german, [sentence], search, anything) == [sentence]
+    assert [text.split() for text in sentence.outputs] == [["2,500", "1.250", "dog", "{x}"]]
 
 
 def test_where_the_languages_are_not_known_a_number_stays_as_it_is(german: Translator) -> None:
-    german.outline = replace(german.outline, source_languages=(), target_languages=())
+    german.summary = replace(german.summary, source_languages=(), target_languages=())
     sentence = given(german, "a dog and 1,250 cats", "the dog")
-    carry(german, [sentence], finding(german, "dog ⟦0⟧"), anything)
-    assert sentence.said[0].split() == ["dog", "1,250"]
+    retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), anything)
+    assert sentence.outputs[0].split() == ["dog", "1,250"]
 
 
 def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model has not learned placeholders; what it would find with them is given."""
-    from headway.translate.search import Finder
+    from headway.translate.search import SentenceSearch
 
-    german.outline = replace(german.outline, placeholders=True)
-    search = Finder._search
+    german.summary = replace(german.summary, placeholders=True)
+    search = SentenceSearch._search
 
-    def with_placeholders(self: Finder, sentences: list[Sentence], *given: Any, **more: Any) -> None:
-        search(self, [s for s in sentences if not s.hidden], *given, **more)
-        finding(self.translator, "dog ⟦0⟧")([s for s in sentences if s.hidden])
+    def with_placeholders(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> None:
+        search(self, [s for s in sentences if not s.spans], *given, **more)
+        finding(self.translator, "dog ⟦0⟧")([s for s in sentences if s.spans])
 
-    monkeypatch.setattr(Finder, "_search", with_placeholders)
+    monkeypatch.setattr(SentenceSearch, "_search", with_placeholders)
     line = "The dog sees 1,250,000 cats."
-    [result] = german.translate([line], german.search(beam_size=1), align=True)
+    [result] = german.translate([line], TranslateOptions(search=german.search(beam_size=1), align=True))
     assert result.text.split() == ["dog", "1.250.000"]
-    assert result.warnings == ["the output lacked the number 1,250,000; put in afterwards, so check its place"]
+    assert result.warnings == ["the output lacked the number 1,250,000; inserted afterwards; check its position"]
     assert result.guesses[0].alignment is not None
-    [plain] = german.translate([line], german.search(beam_size=1), protect=None)
+    [plain] = german.translate([line], TranslateOptions(search=german.search(beam_size=1), protect=None))
     assert plain.warnings == ["the output lacked the number 1,250,000; nothing better was found"]
 
 
 def test_a_number_stays_where_spans_are_put_back(german: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search without the spans must not carry: what it says would not be in its ids."""
-    from headway.translate.search import Finder
+    from headway.translate.search import SentenceSearch
 
-    german.outline = replace(german.outline, placeholders=True)
+    german.summary = replace(german.summary, placeholders=True)
     asked: list[bool] = []
-    search = Finder._search
+    search = SentenceSearch._search
 
-    def watched(self: Finder, sentences: list[Sentence], *given: Any, **more: Any) -> None:
-        asked.append(self.carries)
+    def watched(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> None:
+        asked.append(self.use_placeholders)
         search(self, sentences, *given, **more)
 
-    monkeypatch.setattr(Finder, "_search", watched)
-    [result] = german.translate(["The <b>dog</b> sees %s 1,250,000 cats."], german.search(beam_size=1))
+    monkeypatch.setattr(SentenceSearch, "_search", watched)
+    [result] = german.translate(
+        ["The <b>dog</b> sees %s 1,250,000 cats."], TranslateOptions(search=german.search(beam_size=1))
+    )
     assert "<b>" in result.text and "⟦" not in result.text
     assert asked[0] and not asked[-1]
     assert "afterwards" not in " ".join(result.warnings)

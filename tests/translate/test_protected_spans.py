@@ -9,9 +9,11 @@ import pytest
 import headway
 from headway.cli.app import main
 from headway.errors import ConfigError, HeadwayError
-from headway.text import Tokenizer
-from headway.text.spans.protect import protector
-from headway.translate.source import Reader
+from headway.text.glossary import Glossary
+from headway.text.spans.protect import make_protector
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.options import TranslateOptions
+from headway.translate.source import SourceReader
 from headway.translate.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
@@ -40,8 +42,8 @@ def test_no_span_is_lost_and_what_was_put_back_is_said(translator: Translator, l
     given = [with_span(line, number) for number, line in enumerate(lines[:30])]
     found = translator.translate(given)
     for line, one in zip(given, found):
-        assert not protector().missing(protector().hide(line)[1], one.text), one
-    assert any("put back by alignment, so check the place of:" in told for one in found for told in one.warnings)
+        assert not make_protector().find_missing(make_protector().mask(line)[1], one.text), one
+    assert any("restored by word alignment; check the position of:" in told for one in found for told in one.warnings)
 
 
 def test_what_stands_at_the_edges_is_certain(translator: Translator, lines: list[str]) -> None:
@@ -60,7 +62,9 @@ def test_a_line_of_spans_is_not_translated(translator: Translator) -> None:
 
 def test_a_span_that_is_too_long_to_be_read(translator: Translator, lines: list[str]) -> None:
     address = "https://example.org/" + "a1b2" * 115
-    found = translator.translate([f"{lines[0]} See {address}, {lines[1]}", address, "{x}" * 400], align=True)
+    found = translator.translate(
+        [f"{lines[0]} See {address}, {lines[1]}", address, "{x}" * 400], TranslateOptions(align=True)
+    )
     assert found[0].text.count(address) == 1
     assert [one.text for one in found[1:]] == [address, "{x}" * 400]
 
@@ -68,24 +72,24 @@ def test_a_span_that_is_too_long_to_be_read(translator: Translator, lines: list[
 @pytest.mark.parametrize("middle", ["https://example.org/" + "a1b2" * 115, "{x}" * 100, "<br/>" * 30 + "%s" * 50])
 @pytest.mark.parametrize("placeholders", [False, True])
 def test_what_is_read_is_the_line(middle: str, placeholders: bool) -> None:
-    reader = Reader(Tokenizer.train([], "bytes"), [], 60, "en", True, protector(), placeholders)
+    reader = SourceReader(Tokenizer.train([], "bytes"), [], 60, "en", True, make_protector(), placeholders)
     line = f"A dog runs through the snow. Then it finds ({middle}), and it stops. The end."
     read = reader.read(line, 0)
     assert "".join(sentence.before + sentence.text for sentence in read.sentences) + read.tail == line
-    assert all(len(s.ids) <= 60 or s.stays for s in read.sentences)
+    assert all(len(s.ids) <= 60 or s.is_untranslatable for s in read.sentences)
 
 
 def test_protection_can_be_changed(translator: Translator, lines: list[str]) -> None:
     given = f"{lines[0]} Foo-7."
-    assert "Foo-7" in translator.translate([given], protect=[r"Foo-\d"])[0].text
-    raw = translator.translate(["{x} " + lines[0]], protect=None)[0]
+    assert "Foo-7" in translator.translate([given], TranslateOptions(protect=[r"Foo-\d"]))[0].text
+    raw = translator.translate(["{x} " + lines[0]], TranslateOptions(protect=None))[0]
     assert not raw.text.startswith("{x}")
     assert raw.warnings == []
 
 
 def test_n_best_and_alignments(translator: Translator, lines: list[str]) -> None:
     line = with_span(lines[1], 3)  # a pair of tags
-    [one] = translator.translate([line], translator.search(n_best=3), align=True)
+    [one] = translator.translate([line], TranslateOptions(search=translator.search(n_best=3), align=True))
     assert len(one.guesses) == 3
     for guess in one.guesses:
         assert guess.text.count("<b>") == guess.text.count("</b>") == 1
@@ -103,7 +107,7 @@ def test_without_attention_to_read_the_place_is_a_guess(
     monkeypatch.setattr("headway.translate.alignment.align_ids", refuse)
     [one] = translator.translate([with_span(lines[2], 1)])
     assert "%(n)d" in one.text
-    assert "check the place of: %(n)d" in one.warnings[-1]
+    assert "check the position of: %(n)d" in one.warnings[-1]
 
 
 # ---- glossaries
@@ -115,32 +119,37 @@ def test_terms_are_said(translator: Translator, lines: list[str], toy: Path) -> 
     glossary = {
         line.split()[1].strip(",."): " ".join(text.split()[1:3]).strip(".") for line, text in zip(lines, said[9:15])
     }
-    found = translator.translate(lines[:6], glossary=glossary)
+    found = translator.translate(lines[:6], TranslateOptions(glossary=Glossary(glossary)))
     for line, one in zip(lines, found):
         asked = [target for source, target in glossary.items() if source in line.split()]
         assert all(target in one.text for target in asked)
         assert not any("could not be placed" in told for told in one.warnings)
     plain = translator.translate(lines[:6])
-    assert [one.text for one in translator.translate(lines[:6], glossary={"nowhere": "x"})] == [p.text for p in plain]
+    unused = translator.translate(lines[:6], TranslateOptions(glossary=Glossary({"nowhere": "x"})))
+    assert [one.text for one in unused] == [p.text for p in plain]
 
 
 def test_a_term_without_room_is_reported(translator: Translator, lines: list[str]) -> None:
     word = lines[0].split()[1]
-    [one] = translator.translate([lines[0]], translator.search(max_length=2), glossary={word: "zork plem krull"})
+    glossary = Glossary({word: "zork plem krull"})
+    options = TranslateOptions(search=translator.search(max_length=2), glossary=glossary)
+    [one] = translator.translate([lines[0]], options)
     assert f'the term "{word}" could not be placed as "zork plem krull"' in one.warnings
 
 
 def test_terms_beside_spans_and_links(translator: Translator, lines: list[str]) -> None:
     word = lines[0].split()[1]
-    [one] = translator.translate([f"<p>{lines[0]}</p>"], glossary={word: "Zork Plem"}, align=True)
+    options = TranslateOptions(glossary=Glossary({word: "Zork Plem"}), align=True)
+    [one] = translator.translate([f"<p>{lines[0]}</p>"], options)
     assert one.text.startswith("<p>")
     assert "Zork Plem" in one.text
     assert one.guesses[0].alignment
 
 
 def test_a_glossary_is_not_for_draws(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match="a glossary needs a search, and this draws at random"):
-        translator.translate(["x"], translator.search(sample=True), glossary={"a": "b"})
+    with pytest.raises(ConfigError, match="a glossary needs beam search"):
+        options = TranslateOptions(search=translator.search(sample=True), glossary=Glossary({"a": "b"}))
+        translator.translate(["x"], options)
 
 
 # ---- the command line
@@ -157,17 +166,17 @@ def test_the_command_line(capsys: Capture, translator_dir: Path, lines: list[str
     assert "Foo-7" in first["text"]
     assert "confidence" not in first
     assert second["warnings"]
-    assert "warning: line 2: put back by alignment" in err
+    assert "warning: line 2: restored by word alignment" in err
     assert main(["translate", "--model", str(translator_dir), "--protect", "x", "--no-protect", "a"]) == 2
     assert "--protect and --no-protect were both given: choose one." in capsys.readouterr().err
-    assert main(["translate", "--model", str(translator_dir), "--min-score", "0.5", "a"]) == 1
-    assert "has not been calibrated, so that its translations have no score" in capsys.readouterr().err
+    assert main(["translate", "--model", str(translator_dir), "--min-confidence", "0.5", "a"]) == 1
+    assert "is not calibrated, so its translations have no confidence score" in capsys.readouterr().err
 
 
 def test_several_models_have_no_score(translator_dir: Path, other_translator_dir: Path) -> None:
-    both = load_translator([translator_dir, other_translator_dir], "cpu")
+    both = load_translator(translator_dir, other_translator_dir, device="cpu")
     assert both.translate(["A dog."])[0].confidence is None
-    with pytest.raises(HeadwayError, match="several models that vote have no score between 0 and 1"):
-        both.translate(["A dog."], min_score=0.5)
-    with pytest.raises(ConfigError, match="a score lies between 0 and 1, and this is 2"):
-        both.translate(["A dog."], min_score=2)
+    with pytest.raises(HeadwayError, match="--min-confidence is not available for ensembles: give one model"):
+        both.translate(["A dog."], TranslateOptions(min_confidence=0.5))
+    with pytest.raises(ConfigError, match="min_confidence: 2 is not allowed: give a number from 0 to 1"):
+        both.translate(["A dog."], TranslateOptions(min_confidence=2))

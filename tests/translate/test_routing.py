@@ -7,9 +7,9 @@ import pytest
 from installing_models import Shelf
 
 from headway.errors import ConfigError, HeadwayError
-from headway.storage.registry import Choice
+from headway.storage.registry import ModelChoice
 from headway.translate.results import Guess, Translation
-from headway.translate.routing import Router, routes
+from headway.translate.routing import Router, find_routes
 
 EN = "The weather is nice today, so we went for a walk."
 DE = "Das Wetter ist heute schön, also gingen wir spazieren."
@@ -21,8 +21,8 @@ def act(translator: Any, lines: Sequence[str], source: str) -> list[Translation]
     return [Translation(line, [Guess(f"{translator}:{source}:{line}", 0.0, 0.0, [], [])]) for line in lines]
 
 
-def loader(loaded: list[Choice]) -> Any:
-    def load(choice: Choice) -> Any:
+def loader(loaded: list[ModelChoice]) -> Any:
+    def load(choice: ModelChoice) -> Any:
         loaded.append(choice)
         return choice.paths[0].rpartition("/")[2]
 
@@ -32,28 +32,28 @@ def loader(loaded: list[Choice]) -> Any:
 def test_lines_of_several_languages(shelf: Shelf) -> None:
     shelf.add("en-de", "en de", "de en", bundled=True)
     shelf.add("fr-de", "fr", "de")
-    found, target = routes([], "de")
+    found, target = find_routes([], "de")
     assert {source: choice.paths[0].rpartition("/")[2] for source, choice in found.items()} == {
         "en": "en-de",
         "fr": "fr-de",
     }
     assert target == "de"
-    loaded: list[Choice] = []
+    loaded: list[ModelChoice] = []
     router = Router(found, target, loader(loaded))
     results = router.translate([DE, EN, FI, "", "12:30", FR, EN], act)
     assert [routed.result.text for routed in results] == [
         DE, f"en-de:en:{EN}", FI, "", "12:30", f"fr-de:fr:{FR}", f"en-de:en:{EN}",
     ]  # fmt: skip
     assert [routed.source for routed in results] == ["de", "en", "fi", "", "", "fr", "en"]
-    assert [routed.note for routed in results] == ["it is in de already, and stays as it is", *[""] * 6]
+    assert [routed.note for routed in results] == ["already in de: left as it is", *[""] * 6]
     warnings = [routed.result.warnings for routed in results]
-    assert warnings == [[], [], ["it seems to be in fi, which is not translated here, and stays as it is"], *[[]] * 4]
+    assert warnings == [[], [], ["seems to be in fi, which no model here translates: left as it is"], *[[]] * 4]
     assert sorted(choice.source for choice in loaded) == ["en", "fr"]
     assert sorted(map(str, router.loaded)) == ["en-de", "fr-de"]
 
 
 def test_links_of_what_stays_as_it_is(shelf: Shelf) -> None:
-    router = Router({"en": Choice(("x",), "en", "de")}, "de", loader([]), align=True)
+    router = Router({"en": ModelChoice(("x",), "en", "de")}, "de", loader([]), align=True)
     (routed,) = router.translate(["Guten Tag, liebe alte Freunde"], act)
     assert routed.result.guesses[0].alignment == [(n, n) for n in range(5)]
 
@@ -61,35 +61,33 @@ def test_links_of_what_stays_as_it_is(shelf: Shelf) -> None:
 def test_where_to(shelf: Shelf) -> None:
     """Without --to: as when nobody says anything at all."""
     with pytest.raises(HeadwayError, match="no installed model translates from any language to de. No model"):
-        routes([])
+        find_routes([])
     both = shelf.add("en-de", "en de", "de en", bundled=True)
-    assert routes([]) == ({"en": Choice((str(both),), "en", "de")}, "de")
-    assert routes([], "en") == ({"de": Choice((str(both),), "de", "en")}, "en")
-    assert routes(["de-en"]) == routes([str(both)], "en") == routes([], "en")
+    assert find_routes([]) == ({"en": ModelChoice((str(both),), "en", "de")}, "de")
+    assert find_routes([], "en") == ({"de": ModelChoice((str(both),), "de", "en")}, "en")
+    assert find_routes(["de-en"]) == find_routes([str(both)], "en") == find_routes([], "en")
     with pytest.raises(ConfigError, match=r"this model translates to de, en: say which with --to\."):
-        routes([str(both)])
+        find_routes([str(both)])
     with pytest.raises(HeadwayError, match=r'does not translate to "fr"\. It knows: de, en\.'):
-        routes([str(both)], "fr")
+        find_routes([str(both)], "fr")
     one = str(shelf.add("one", "en", "de"))
-    assert routes([one]) == ({"en": Choice((one,), "en", "de")}, "de")
+    assert find_routes([one]) == ({"en": ModelChoice((one,), "en", "de")}, "de")
 
 
 def test_models_that_cannot_be_chosen_for_a_line(shelf: Shelf) -> None:
     nameless = str(shelf.add("nameless", "", ""))
     with pytest.raises(HeadwayError, match=r"does not say between which languages it translates\. Leave out --from"):
-        routes([nameless])
+        find_routes([nameless])
     toy = str(shelf.add("toy", "qtx", "en"))
-    with pytest.raises(
-        HeadwayError, match='the language "qtx" cannot be told from others by its text. Name it: --from'
-    ):
-        Router(*routes([toy]), loader([]))
+    with pytest.raises(HeadwayError, match='the language "qtx" cannot be detected from text. Name it: --from'):
+        Router(*find_routes([toy]), loader([]))
 
 
 def test_an_installed_model_that_nobody_asked_for_is_left_out(shelf: Shelf) -> None:
     shelf.add("gsw-de", "gsw", "de")
-    with pytest.raises(HeadwayError, match='the language "gsw" cannot be told from others by its text'):
-        Router(*routes([]), loader([]), strict=False)
+    with pytest.raises(HeadwayError, match='the language "gsw" cannot be detected from text'):
+        Router(*find_routes([]), loader([]), strict=False)
     shelf.add("en-de", "en", "de")
-    router = Router(*routes([]), loader([]), strict=False)
-    assert router.warnings == ['the language "gsw" cannot be told from others by its text. Name it: --from gsw']
+    router = Router(*find_routes([]), loader([]), strict=False)
+    assert router.warnings == ['the language "gsw" cannot be detected from text. Name it: --from gsw']
     assert [routed.result.text for routed in router.translate([EN], act)] == [f"en-de:en:{EN}"]

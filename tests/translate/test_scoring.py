@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from test_translator import random_translator
+from translate.test_translator import random_translator
 
 import headway
 from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
+from headway.translate.options import TranslateOptions
 from headway.translate.scoring import score_ids
 from headway.translate.translator import Translator, load_translator
 
@@ -45,7 +46,7 @@ def naive(translator: Translator, source: list[int], target: list[int]) -> list[
         memory = model.encode(torch.tensor([source]))
         found = []
         for place, token in enumerate(target):
-            read = torch.tensor([[translator.marks.start, *target[:place]]])
+            read = torch.tensor([[translator.special_tokens.start, *target[:place]]])
             logits = model.logits(model.decode(read, memory=memory))[0, -1].double()
             found.append((logits[token] - logits.logsumexp(0)).item())
     return found
@@ -67,7 +68,9 @@ def test_it_is_what_beam_search_reports_for_its_own_output(
     translator: Translator, pairs: Pairs, beam: int, alpha: float
 ) -> None:
     search = translator.search(beam_size=beam, n_best=beam, alpha=alpha)
-    results = translator.translate([source for source, _ in pairs], search, split=False, mend=False)
+    results = translator.translate(
+        [source for source, _ in pairs], TranslateOptions(search=search, split_sentences=False, retry=False)
+    )
     guesses = [(result.source, guess) for result in results for guess in result.guesses]
     ended = [(source, guess) for source, guess in guesses if len(guess.token_logps) == len(guess.tokens) + 1]
     assert len(ended) > 0.8 * len(guesses)
@@ -101,7 +104,7 @@ def test_what_was_learned_is_likelier_than_what_is_wrong(translator: Translator,
 
 
 def test_neighbours_and_batches_do_not_matter(translator_dir: Path, pairs: Pairs) -> None:
-    translator = load_translator([translator_dir])
+    translator = load_translator(translator_dir)
     together = translator.score(pairs)
     alone = [translator.score([pair])[0] for pair in pairs]
     translator.batch_tokens = 40
@@ -128,14 +131,17 @@ def test_blank_sides(translator: Translator, pairs: Pairs) -> None:
 
 
 def test_several_models_vote_as_in_a_search(translator_dir: Path, other_translator_dir: Path, pairs: Pairs) -> None:
-    both = load_translator([translator_dir, other_translator_dir])
-    guesses = [both.translate([source], split=False, mend=False)[0].guesses[0] for source, _ in pairs[:6]]
+    both = load_translator(translator_dir, other_translator_dir)
+    guesses = [
+        both.translate([source], TranslateOptions(split_sentences=False, retry=False))[0].guesses[0]
+        for source, _ in pairs[:6]
+    ]
     same = [n for n, guess in enumerate(guesses) if both.tokenizers.target.encode(guess.text) == guess.tokens]
     assert len(same) > 2
     for n in same:
         (found,) = both.score([(pairs[n][0], guesses[n].text)])
         assert found.logp == pytest.approx(guesses[n].logp, rel=1e-5)
-    alone = load_translator([translator_dir]).score(pairs[:6])
+    alone = load_translator(translator_dir).score(pairs[:6])
     assert any(abs(a.logp - b.logp) > 0.01 for a, b in zip(alone, both.score(pairs[:6])))
 
 
@@ -143,14 +149,14 @@ def test_a_large_vocabulary_is_taken_in_parts(translator: Translator, pairs: Pai
     whole = [found.logp for found in translator.score(pairs)]
     seen: list[int] = []
     logits = Transformer.logits
-    monkeypatch.setattr("headway.translate.scoring.AT_ONCE", 7)
+    monkeypatch.setattr("headway.translate.scoring.POSITIONS_PER_CHUNK", 7)
     monkeypatch.setattr(Transformer, "logits", lambda self, x: (seen.append(len(x)), logits(self, x))[1])
     assert [found.logp for found in translator.score(pairs)] == pytest.approx(whole, rel=1e-5)
     assert max(seen) == 7
 
 
 def test_what_is_too_long_says_so_and_costs_the_others_nothing() -> None:
-    translator = random_translator(position="learned(20)", longest=12)
+    translator = random_translator(position="learned(20)", max_tokens=12)
     short, long, longer, last = translator.score([("ab", "cd"), ("a" * 15, "b"), ("a", "b" * 30), ("ef", "gh")])
     assert not short.warnings + last.warnings
     assert all(math.isfinite(found.logp) for found in (short, long, last))
@@ -164,7 +170,7 @@ def test_what_is_too_long_says_so_and_costs_the_others_nothing() -> None:
 
 def test_the_target_language_is_read(pairs: Pairs) -> None:
     translator = random_translator(tags=("de", "fr"))
-    (german,), (french,) = translator.score([("ab", "cd")], to="de"), translator.score([("ab", "cd")], to="fr")
+    (german,), (french,) = translator.score([("ab", "cd")], target="de"), translator.score([("ab", "cd")], target="fr")
     assert german.logp != french.logp
     with pytest.raises(HeadwayError, match="say which with --to"):
         translator.score([("ab", "cd")])
@@ -172,5 +178,5 @@ def test_the_target_language_is_read(pairs: Pairs) -> None:
 
 @pytest.mark.parametrize("wrong", ["ab", ("a",), ("a", 3), ("a", "b", "c")])
 def test_what_is_no_pair(translator: Translator, wrong: Any) -> None:
-    with pytest.raises(HeadwayError, match=r"a pair is \(source, target\), two strings, and this is"):
+    with pytest.raises(HeadwayError, match=r"give pairs of two strings, \(source, target\), not "):
         translator.score([("a", "b"), wrong])

@@ -9,23 +9,24 @@ import pytest
 
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import HeadwayError
+from headway.translate.options import TranslateOptions
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import Translator, load_translator
 from headway.workflows.back_translation import (
-    REASONS,
+    REJECT_REASONS,
     BackTranslation,
-    Pair,
-    Reason,
-    Standards,
-    augment,
-    no_counts,
-    written,
+    PairFilter,
+    RejectReason,
+    SyntheticPair,
+    format_pairs,
+    initial_counts,
+    make_pairs,
 )
 
 
 @pytest.fixture(scope="module")
 def translator(translator_dir: Path) -> Translator:
-    return load_translator([translator_dir])
+    return load_translator(translator_dir)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,9 @@ def lines(toy: Path) -> list[str]:
 
 
 def way(translator: Translator, **changes: object) -> BackTranslation:
-    settings: dict[str, object] = {"search": translator.search(beam_size=1), "standards": Standards(longest=60)}
-    return BackTranslation(translator=translator, **{**settings, **changes})  # type: ignore[arg-type]
+    search = changes.pop("search", translator.search(beam_size=1))
+    options = TranslateOptions(search=search)  # type: ignore[arg-type]
+    return BackTranslation(translator=translator, options=options, pair_filter=PairFilter(max_tokens=60), **changes)  # type: ignore[arg-type]
 
 
 def test_the_source_is_the_machines_with_a_tag_and_the_target_is_the_line(
@@ -43,16 +45,16 @@ def test_the_source_is_the_machines_with_a_tag_and_the_target_is_the_line(
 ) -> None:
     known = (toy / "train.qtx").read_text().splitlines()
     assert way(translator, tag="<BT>").pairs([f" {lines[0]} ", lines[1]]) == [
-        Pair(f"<BT> {known[0]}", lines[0]),
-        Pair(f"<BT> {known[1]}", lines[1]),
+        SyntheticPair(f"<BT> {known[0]}", lines[0]),
+        SyntheticPair(f"<BT> {known[1]}", lines[1]),
     ]
-    assert way(translator).pairs(lines[:1]) == [Pair(known[0], lines[0])]
+    assert way(translator).pairs(lines[:1]) == [SyntheticPair(known[0], lines[0])]
 
 
 def test_lines_without_a_pair(translator: Translator, lines: list[str]) -> None:
     found = way(translator).pairs(["", " \t", lines[0], "dog " * 100])
-    assert [one for one in found if not isinstance(one, Pair)] == ["blank", "blank", "long"]
-    assert isinstance(found[2], Pair)
+    assert [one for one in found if not isinstance(one, SyntheticPair)] == ["blank", "blank", "long"]
+    assert isinstance(found[2], SyntheticPair)
 
 
 def test_what_is_drawn_depends_on_the_line_and_not_on_its_group(translator: Translator, lines: list[str]) -> None:
@@ -91,12 +93,12 @@ RUNNING = "wir gehen heute alle zusammen ins kino"
         ([5, 6, 7], made("a sentence", [8, 9, 10], [], logp=-1.5), None),
     ],
 )
-def test_faults(ids: list[int], translation: Translation, reason: Reason | None) -> None:
-    assert Standards(longest=60, least_score=-2.0, numbers=True).fault(ids, translation) == reason
+def test_faults(ids: list[int], translation: Translation, reason: RejectReason | None) -> None:
+    assert PairFilter(max_tokens=60, min_score=-2.0, keep_numbers=True).reject_translation(ids, translation) == reason
     if reason in ("score", "number"):
-        assert Standards(longest=60).fault(ids, translation) is None
+        assert PairFilter(max_tokens=60).reject_translation(ids, translation) is None
     if reason == "ratio":
-        assert Standards(longest=60, most_ratio=math.inf).fault(ids, translation) is None
+        assert PairFilter(max_tokens=60, max_length_ratio=math.inf).reject_translation(ids, translation) is None
 
 
 def test_an_output_that_does_not_end_gives_no_pair(translator: Translator, lines: list[str]) -> None:
@@ -107,29 +109,29 @@ def test_an_output_that_does_not_end_gives_no_pair(translator: Translator, lines
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 def test_groups_and_counts(translator: Translator, lines: list[str], at_once: int) -> None:
     text = ["", *lines[:10], "dog " * 100]
-    found, counts = [], no_counts()
-    for made, counts in augment(iter(text), way(translator), no_counts(), at_once):
-        found += [one for one in made if isinstance(one, Pair)]
+    found, counts = [], initial_counts()
+    for made, counts in make_pairs(iter(text), way(translator), initial_counts(), at_once):
+        found += [one for one in made if isinstance(one, SyntheticPair)]
         assert counts["pairs"] == len(found)
     assert [pair.target for pair in found] == lines[:10]
     assert (counts["lines"], counts["pairs"], counts["blank"], counts["long"]) == (12, 10, 1, 1)
-    assert sum(counts[reason] for reason in REASONS) == 2
+    assert sum(counts[reason] for reason in REJECT_REASONS) == 2
 
 
 def test_it_goes_on_from_any_group(translator: Translator, lines: list[str]) -> None:
     text = ["", *lines[:9]]
-    whole = list(augment(iter(text), way(translator), no_counts(), 3))
+    whole = list(make_pairs(iter(text), way(translator), initial_counts(), 3))
     for done in range(len(whole)):
-        rest = list(augment(iter(text), way(translator), whole[done][1], 3))
+        rest = list(make_pairs(iter(text), way(translator), whole[done][1], 3))
         assert rest == whole[done + 1 :]
 
 
 @pytest.mark.parametrize("other", [["changed"], [], ["a", "b", "c", "d", "changed"], ["abc", "d", "e", "f", "g"]])
 def test_another_text_is_refused(translator: Translator, other: list[str]) -> None:
     text = ["a", "b", "c", "d", "e"]
-    _, counts = next(augment(iter(text), way(translator), no_counts(), 5))
+    _, counts = next(make_pairs(iter(text), way(translator), initial_counts(), 5))
     with pytest.raises(HeadwayError, match=r"the first 5 lines of the text are not those that this was begun with"):
-        next(augment(iter(other), way(translator), counts, 5))
+        next(make_pairs(iter(other), way(translator), counts, 5))
 
 
 def test_lines_are_read_as_they_are_needed(translator: Translator) -> None:
@@ -141,20 +143,24 @@ def test_lines_are_read_as_they_are_needed(translator: Translator) -> None:
             read += 1
             yield ""
 
-    next(augment(endless(), way(translator), no_counts(), 4))
+    next(make_pairs(endless(), way(translator), initial_counts(), 4))
     assert read == 4
 
 
-AWKWARD = [Pair("<BT> a\tb", "c\rd"), Pair("<BT> “x”\u2028y", 'say "z"\\n\ttab')]
+AWKWARD = [SyntheticPair("<BT> a\tb", "c\rd"), SyntheticPair("<BT> “x”\u2028y", 'say "z"\\n\ttab')]
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.tsv", "x.ndjson.gz", "x.tab.xz"])
 def test_what_is_written_reads_back_as_training_text(tmp_path: Path, name: str) -> None:
     plain = name.removesuffix(".gz").removesuffix(".xz")
-    (tmp_path / plain).write_text(written(AWKWARD, name), encoding="utf-8", newline="")
-    expected = AWKWARD if "json" in name else [Pair("<BT> a b", "c d"), Pair(AWKWARD[1].source, 'say "z"\\n tab')]
+    (tmp_path / plain).write_text(format_pairs(AWKWARD, name), encoding="utf-8", newline="")
+    expected = (
+        AWKWARD
+        if "json" in name
+        else [SyntheticPair("<BT> a b", "c d"), SyntheticPair(AWKWARD[1].source, 'say "z"\\n tab')]
+    )
     assert list(read_parallel(ParallelFiles(str(tmp_path / plain)))) == expected
 
 
 def test_json_rows_name_their_sides() -> None:
-    assert json.loads(written(AWKWARD[:1], "x.jsonl")) == {"source": "<BT> a\tb", "target": "c\rd"}
+    assert json.loads(format_pairs(AWKWARD[:1], "x.jsonl")) == {"source": "<BT> a\tb", "target": "c\rd"}

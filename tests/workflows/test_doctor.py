@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from headway.workflows import doctor
-from headway.workflows.doctor import Finding, Requirement, examine, older, requirements, usable
+from headway.workflows.doctor import DoctorFinding, Requirement, is_older, is_usable, read_requirements, run_checks
 
 
-def about(findings: list[Finding], name: str) -> Finding:
+def about(findings: list[DoctorFinding], name: str) -> DoctorFinding:
     (found,) = [finding for finding in findings if finding.about == name]
     return found
 
@@ -32,8 +32,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_sound_installation_is_usable() -> None:
-    findings = examine()
-    assert usable(findings), [finding for finding in findings if finding.state == "broken"]
+    findings = run_checks()
+    assert is_usable(findings), [finding for finding in findings if finding.state == "broken"]
     names = [finding.about for finding in findings]
     assert names[:2] == ["headway", "Python"]
     for name in (
@@ -48,14 +48,14 @@ def test_a_sound_installation_is_usable() -> None:
         "trial",
     ):
         assert name in names, name
-    assert torch.__version__ in about(findings, "torch").told
-    assert about(findings, "trial").told == "a small model learns on cpu"
+    assert torch.__version__ in about(findings, "torch").message
+    assert about(findings, "trial").message == "a small model can be trained on cpu"
     assert all(bool(finding.advice) == (finding.state != "ok") for finding in findings)
 
 
 def test_what_is_asked_for_is_what_the_project_says() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    found = requirements()
+    found = read_requirements()
     needed = [re.match(r"[\w.-]+", line)[0] for line in project["dependencies"]]
     assert [requirement.name for requirement in found if not requirement.extra] == needed
     assert Requirement("torch", "2.11", "") in found
@@ -71,7 +71,7 @@ def test_requirements_are_read(asked: list[str]) -> None:
         'x-y >= 3 ; extra == "serve"',
         "headway[a]; extra=='b'",
     ]
-    assert requirements() == [
+    assert read_requirements() == [
         Requirement("torch", "2.11", ""),
         Requirement("numpy", "", ""),
         Requirement("matplotlib", "", "plot"),
@@ -82,15 +82,17 @@ def test_requirements_are_read(asked: list[str]) -> None:
 def test_what_is_missing_old_or_broken(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked += ["nonesuch>=2", "numpy>=99.1", "click>=8.2", "rich"]
     monkeypatch.setitem(sys.modules, "rich", None)  # installed, and cannot be imported
-    findings = examine()
-    assert not usable(findings)
-    assert about(findings, "nonesuch") == Finding("nonesuch", "is not installed", "broken", "pip install 'nonesuch>=2'")
+    findings = run_checks()
+    assert not is_usable(findings)
+    assert about(findings, "nonesuch") == DoctorFinding(
+        "nonesuch", "is not installed", "broken", "pip install 'nonesuch>=2'"
+    )
     old = about(findings, "numpy")
     assert (old.state, old.advice) == ("broken", "pip install --upgrade 'numpy>=99.1'")
-    assert old.told.endswith("99.1 or newer is needed")
+    assert old.message.endswith("99.1 or newer is needed")
     assert about(findings, "click").state == "ok"
     broken = about(findings, "rich")
-    assert "cannot be imported: ModuleNotFoundError: import of rich halted" in broken.told
+    assert "cannot be imported: ModuleNotFoundError: import of rich halted" in broken.message
     assert (broken.state, broken.advice) == ("broken", "pip install --force-reinstall 'rich'")
 
 
@@ -101,10 +103,10 @@ def test_extras(asked: list[str]) -> None:
         'numpy>=99; extra == "serve"',
         'x; extra == "dev"',
     ]
-    findings = examine()
-    assert usable(findings)
+    findings = run_checks()
+    assert is_usable(findings)
     assert about(findings, "plot").state == "ok"
-    expected = Finding(
+    expected = DoctorFinding(
         "serve", "nonesuch, numpy>=99 missing (for the server)", "note", "pip install 'headway[serve]'"
     )  # fmt: skip
     assert about(findings, "serve") == expected
@@ -123,7 +125,7 @@ def test_extras(asked: list[str]) -> None:
     ],
 )
 def test_versions(version: str, least: str, expected: bool) -> None:
-    assert older(version, least) == expected
+    assert is_older(version, least) == expected
 
 
 def test_headway_without_its_metadata(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +133,8 @@ def test_headway_without_its_metadata(asked: list[str], monkeypatch: pytest.Monk
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", missing)
-    findings = examine()
-    assert usable(findings)
+    findings = run_checks()
+    assert is_usable(findings)
     assert about(findings, "packages").advice == "pip install --force-reinstall headway"
     assert about(findings, "torch").state == "ok"
 
@@ -148,12 +150,12 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(importlib, "import_module", broken)
     monkeypatch.setitem(sys.modules, "torch", None)
-    findings = examine()
-    assert not usable(findings)
+    findings = run_checks()
+    assert not is_usable(findings)
     torch_found = about(findings, "torch")
-    assert "cannot be imported: OSError: libtorch_cpu.so: cannot open shared object file" in torch_found.told
-    assert "more" not in torch_found.told
-    assert about(findings, "processors").told.startswith("could not be examined: ModuleNotFoundError")
+    assert "cannot be imported: OSError: libtorch_cpu.so: cannot open shared object file" in torch_found.message
+    assert "more" not in torch_found.message
+    assert about(findings, "processors").message.startswith("could not be checked: ModuleNotFoundError")
     assert about(findings, "trial").state == "broken"
     assert about(findings, "memory").state == "ok"
 
@@ -163,15 +165,15 @@ def test_every_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, fail))
-    findings = examine()
+    findings = run_checks()
     assert [finding.about for finding in findings] == list(doctor.CHECKS)
-    assert {finding.told for finding in findings} == {"could not be examined: ZeroDivisionError: no reason given"}
+    assert {finding.message for finding in findings} == {"could not be checked: ZeroDivisionError: no reason given"}
 
 
 def test_a_model_that_does_not_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", lambda a, b: (a * float("nan")).sum())
-    found = about(examine(), "trial")
-    assert found.told == "a small model does not learn on cpu: ArithmeticError: a gradient is not a number"
+    found = about(run_checks(), "trial")
+    assert found.message == "a small model cannot be trained on cpu: ArithmeticError: a gradient is not finite"
     assert (found.state, found.advice) == ("broken", "pip install --force-reinstall torch")
 
 
@@ -195,18 +197,20 @@ def test_cards_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, 2, "13.0")
     found = list(doctor._processors())
     assert [finding.about for finding in found] == ["CPU", "cuda:0", "cuda:1"]
-    assert found[1].told == "NVIDIA X, 3.0 GB of 80.0 GB free, with bf16"
+    assert found[1].message == "NVIDIA X, 3.0 GB of 80.0 GB free, with bf16"
 
 
 def test_a_card_that_does_not_learn_leaves_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, 1, "13.0")
-    learn = doctor._train_a_little
+    learn = doctor._train_tiny_model
     monkeypatch.setattr(
-        doctor, "_train_a_little", lambda device: learn(device) if device == "cpu" else exec("raise RuntimeError('no')")
+        doctor,
+        "_train_tiny_model",
+        lambda device: learn(device) if device == "cpu" else exec("raise RuntimeError('no')"),
     )
     cpu, card = doctor._trial()
     assert cpu.state == "ok"
-    assert (card.state, card.told) == ("note", "a small model does not learn on cuda:0: RuntimeError: no")
+    assert (card.state, card.message) == ("note", "a small model cannot be trained on cuda:0: RuntimeError: no")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_no_card(monkeypatch: pytest.MonkeyPatch, version: str | None, driver: b
     monkeypatch.setattr(doctor.os.path, "exists", lambda path: False)
     monkeypatch.setattr(shutil, "which", lambda name: "/bin/nvidia-smi" if driver else None)
     found = about(list(doctor._processors()), "GPU")
-    assert (found.told, found.state) == (told, state)
+    assert (found.message, found.state) == (told, state)
 
 
 # ---- memory, disks, terminal
@@ -233,9 +237,9 @@ def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(doctor, "_free_memory", lambda free=free: free)
         (found,) = doctor._memory()
         assert found.state == state
-    assert found.told == "8.0 GB free"
+    assert found.message == "8.0 GB free"
     monkeypatch.setattr(doctor, "_free_memory", lambda: None)
-    assert about(list(doctor._memory()), "memory").told == "how much is free is not known here"
+    assert about(list(doctor._memory()), "memory").message == "free memory is unknown on this system"
 
 
 def test_memory_is_what_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,14 +263,14 @@ def test_full_and_closed_disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "not" / "yet" / "there"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5 * 2**20))
     here, temporary, cache = doctor._disks()
-    assert here.told == f"5 MB free in {tmp_path}"
+    assert here.message == f"5 MB free in {tmp_path}"
     assert {finding.state for finding in (here, temporary, cache)} == {"note"}
-    assert temporary.advice == "export TMPDIR=/a/folder/with/room"
-    assert cache.told == f"5 MB free in {tmp_path}/not/yet/there"
+    assert temporary.advice == "export TMPDIR=/a/folder/with/space"
+    assert cache.message == f"5 MB free in {tmp_path}/not/yet/there"
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**40))
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
     here, *_ = doctor._disks()
-    assert (here.told, here.state) == (f"1024.0 GB free in {tmp_path}, where nothing may be written", "note")
+    assert (here.message, here.state) == (f"1024.0 GB free in {tmp_path}, which is not writable", "note")
 
 
 def test_a_terminal_without_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +279,7 @@ def test_a_terminal_without_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
         found = about(list(doctor._terminal()), "terminal")
         assert (found.state, found.advice) == (state, "export PYTHONUTF8=1" if state == "note" else "")
     monkeypatch.setattr(sys, "stdout", None)
-    assert about(list(doctor._terminal()), "terminal").told.startswith("none, ")
+    assert about(list(doctor._terminal()), "terminal").message.startswith("none, ")
 
 
 def test_a_command_off_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,4 +294,4 @@ def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 9, 1))
     found = about(list(doctor._headway()), "Python")
     assert (found.state, found.advice) == ("broken", "install Python 3.11")
-    assert found.told.startswith("3.9.1, ")
+    assert found.message.startswith("3.9.1, ")

@@ -7,8 +7,9 @@ import sacrebleu
 
 import headway
 from headway.errors import HeadwayError
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
-from headway.workflows.evaluation import against, evaluate
+from headway.workflows.evaluation import compare_evaluations, evaluate
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +35,20 @@ def test_the_scores_are_those_of_the_hypotheses(translator: Translator, toy: Pat
 
 def test_settings_reach_search_and_score(translator: Translator, toy: Path) -> None:
     source, target = read(toy / "train.en")[:8], [line.upper() for line in read(toy / "train.qtx")[:8]]
-    cased = evaluate(translator, source, target, search=translator.search(beam_size=1))
-    lower = evaluate(translator, source, target, search=translator.search(beam_size=1), lowercase=True, tokenize="none")
+    greedy = TranslateOptions(search=translator.search(beam_size=1))
+    cased = evaluate(translator, source, target, greedy)
+    lower = evaluate(translator, source, target, greedy, lowercase=True, tokenize="none")
     assert lower.scores.bleu > cased.scores.bleu + 20
     assert "case:lc" in lower.scores.bleu_signature and "tok:none" in lower.scores.bleu_signature
-    short = evaluate(translator, source, target, search=translator.search(max_length=2))
+    short = evaluate(translator, source, target, TranslateOptions(search=translator.search(max_length=2)))
     assert short.warnings == 8
 
 
 def test_lines_are_split_or_not(translator: Translator, toy: Path) -> None:
     source, target = read(toy / "train.en"), read(toy / "train.qtx")
     pair = [" ".join(source[:2])], [" ".join(target[:2])]
-    assert evaluate(translator, *pair).scores.chrf > evaluate(translator, *pair, split=False).scores.chrf
+    whole = TranslateOptions(split_sentences=False)
+    assert evaluate(translator, *pair).scores.chrf > evaluate(translator, *pair, whole).scores.chrf
 
 
 def test_a_line_break_in_a_line_shifts_nothing(translator: Translator, toy: Path) -> None:
@@ -61,8 +64,8 @@ def test_comparison(translator: Translator, other_translator_dir: Path, toy: Pat
     assert isinstance(other, Translator)
     first, second = evaluate(translator, source, target), evaluate(other, source, target)
     assert first.scores.bleu > second.scores.bleu
-    assert against(first, second, target, lowercase=False, tokenize="13a").p_value < 0.05
-    assert against(first, first, target, lowercase=False, tokenize="13a").p_value == 1
+    assert compare_evaluations(first, second, target, lowercase=False, tokenize="13a").p_value < 0.05
+    assert compare_evaluations(first, first, target, lowercase=False, tokenize="13a").p_value == 1
 
 
 def test_nothing_to_measure(translator: Translator) -> None:

@@ -1,4 +1,4 @@
-"""`headway align`: which word says which, in pairs that are there already."""
+"""`headway align`: word alignment of given sentence pairs."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -8,15 +8,15 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.terminal import log, opened
-from headway.cli.verbs.score import read, refuse
-from headway.cli.verbs.translate import warn_if_rough
+from headway.cli.terminal import log, open_output
+from headway.cli.verbs.score import check_inputs, read_given_pairs
+from headway.cli.verbs.translate import warn_if_unguided
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
-AT_ONCE = 1024  # pairs in memory
-FEW = 1000  # pairs from which little can be learned
+PAIRS_PER_GROUP = 1024  # held in memory
+MIN_PAIRS_TO_LEARN = 1000  # below this, the statistical aligner is unreliable
 
 Pairs = Iterator[tuple[str, str]]
 
@@ -25,8 +25,11 @@ Pairs = Iterator[tuple[str, str]]
     "align",
     cls=Verb,
     examples=[
-        ("headway align --source train.en --target train.de > train.align", "by counting in the text itself"),
-        ("headway align --model my-model --source test.en --target test.de", "by a model's attention"),
+        (
+            "headway align --source train.en --target train.de > train.align",
+            "with a statistical aligner, learned from these pairs",
+        ),
+        ("headway align --model my-model --source test.en --target test.de", "with a model's attention"),
         ('headway align --model my-model "A dog runs." "Ein Hund rennt."', "one pair"),
     ],
 )
@@ -38,66 +41,69 @@ Pairs = Iterator[tuple[str, str]]
     multiple=True,
     metavar="MODEL",
     group="Model",
-    help="Model directory or name; several vote. Default: by --from and --to; without them a statistical aligner, learned from these pairs.",
+    help="Model directory or name; several vote. Default: chosen by --from and --to; without them a statistical "
+    "aligner, learned from these pairs.",
 )
 @options.direction
 @options.device
-@options.given_pairs
+@options.pair_files
 def align(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, source: str | None,
     target: str | None, pairs: str | None, columns: tuple[str, str] | None, output: str | None,
 ) -> None:  # fmt: skip
-    """Say which word says which in given pairs.
+    """Align the words of given sentence pairs.
 
-    One line a pair, in order: i-j i-j, source word i with target word j. Words are what stands between spaces, counted
+    One line per pair, in order: i-j i-j, source word i with target word j. Words are separated by spaces and counted
     from 0. Each side is one sentence; a pair with a blank side gets a blank line."""
-    refuse(text, source, target, pairs, output)
-    by_a_model = bool(models or source_language or to)
-    if text and not by_a_model:
-        told = "one pair is too little to learn from: give --model, or files."
-        raise click.UsageError(told, click.get_current_context())
-    if by_a_model:
-        from headway.storage.registry import choose
-        from headway.translate.translator import load_translator
+    check_inputs(text, source, target, pairs, output)
+    use_model = bool(models or source_language or to)
+    if text and not use_model:
+        message = "one pair is too little to learn an aligner from: give --model, or files."
+        raise click.UsageError(message, click.get_current_context())
+    if use_model:
+        from headway.storage.registry import choose_models
+        from headway.translate.translator import load_choice
 
-        choice = choose(models, source_language, to)
-        translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
-        translator.tag(to)  # a wrong language is said before anything is read
-        known = translator.config
-        languages = choice.source or (known.source_languages or ("",))[0], to or (known.target_languages or ("",))[0]
-        given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
-        found = by_model(translator, given, to)
+        choice = choose_models(models, source_language, to)
+        translator = load_choice(choice, device)
+        to = choice.target
+        translator.tag_ids(to)  # refuse an unknown language before reading anything
+        config = translator.config
+        languages = choice.source or (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
+        given = iter([(text[0], text[1])]) if text else read_given_pairs(source, target, pairs, languages, columns)
+        alignments = align_with_model(translator, given, to)
     else:
-        from headway.data.corpora import regular
+        from headway.data.corpora import ensure_rereadable
 
-        source, target, pairs = (path and regular(path) for path in (source, target, pairs))  # read more than once
-        found = by_counting(lambda: read(source, target, pairs, ("", ""), columns))
-    with opened(output) as sink:
-        for line in found:
+        source, target, pairs = (path and ensure_rereadable(path) for path in (source, target, pairs))  # read twice
+        alignments = align_statistically(lambda: read_given_pairs(source, target, pairs, ("", ""), columns))
+    with open_output(output) as sink:
+        for line in alignments:
             sink.write(f"{line}\n")
 
 
-def by_counting(given: Callable[[], Pairs]) -> Iterator[str]:
-    from headway.text.align.aligner import learn_aligner
-    from headway.text.align.words import moses
+def align_statistically(given: Callable[[], Pairs]) -> Iterator[str]:
+    from headway.text.align.aligner import train_aligner
+    from headway.text.align.words import format_moses_links
 
-    count = sum(1 for _ in islice(given(), FEW))
-    if count < FEW:
-        log(f"learned from {count:,} pairs only: the links are rough. Give more pairs, or a --model", "warning")
-    aligner, pairs = learn_aligner(given()), given()
-    while group := list(islice(pairs, AT_ONCE)):
-        yield from map(moses, aligner.align(group))
+    count = sum(1 for _ in islice(given(), MIN_PAIRS_TO_LEARN))
+    if count < MIN_PAIRS_TO_LEARN:
+        log(f"learned from only {count:,} pairs: alignments are unreliable. Give more pairs, or --model", "warning")
+    aligner = train_aligner(given())
+    pairs = given()
+    while group := list(islice(pairs, PAIRS_PER_GROUP)):
+        yield from map(format_moses_links, aligner.align(group))
 
 
-def by_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
-    from headway.text.align.words import moses
+def align_with_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
+    from headway.text.align.words import format_moses_links
     from headway.translate.alignment import align_pairs
 
-    warn_if_rough(translator)
+    warn_if_unguided(translator)
     number = 0
-    while group := list(islice(pairs, AT_ONCE)):
-        for found in align_pairs(translator, group, to):
+    while group := list(islice(pairs, PAIRS_PER_GROUP)):
+        for result in align_pairs(translator, group, to):
             number += 1
-            for warning in found.warnings:
+            for warning in result.warnings:
                 log(f"line {number}: {warning}", "warning")
-            yield moses(found.links)
+            yield format_moses_links(result.links)

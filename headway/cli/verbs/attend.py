@@ -1,6 +1,5 @@
-"""`headway attend`: where each head looks."""
+"""`headway attend`: attention weights of each head, as a heat map, numbers or a picture."""
 
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -8,12 +7,12 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.terminal import colour_depth, console, is_watched, log, opened
+from headway.cli.terminal import colour_depth, is_interactive, log, make_console, open_output, stdout_columns
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from headway.inspect.attention import Attended
+    from headway.inspect.attention import AttentionMap
 
 
 @click.command(
@@ -23,106 +22,112 @@ if TYPE_CHECKING:
         ('headway attend --model my-model "A dog runs." --png dog.png', "a picture of all heads"),
         ('headway attend --model my-model "A dog runs." --kind cross --layer 2 --head 1', "one head in the terminal"),
         ('headway attend --model my-model "A dog runs." --numbers > weights.tsv', "the weights themselves"),
-        ("headway attend --trace traced --svg dog.svg", "of a trace that was saved"),
+        ("headway attend --trace traced --svg dog.svg", "from a saved trace"),
     ],
 )
 @click.argument("text", required=False)
 @options.model
 @options.direction
 @options.device
-@option("--trace", "traced", metavar="DIR", group="Model", help="What headway trace has saved, instead of a model.")
+@option(
+    "--trace", "traced", metavar="DIR", group="Model", help="Read a trace saved by headway trace, instead of a model."
+)
 @option(
     "--kind",
     type=click.Choice(["encoder", "decoder", "cross"]),
     group="What",
-    help="Source on itself, target on itself, or target on source. Default: cross, or what the model has.",
+    help="Encoder or decoder self-attention, or cross-attention. Default: cross, or what the model has.",
 )
-@option("--layer", type=click.IntRange(min=1), group="What", help="Counted from 1. Default: the last.")
+@option("--layer", type=click.IntRange(min=1), group="What", help="Layer, counted from 1. Default: the last.")
 @option(
     "--head",
     type=click.IntRange(min=1),
     group="What",
-    help="Counted from 1. Default: their mean, and all in a picture.",
+    help="Head, counted from 1. Default: the mean of all; each head in a picture.",
 )
-@option("--numbers", is_flag=True, group="Result", help="Write every weight; as TSV into a file or pipe.")
-@option("--png", metavar="FILE", group="Result", help="Draw a picture instead.")
-@option("--svg", metavar="FILE", group="Result", help="The same as vectors; both can be given.")
+@option("--numbers", is_flag=True, group="Result", help="Print the weights as numbers; as TSV to a file or pipe.")
+@options.pictures
 def attend(
     text: str | None, model: str | None, source_language: str, to: str, device: str, traced: str | None,
     kind: Literal["encoder", "decoder", "cross"] | None, layer: int | None, head: int | None, numbers: bool,
     png: str | None, svg: str | None,
 ) -> None:  # fmt: skip
-    """Show where each head looks, in the terminal or as a picture.
+    """Show attention weights, in the terminal or as a picture.
 
-    Rows are what listens, columns what is heard. A row of the decoder is named by the token that it is about to
-    write. A translator translates the text first; a language model only reads it."""
-    files = pictures(png, svg)
-    found = looked(text, model, (source_language, to), device, traced, kind, layer or 0)
-    if head and head > len(found.weights):
+    Rows are queries, columns are keys. A row of the decoder is labelled with the token that it is about to write. A
+    translator translates the text first; a language model only reads it."""
+    files = picture_files(png, svg)
+    attention = load_attention(text, model, (source_language, to), device, traced, kind, layer or 0)
+    if head and head > len(attention.weights):
         from headway.errors import HeadwayError
 
-        raise HeadwayError(f"there is no head {head}: this layer has 1 to {len(found.weights)}.")
-    log(found.text)
+        raise HeadwayError(f"there is no head {head}: this layer has heads 1 to {len(attention.weights)}.")
+    log(attention.text)
     if files:
         from headway.inspect.plots import draw_attention
 
         for file in files:
-            draw_attention(found, file, head or 0)
-            log(f"drawn to {file}")
+            draw_attention(attention, file, head or 0)
+            log(f"wrote {file}")
         return
     from headway.inspect import terminal_plots
 
-    weights = found.weights[head - 1] if head else found.weights.mean(0)
-    width = shutil.get_terminal_size((80, 24)).columns
+    weights = attention.weights[head - 1] if head else attention.weights.mean(0)
+    width = stdout_columns()
     if not numbers:
-        show(terminal_plots.heatmap(found, weights, width, coloured=bool(colour_depth(sys.stdout))))
+        print_picture(terminal_plots.render_heatmap(attention, weights, width, coloured=bool(colour_depth(sys.stdout))))
         return
-    with opened(None) as sink:
-        print(terminal_plots.numbers(found, weights, width) if is_watched(sink) else tsv(found, weights), file=sink)
+    with open_output(None) as sink:
+        if is_interactive(sink):
+            print(terminal_plots.render_numbers(attention, weights, width), file=sink)
+        else:
+            print(format_tsv(attention, weights), file=sink)
 
 
-def looked(
+def load_attention(
     text: str | None, model: str | None, direction: tuple[str, str], device: str, traced: str | None,
     kind: Literal["encoder", "decoder", "cross"] | None, layer: int,
-) -> "Attended":  # fmt: skip
-    """By a model that is run, or out of a trace."""
+) -> "AttentionMap":  # fmt: skip
+    """Run a model on the text, or read a saved trace."""
     if (traced and (model or any(direction))) or bool(traced) == (text is not None):
-        raise click.UsageError("give a text for a model, or --trace alone.", click.get_current_context())
-    from headway.inspect.attention import attended, attention
+        raise click.UsageError("give TEXT for a model, or --trace alone.", click.get_current_context())
+    from headway.inspect.attention import compute_attention, read_attention
 
     if traced:
         from headway.inspect.trace import load_trace
 
-        return attended(load_trace(traced), kind, layer)
-    from headway.storage.registry import choose
+        return read_attention(load_trace(traced), kind, layer)
+    from headway.storage.registry import choose_models
     from headway.translate.translator import load
 
     assert text is not None
-    choice = choose([model] if model else [], *direction)
-    return attention(load(choice.paths[0], device), text, kind, layer, choice.target)
+    choice = choose_models([model] if model else [], *direction)
+    return compute_attention(load(choice.paths[0], device), text, kind, layer, choice.target)
 
 
-def pictures(png: str | None, svg: str | None) -> list[str]:
-    """The files to draw, each with the ending that its option promises."""
+def picture_files(png: str | None, svg: str | None) -> list[str]:
+    """The picture files to write; each must have the suffix of its option."""
     for name, file in (("png", png), ("svg", svg)):
         if file and not file.lower().endswith(f".{name}"):
             raise click.UsageError(f"--{name}: {file} does not end in .{name}.", click.get_current_context())
     return [file for file in (png, svg) if file]
 
 
-def show(picture: "Text") -> None:
-    """In as many colours as standard output has, or in characters alone."""
-    with opened(None) as sink:
+def print_picture(picture: "Text") -> None:
+    """Print in as many colours as standard output supports, or as plain characters."""
+    with open_output(None) as sink:
         if colour_depth(sink):
-            console(sink).print(picture, soft_wrap=True)
+            make_console(sink).print(picture, soft_wrap=True)
         else:
             print(picture.plain, file=sink)
 
 
-def tsv(found: "Attended", weights: Any) -> str:
-    """Everything, in a form for programs."""
-    from headway.inspect.attention import label
+def format_tsv(attention: "AttentionMap", weights: Any) -> str:
+    """All weights as TSV, with a header row."""
+    from headway.inspect.attention import format_token
 
-    rows = [["", *map(label, found.keys)]]
-    rows += [[label(query), *(f"{weight:.6f}" for weight in row)] for query, row in zip(found.queries, weights)]
+    rows = [["", *map(format_token, attention.keys)]]
+    rows += [
+        [format_token(query), *(f"{weight:.6f}" for weight in row)] for query, row in zip(attention.queries, weights)
+    ]
     return "\n".join("\t".join(row) for row in rows)

@@ -1,4 +1,4 @@
-"""`headway augment`: pairs from text in one language."""
+"""`headway augment`: back-translation of monolingual text."""
 
 from itertools import chain
 from pathlib import Path
@@ -9,30 +9,33 @@ import click
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.pair_writer import (
-    TOKENS_A_LINE,
-    Growing,
-    given_options,
-    grow,
+    TOKENS_PER_LINE,
+    PairFileOptions,
+    check_files,
     is_complete,
-    refuse_for_file,
-    standards_for,
+    make_pair_filter,
+    options_fixed_on_resume,
+    write_pairs,
 )
 
 if TYPE_CHECKING:
     from headway.config.config import Config
 
-MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
+CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens")
 
 
 @click.command(
     "augment",
     cls=Verb,
     examples=[
-        ("headway augment --model de-en --text mono.de --out mono.en-de.tsv", "pairs to train en-de with"),
-        ("headway augment --model de-en --text mono.de --out mono.en-de.tsv --resume", "go on after an interruption"),
+        ("headway augment --model de-en --text mono.de --out mono.en-de.tsv", "pairs to train en-de on"),
+        (
+            "headway augment --model de-en --text mono.de --out mono.en-de.tsv --resume",
+            "continue after an interruption",
+        ),
         (
             "headway augment --model de-en --text a.de --text b.de.xz --out mono.en-de.tsv.zst --sample --seed 1",
-            "several files, packed; varied output",
+            "several files, compressed; sampled for diversity",
         ),
     ],
 )
@@ -43,7 +46,8 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
     multiple=True,
     metavar="MODEL",
     group="Model",
-    help="Model directory or name, of the other direction; several make an ensemble. Default: by --from and --to.",
+    help="Model of the reverse direction, a directory or name; repeat for an ensemble. Default: chosen by --from and "
+    "--to.",
 )
 @options.direction
 @options.device
@@ -54,90 +58,88 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens")
     required=True,
     metavar="FILE",
     group="Text",
-    help="Text in the language that you want to translate into; - is standard input.",
+    help="Text in the target language of the future model; - is standard input.",
 )
-@option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@options.no_split
 @option(
     "--out",
     "-o",
     metavar="FILE",
     group="Result",
-    help="Where the pairs go: .tsv or .jsonl, also .gz, .xz, .zst. Default: standard output, as TSV.",
+    help="Output file: .tsv or .jsonl, also .gz, .xz, .zst. Default: TSV to standard output.",
 )
-@option(
-    "--tag", default="<BT>", metavar="TEXT", group="Result", help='Put before each machine-made source; "" for none.'
-)
-@options.going_on
-@options.dropping
-@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: 1, which is greedy.")
-@options.drawing
+@option("--tag", default="<BT>", metavar="TEXT", group="Result", help='Prefix of each synthetic source; "" for none.')
+@options.resume_options
+@options.filter_options
+@option("--beam-size", "-b", type=int, group="Search", help="Beam size. Default: 1, greedy search.")
+@options.sampling_options
 def augment(
     models: tuple[str, ...], source_language: str, to: str, device: str, texts: tuple[str, ...], no_split: bool,
     out: str | None, tag: str, resume: bool, overwrite: bool, min_score: float | None, length_ratio: float,
-    longest: int | None, batch_tokens: int | None, **search: Any,
+    max_tokens: int | None, batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
-    """Make pairs from text in one language, by back-translation.
+    """Back-translate monolingual text into training pairs.
 
-    To train en-de with more German text, a de-en model translates it: each pair has the machine's English, behind a
-    tag, as its source, and your German line as its target. Blank and overlong lines and translations that went wrong
-    give no pair; how many, and why, is told at the end."""
+    To train en-de on more German text, translate it with a de-en model: the source of each pair is the machine's
+    English after a tag, the target is your German line. Blank lines, overlong lines and failed translations give no
+    pair; the summary at the end says how many and why."""
     from headway.files.text_files import read_lines
 
-    refuse(texts, out, tag, resume, overwrite)
+    check_options(texts, out, tag, resume, overwrite)
     if not (models or source_language or to):
         raise click.UsageError("name the model: --model, or --from and --to.", click.get_current_context())
-    streams = [read_lines(text) for text in texts]  # a missing file is told before a model is loaded
+    streams = [read_lines(text) for text in texts]  # report a missing file before loading a model
     if resume and is_complete(out):
         return
-    from headway.storage.registry import choose
-    from headway.translate.translator import load_translator
-    from headway.workflows.back_translation import BackTranslation, written
+    from headway.storage.registry import choose_models
+    from headway.translate.options import TranslateOptions
+    from headway.translate.translator import load_choice
+    from headway.workflows.back_translation import BackTranslation, format_pairs
 
-    choice = choose(models, source_language, to)
-    translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
+    choice = choose_models(models, source_language, to)
+    translator = load_choice(choice, device)
+    to = choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**{**search, "beam_size": 1 if search["beam_size"] is None else search["beam_size"]})
     refuse_reversed_name(out, translator.config, to)
-    way = BackTranslation(
-        translator=translator, search=settings, tag=tag, to=to, split=not no_split,
-        standards=standards_for(translator, to, min_score, length_ratio, longest),
+    back_translation = BackTranslation(
+        translator=translator,
+        options=TranslateOptions(target=to, split_sentences=not no_split, search=settings),
+        tag=tag,
+        pair_filter=make_pair_filter(translator, to, min_score, length_ratio, max_tokens),
     )  # fmt: skip
-    grow(
-        chain.from_iterable(streams), way, out, Growing(resume, overwrite, given_options(MAY_DIFFER)),
-        max(1, translator.batch_tokens // TOKENS_A_LINE), written,
-    )  # fmt: skip
+    file_options = PairFileOptions(resume, overwrite, options_fixed_on_resume(CHANGEABLE_ON_RESUME))
+    group_size = max(1, translator.batch_tokens // TOKENS_PER_LINE)
+    write_pairs(chain.from_iterable(streams), back_translation, out, file_options, group_size, format_pairs)
 
 
-def refuse(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, overwrite: bool) -> None:
-    """Options that do not go together."""
-    from headway.data.parallel_files import OBJECTS, TABLES, unpacked
+def check_options(texts: tuple[str, ...], out: str | None, tag: str, resume: bool, overwrite: bool) -> None:
+    """Refuse options that contradict each other, before a model is loaded."""
+    from headway.data.parallel_files import JSONL_SUFFIXES, TSV_SUFFIXES, strip_compression
 
     context = click.get_current_context()
     if (resume or overwrite) and not out:
-        raise click.UsageError("--resume and --overwrite are about a file: name it with --out.", context)
-    if out and Path(unpacked(out)).suffix.lower() not in (*TABLES, *OBJECTS):
+        raise click.UsageError("--resume and --overwrite need --out.", context)
+    if out and Path(strip_compression(out)).suffix.lower() not in (*TSV_SUFFIXES, *JSONL_SUFFIXES):
         raise click.UsageError(
-            f"--out is {out}, and pairs go to a file whose name ends in .tsv or .jsonl, with or without .gz, .xz, .zst.",
-            context,
+            f"--out is {out}: it must end in .tsv or .jsonl, optionally followed by .gz, .xz or .zst.", context
         )
-    refuse_for_file(texts, out, resume, overwrite)
+    check_files(texts, out, resume, overwrite)
     if set(tag) & set("\t\r\n"):
-        raise click.UsageError(
-            "--tag holds a tab or a line break, which end a cell of the file: leave them out.", context
-        )
+        raise click.UsageError("--tag must not contain tabs or line breaks.", context)
 
 
 def refuse_reversed_name(out: str | None, config: "Config", to: str) -> None:
-    """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
-    from headway.data.parallel_files import languages_of
+    """Training reads the languages of the columns from a name like x.en-de.tsv, so the name must be right."""
+    from headway.data.parallel_files import languages_from_filename
 
     if not out:
         return
-    first, second = languages_of(out)
+    first, second = languages_from_filename(out)
     targets = [to] if to else config.target_languages
     if first in config.source_languages and first not in targets and second in targets:
         raise click.UsageError(
-            f"the name {Path(out).name} says that {first} stands first, but the machine's {second} does. "
-            f"Write {second}-{first} there.",
+            f"the name {Path(out).name} says that {first} comes first, but {second} does: the machine writes the "
+            f"source. Name it {second}-{first}.",
             click.get_current_context(),
         )

@@ -1,4 +1,4 @@
-"""`headway average`: several checkpoints, one model."""
+"""`headway average`: average the weights of checkpoints or models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     cls=Verb,
     examples=[
         ("headway average --model my-model --last 5 --out averaged", "the last five checkpoints of a run"),
-        ("headway average --model seed-1 --model seed-2 --out soup", "several models of one shape"),
+        ("headway average --model seed-1 --model seed-2 --out soup", "several models of the same architecture"),
     ],
 )
 @option(
@@ -27,58 +27,62 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="MODEL",
-    help="Model directory or name; several are averaged themselves.",
+    help="Model directory or name; repeat to average models instead of checkpoints.",
 )
-@option("--last", type=click.IntRange(min=1), default=5, help="Checkpoints of a single model to average.")
-@option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the new model goes.")
-@option("--overwrite", is_flag=True, help="Write over the model that --out holds.")
+@option("--last", type=click.IntRange(min=1), default=5, help="Number of checkpoints to average, of a single model.")
+@option(
+    "--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory for the new model."
+)
+@option("--overwrite", is_flag=True, help="Replace the model in --out.")
 def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> None:
     """Average the last checkpoints of a run, or several models."""
     from headway.errors import HeadwayError
-    from headway.storage.model_dir import WEIGHTS, load_model, read_tensors, save_model
-    from headway.storage.model_dir import average as mean
+    from headway.storage.model_dir import WEIGHTS_FILE, average_weights, load_model, read_tensors, save_model
     from headway.storage.packing import is_packed
-    from headway.storage.registry import directory
-    from headway.text.shortlist import keep_shortlist
-    from headway.train.checkpoints import checkpoints, refuse_taken
+    from headway.storage.registry import model_directory
+    from headway.text.shortlist import copy_shortlist
+    from headway.train.checkpoints import list_checkpoints, refuse_nonempty
     from headway.train.history import History
-    from headway.train.model_card import measuring
+    from headway.train.model_card import format_evaluate_command
 
-    models = tuple(map(directory, models))
+    models = tuple(map(model_directory, models))
     if out.resolve() in [Path(model).resolve() for model in models]:
-        raise click.UsageError(f"--out is {out}, one of the models: name another.", click.get_current_context())
-    refuse_taken(out, overwrite, "other weights")
+        raise click.UsageError(
+            f"--out is {out}, one of the models: choose another directory.", click.get_current_context()
+        )
+    refuse_nonempty(out, overwrite, "other weights")
     loaded = [load_model(model) for model in models]
     first = loaded[0]
     for model, one in zip(models, loaded):
         if is_packed(one.config):
             raise HeadwayError(
-                f"{model} is packed, and packed models cannot be averaged: the weights between two of theirs do not "
-                "exist. Average those that they were packed from, and pack the result: headway pack"
+                f"{model} is packed, and packed models cannot be averaged: their weights are quantised. Average the "
+                "models that they were packed from, then pack the result: headway pack"
             )
     if len(models) > 1:
-        files = [Path(model) / WEIGHTS for model in models]
+        files = [Path(model) / WEIGHTS_FILE for model in models]
         if any(one.config.model != first.config.model for one in loaded):
-            raise HeadwayError("these models are built differently, so they cannot be averaged.")
+            raise HeadwayError("these models have different architectures, so they cannot be averaged.")
         if any(_languages(one.config) != _languages(first.config) for one in loaded):
             raise HeadwayError("these models translate between different languages, so they cannot be averaged.")
-        if len({one.tokenizers.spelling for one in loaded}) > 1:
+        if len({one.tokenizers.fingerprints for one in loaded}) > 1:
             raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
     else:
-        kept = checkpoints(Path(models[0]))
+        kept = list_checkpoints(Path(models[0]))
         if not kept:
-            raise HeadwayError(f"{models[0]} holds no checkpoints to average. Give several --model instead.")
-        files = [checkpoint.folder / WEIGHTS for checkpoint in kept[-last:]]
-    weights = mean([read_tensors(file) for file in files])
+            raise HeadwayError(f"{models[0]} has no checkpoints to average. Give several --model instead.")
+        files = [checkpoint.folder / WEIGHTS_FILE for checkpoint in kept[-last:]]
+    weights = average_weights([read_tensors(file) for file in files])
     names = ", ".join(str(file.parent) for file in files)
-    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `{measuring(first.config, '.')}`\n"
+    command = format_evaluate_command(first.config, ".")
+    card = f"# An average of {len(files)} models\n\n{names}\n\nMeasure it: `{command}`\n"
     save_model(out, first.config, weights, first.tokenizers, card)
-    keep_shortlist(models[0], out)
+    copy_shortlist(models[0], out)
     history = History(out)
     history.add("average", 0, models=[str(file.parent) for file in files])
     history.close()
     log(f"averaged {len(files)}: {names}")
-    log(f"next: {measuring(first.config, out)}")
+    log(f"next: {format_evaluate_command(first.config, out)}")
 
 
 def _languages(config: "Config") -> tuple[set[str], set[str]]:

@@ -1,4 +1,4 @@
-"""`headway calibrate`: a score between 0 and 1 for a model's translations."""
+"""`headway calibrate`: calibrated confidence, a probability between 0 and 1 that a translation is good."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.terminal import log, table
+from headway.cli.terminal import log, print_table
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
@@ -19,68 +19,92 @@ if TYPE_CHECKING:
     "calibrate",
     cls=Verb,
     examples=[
-        ("headway calibrate --model my-model --source valid.en --target valid.de", "with text it was not trained on"),
-        ("headway calibrate --model my-model -s valid.en -t valid.de --png curve.png", "and the reliability curve"),
-        ("headway translate --model my-model --min-score 0.4 < text.en", "leave out what is probably wrong"),
+        (
+            "headway calibrate --model my-model --source valid.en --target valid.de",
+            "on text that it was not trained on",
+        ),
+        (
+            "headway calibrate --model my-model -s valid.en -t valid.de --png curve.png",
+            "and draw the reliability curve",
+        ),
+        ("headway translate --model my-model --min-confidence 0.4 < text.en", "leave doubtful lines untranslated"),
     ],
 )
 @option(
-    "--model", "-m", required=True, metavar="DIR", group="Model", help="Model directory; the calibration goes there."
+    "--model",
+    "-m",
+    required=True,
+    metavar="DIR",
+    group="Model",
+    help="Model directory; the calibration is saved there.",
 )
 @options.target_language
 @options.device
-@options.engines
-@option("--source", "-s", required=True, metavar="FILE", group="Text", help="Validation text.")
+@options.engine_options
+@option("--source", "-s", required=True, metavar="FILE", group="Text", help="Validation text in the source language.")
 @option("--target", "-t", required=True, metavar="FILE", group="Text", help="Its translation, line by line.")
-@option("--at-most", type=click.IntRange(min=1), default=5000, metavar="N", group="Text", help="Lines to translate.")
+@option(
+    "--max-lines",
+    aliases=["--at-most"],
+    type=click.IntRange(min=1),
+    default=5000,
+    metavar="N",
+    group="Text",
+    help="Use at most N lines.",
+)
 @option(
     "--threshold",
     type=click.FloatRange(0, 100),
     default=50.0,
-    group="Score",
-    help="The chrF from which on a translation is good.",
+    group="Calibration",
+    help="chrF from which a translation counts as good.",
 )
-@option("--png", type=click.Path(path_type=Path), metavar="FILE", group="Score", help="Draw the reliability curve.")
+@option(
+    "--png", type=click.Path(path_type=Path), metavar="FILE", group="Calibration", help="Draw the reliability curve."
+)
 def calibrate(
     model: str, to: str, device: str, engine: "EngineName", compute: "Compute", threads: int | None, source: str,
-    target: str, at_most: int, threshold: float, png: Path | None,
+    target: str, max_lines: int, threshold: float, png: Path | None,
 ) -> None:  # fmt: skip
-    """Learn how likely a model's translations are good.
+    """Calibrate a model's confidence on validation text.
 
-    Translates validation text and learns, from what the search says of each line, how likely its chrF against the
-    reference reaches the threshold. One line in three is held out to measure that. The score is `confidence` in
-    translate --json, and what --min-score asks for."""
+    Translates validation text and learns to predict, from the scores of the search, the probability that a line's chrF
+    against the reference reaches the threshold. One line in three is held out to measure the calibration. Afterwards
+    `confidence` in translate --json is that probability, and translate --min-confidence uses it."""
     from itertools import islice
 
     from headway.files.text_files import read_pairs
-    from headway.storage.registry import own_directory
-    from headway.translate.translator import load_translator
-    from headway.workflows.calibration import calibrate as learn
+    from headway.storage.registry import ModelChoice, writable_directory
+    from headway.translate.translator import load_choice
+    from headway.workflows.calibration import calibrate as fit
 
-    pairs = list(islice(read_pairs(source, target), min(at_most, sys.maxsize)))
-    model = own_directory(model)
-    translator = load_translator([model], device, engine, compute, threads, lambda told: log(told, "detail"))
-    learned, found = learn(translator, [a for a, _ in pairs], [b for _, b in pairs], threshold=threshold, to=to)
-    path = learned.save(Path(model), (to or translator.target) if translator.outline.tags else "")
+    pairs = list(islice(read_pairs(source, target), min(max_lines, sys.maxsize)))
+    model = writable_directory(model)
+    choice = ModelChoice((model,))
+    translator = load_choice(choice, device, engine, compute, threads, lambda message: log(message, "detail"))
+    sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    calibration, reliability = fit(translator, sources, references, threshold=threshold, target=to)
+    path = calibration.save(Path(model), (to or translator.target) if translator.summary.tags else "")
     rows = [
         (
-            f"{n / len(found.bins):.1f} to {(n + 1) / len(found.bins):.1f}",
+            f"{n / len(reliability.bins):.1f} to {(n + 1) / len(reliability.bins):.1f}",
             str(b.lines),
             f"{b.score:.3f}",
             f"{b.good:.3f}",
         )
-        for n, b in enumerate(found.bins)
+        for n, b in enumerate(reliability.bins)
         if b.lines
     ]
-    table(("score", "lines", "mean score", "share good"), rows)
+    print_table(("score", "lines", "mean score", "share good"), rows)
     click.echo(
-        f"expected calibration error {found.error:.3f} on {found.lines:,} held-out lines, {found.good:.0%} of them good; "
-        f"of a good and a bad line, the good one has the higher score in {found.ranked:.0%}"
+        f"expected calibration error {reliability.error:.3f} on {reliability.lines:,} held-out lines, "
+        f"{reliability.good:.0%} of them good; "
+        f"of a good and a bad line, the good one has the higher score in {reliability.ranked:.0%}"
     )
     if png:
         from headway.inspect.plots import draw_reliability
 
-        draw_reliability(found, png)
-        log(f"the curve is in {png}")
-    log(f"{path} is written")
-    log(f"next: headway translate --model {shlex.quote(model)} --min-score 0.4")
+        draw_reliability(reliability, png)
+        log(f"wrote the reliability curve to {png}")
+    log(f"wrote {path}")
+    log(f"next: headway translate --model {shlex.quote(model)} --min-confidence 0.4")

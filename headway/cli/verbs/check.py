@@ -1,4 +1,4 @@
-"""`headway check`: look through a corpus before a training does."""
+"""`headway check`: find faults in a parallel corpus before training."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.check_report import Live, as_table, as_text, counted, next_command
+from headway.cli.check_report import LiveCount, format_count, print_findings, print_findings_table, suggest_next_command
 from headway.cli.terminal import log
 
 
@@ -17,19 +17,19 @@ from headway.cli.terminal import log
     "check",
     cls=Verb,
     examples=[
-        ("headway check --source train.en --target train.de", "what is wrong with a corpus, with lines and examples"),
-        ("headway check --pairs train.en-de.tsv.xz --clean clean.en-de.tsv", "and what remains without it"),
+        ("headway check --source train.en --target train.de", "report faults, with line numbers and examples"),
+        ("headway check --pairs train.en-de.tsv.xz --clean clean.en-de.tsv", "and write the pairs without faults"),
         (
             "headway check --source train.en --target train.de --valid-source val.en --valid-target val.de "
             "--test-source test.en --test-target test.de",
-            "whether training would see what it is measured on",
+            "also check for overlap with validation and test text",
         ),
         ("headway check --pairs train.en-de.tsv --json", "for programs: every finding with all its lines"),
     ],
 )
-@option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Text; more than once for more corpora.")
+@option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Source text; repeat for more corpora.")
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
-@option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both sides in one file, .tsv or .jsonl.")
+@option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both sides in one file: .tsv or .jsonl.")
 @options.columns
 @option(
     "--from",
@@ -38,7 +38,7 @@ from headway.cli.terminal import log
     show_default=False,
     metavar="LANG",
     group="Text",
-    help="Language of the source; else from the file's name, else from the text.",
+    help="Source language. Default: from the file name, otherwise detected.",
 )
 @option(
     "--to",
@@ -47,12 +47,20 @@ from headway.cli.terminal import log
     show_default=False,
     metavar="LANG",
     group="Text",
-    help="Language of the target, likewise.",
+    help="Target language, likewise.",
 )
-@option("--valid-source", multiple=True, metavar="FILE", group="Held out", help="Validation text: not to be in it.")
+@option(
+    "--valid-source",
+    multiple=True,
+    metavar="FILE",
+    group="Held out",
+    help="Validation text that must not be in the corpus.",
+)
 @option("--valid-target", multiple=True, metavar="FILE", group="Held out", help="Its translation.")
 @option("--valid-pairs", multiple=True, metavar="FILE", group="Held out", help="Both in one file.")
-@option("--test-source", multiple=True, metavar="FILE", group="Held out", help="Test text: not to be in it.")
+@option(
+    "--test-source", multiple=True, metavar="FILE", group="Held out", help="Test text that must not be in the corpus."
+)
 @option("--test-target", multiple=True, metavar="FILE", group="Held out", help="Its translation.")
 @option("--test-pairs", multiple=True, metavar="FILE", group="Held out", help="Both in one file.")
 @option(
@@ -60,15 +68,17 @@ from headway.cli.terminal import log
     type=float,
     default=3.0,
     group="Limits",
-    help="Times by which the ratio of lengths may differ from what is usual in this corpus.",
+    help="Largest factor between a pair's length ratio and the corpus's typical one.",
 )
-@option("--max-words", type=int, default=250, group="Limits", help="Words on a side.")
+@option("--max-words", type=int, default=250, group="Limits", help="Longest side in words.")
 @option(
-    "--doubt",
+    "--max-doubt",
+    "doubt",
+    aliases=["--doubt"],
     type=float,
     default=0.5,
     group="Limits",
-    help="Probability from which on a pair counts as no translation.",
+    help="Probability of not being a translation from which a pair is a fault.",
 )
 @option(
     "--clean",
@@ -77,61 +87,65 @@ from headway.cli.terminal import log
     group="Result",
     help="Write the pairs without faults: .tsv, also .gz, .xz, .zst.",
 )
-@option("--keep", multiple=True, metavar="NAME", group="Result", help="A finding to leave in, by its name in --json.")
-@option("--examples", "shown", type=click.IntRange(min=0), default=2, group="Result", help="Examples of each finding.")
+@option(
+    "--keep",
+    multiple=True,
+    metavar="NAME",
+    group="Result",
+    help="Keep pairs with this fault, named as in --json; may be repeated.",
+)
+@option(
+    "--examples", "example_count", type=click.IntRange(min=0), default=2, group="Result", help="Examples per finding."
+)
 @option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object.")
-@option("--strict", is_flag=True, group="Result", help="Exit 1 when anything is found that is not to be kept.")
-@option("--workers", type=click.IntRange(0, 1024), default=0, group="Result", help="Processes; 0: one a core.")
+@option("--strict", is_flag=True, group="Result", help="Exit with 1 if any fault is found that is not in --keep.")
+@option("--workers", type=click.IntRange(0, 1024), default=0, group="Result", help="Processes; 0: one per core.")
 def check(
-    columns: tuple[str, str] | None, source_language: str, target_language: str, clean: Path | None, shown: int,
+    columns: tuple[str, str] | None, source_language: str, target_language: str, clean: Path | None, example_count: int,
     as_json: bool, strict: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """Look through a corpus for what would spoil a training.
+    """Check a parallel corpus for faults before training.
 
-    Reports, with line numbers and examples: lines that are not UTF-8 or hold NULs, empty sides, copies, swapped sides,
-    wrong scripts and languages, lengths that do not fit, pairs that are no translations, duplicates, and what the
-    validation and test text has too. Files of unequal length are refused, with the line where they come apart."""
-    from headway.data.check import Settings
-    from headway.data.check import check as look_through
+    Reports, with line numbers and examples: lines that are not UTF-8 or contain NULs, empty sides, copies, swapped
+    sides, wrong scripts and languages, implausible lengths, pairs that are not translations, duplicates, and overlap
+    with validation and test text. Files of unequal length are refused, with the line where they drift apart."""
+    from headway.data.check import CheckSettings
+    from headway.data.check import check as check_corpora
     from headway.data.check.examples import find_examples
-    from headway.data.check.inputs import Given, languages_in
-    from headway.data.check.report import as_object
-    from headway.data.check.write_clean import refuse_output, write_clean
+    from headway.data.check.inputs import InputFiles, find_languages
+    from headway.data.check.report import report_to_json
+    from headway.data.check.write_clean import check_output, write_clean
 
     named = (source_language, target_language)
     if columns and not any(given[name] for name in ("pairs", "valid_pairs", "test_pairs")):
-        raise click.UsageError("--columns is for files of --pairs: leave it out.", click.get_current_context())
+        raise click.UsageError("--columns needs --pairs.", click.get_current_context())
     corpora, valid, test = (
-        Given(
+        InputFiles(
             given.pop(f"{part}source"), given.pop(f"{part}target"), given.pop(f"{part}pairs"), part.replace("_", "-")
         ).corpora(columns, named)
         for part in ("", "valid_", "test_")
     )
-    languages = languages_in(corpora)
-    settings = Settings(source_language=languages[0], target_language=languages[1], **given)
+    languages = find_languages(corpora)
+    settings = CheckSettings(source_language=languages[0], target_language=languages[1], **given)
     if clean:
-        refuse_output(clean, [*corpora, *valid, *test])
-    with Live() as progress:
-        report = look_through(corpora, settings, valid=valid, test=test, progress=progress.show)
+        check_output(clean, [*corpora, *valid, *test])
+    with LiveCount() as progress:
+        report = check_corpora(corpora, settings, valid=valid, test=test, progress=progress.show)
         progress.show("reading again", 0, 0)
-        examples = find_examples(report, shown)
+        examples = find_examples(report, example_count)
         if clean:
             write_clean(report, clean, settings.keep)
     if as_json:
-        click.echo(json.dumps(as_object(report, examples, settings.keep, str(clean or "")), ensure_ascii=False))
+        click.echo(json.dumps(report_to_json(report, examples, settings.keep, str(clean or "")), ensure_ascii=False))
     else:
         names = " and ".join(report.languages) if all(report.languages) else "of unknown languages"
-        what = str(corpora[0]) if len(corpora) == 1 else f"{len(corpora)} corpora"
-        log(f"{what}: {counted(report.pairs, 'pair')}, {names}")
-        as_table(report, settings.keep)
-        as_text(report, examples, clean, int((~report.clean(settings.keep)).sum()))
+        title = str(corpora[0]) if len(corpora) == 1 else f"{len(corpora)} corpora"
+        log(f"{title}: {format_count(report.pairs, 'pair')}, {names}")
+        print_findings_table(report, settings.keep)
+        print_findings(report, examples, clean, int((~report.clean(settings.keep)).sum()))
         for note in report.notes:
             log(note)
-        after = next_command(report, clean, settings.keep, ["headway", *sys.argv[1:]])
-        log(
-            f"next: {after}"
-            if after
-            else "no pair remains, so there is nothing to train on: look at the examples above"
-        )
+        next_command = suggest_next_command(report, clean, settings.keep, ["headway", *sys.argv[1:]])
+        log(f"next: {next_command}" if next_command else "no pair remains to train on: see the examples above")
     if strict and not report.clean(settings.keep).all():
         sys.exit(1)

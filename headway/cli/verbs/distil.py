@@ -1,4 +1,4 @@
-"""`headway distil`: a teacher's translations, for a student to learn from."""
+"""`headway distil`: sequence-level knowledge distillation, a teacher's translations for a student to learn from."""
 
 import math
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ import click
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.pair_writer import (
-    TOKENS_A_LINE,
-    Growing,
-    given_options,
-    grow,
+    TOKENS_PER_LINE,
+    PairFileOptions,
+    check_files,
     is_complete,
-    refuse_for_file,
-    standards_for,
+    make_pair_filter,
+    options_fixed_on_resume,
+    write_pairs,
 )
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute
     from headway.translate.translator import Translator
 
-MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
+CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
 
 
 @click.command(
@@ -37,12 +37,12 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
         ),
         (
             "headway distil --model teacher --pairs train.en-de.tsv --out taught.en-de.tsv --closest --min-chrf 20",
-            "of its translations the most like the true one; none far from it",
+            "choose the hypothesis closest to the reference; drop those far from it",
         ),
-        ("headway distil --model teacher --text mono.en --out taught.en-de.tsv.xz", "text that nobody has translated"),
+        ("headway distil --model teacher --text mono.en --out taught.en-de.tsv.xz", "monolingual text"),
         (
             "headway distil --model teacher --text mono.en --out mono.de.xz --for 20m --resume",
-            "translations alone, line by line; twenty minutes more of it",
+            "translations only, line by line; continue for twenty minutes",
         ),
     ],
 )
@@ -54,7 +54,7 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
     required=True,
     metavar="MODEL",
     group="Model",
-    help="The teacher, a directory or a name; several make an ensemble.",
+    help="Teacher model, a directory or name; repeat for an ensemble.",
 )
 @options.target_language
 @options.device
@@ -64,128 +64,132 @@ MAY_DIFFER = ("out", "resume", "overwrite", "device", "batch_tokens", "seconds")
     multiple=True,
     metavar="FILE",
     group="Text",
-    help="Sources with their true translations, .tsv or .jsonl; a name like x.en-de.tsv serves both directions.",
+    help="Sources with reference translations, .tsv or .jsonl; x.en-de.tsv works for both directions.",
 )
-@option("--text", "texts", multiple=True, metavar="FILE", group="Text", help="Sources alone.")
+@option("--text", "texts", multiple=True, metavar="FILE", group="Text", help="Sources without references.")
 @options.columns
-@option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
+@options.no_split
 @option(
     "--out",
     "-o",
     metavar="FILE",
     group="Result",
-    help="Pairs to .tsv or .jsonl; by another name translations alone, blank where there is none; also .gz, .xz, .zst. "
-    "Default: standard output, as TSV.",
+    help="Output file: pairs if .tsv or .jsonl, otherwise translations only, blank where there is none; also .gz, "
+    ".xz, .zst. Default: TSV to standard output.",
 )
 @option("--for", "seconds", type=options.Duration(), group="Result", help="Stop after this time: 90s, 20m, 1.5h.")
-@options.going_on
+@options.resume_options
 @option(
     "--closest",
     is_flag=True,
-    group="Choose",
-    help="Of all that the beam found, what is most like the true translation, by sentence BLEU.",
+    group="Filter",
+    help="Choose the hypothesis of the beam closest to the reference, by sentence BLEU.",
 )
 @option(
     "--min-chrf",
     type=click.FloatRange(0, 100),
     default=0.0,
     metavar="X",
-    group="Drop",
-    help="Translations with a lower chrF against the true one.",
+    group="Filter",
+    help="Drop translations with a lower chrF against the reference.",
 )
-@options.dropping
-@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed. Default: the model's.")
-@option(
-    "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
-)
+@options.filter_options
+@options.beam_size
+@options.length_penalty
 @options.shortlist
 @options.batch_tokens
 def distil(
     models: tuple[str, ...], to: str, device: str, compute: "Compute", pairs: tuple[str, ...], texts: tuple[str, ...],
     columns: tuple[str, str] | None, no_split: bool, out: str | None, seconds: float | None, resume: bool,
-    overwrite: bool, closest: bool, min_chrf: float, min_score: float | None, length_ratio: float, longest: int | None,
-    batch_tokens: int | None, **search: Any,
+    overwrite: bool, closest: bool, min_chrf: float, min_score: float | None, length_ratio: float,
+    max_tokens: int | None, batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
-    """Translate the sources of a corpus, for a smaller model to learn from.
+    """Translate a corpus with a teacher, to train a smaller model on.
 
-    What a large model writes is simpler and more regular than what people write: a small one learns more from it than
-    from the true translations, which are only needed to choose and to drop."""
-    refuse((*pairs, *texts), pairs, out, seconds, resume, overwrite, closest or bool(min_chrf))
+    A teacher's translations are simpler and more regular than human ones, so a small model learns more from them.
+    References are used only to choose among hypotheses and to filter."""
+    check_options((*pairs, *texts), pairs, out, seconds, resume, overwrite, closest or bool(min_chrf))
     from headway.files.text_files import check_readable
 
     for path in (*pairs, *texts):
-        check_readable(path)  # a missing file is told before a model is loaded
+        check_readable(path)  # report a missing file before loading a model
     if resume and is_complete(out):
         return
-    from headway.storage.registry import choose
-    from headway.translate.translator import load_translator
-    from headway.workflows.distillation import Distillation, written_out
+    from headway.storage.registry import choose_models
+    from headway.translate.options import TranslateOptions
+    from headway.translate.translator import load_choice
+    from headway.workflows.distillation import Distillation, format_distilled
 
-    choice = choose(models, "", to)
-    translator, to = load_translator(choice.paths, device, "torch", compute, direction=choice.direction), choice.target
+    choice = choose_models(models, "", to)
+    translator = load_choice(choice, device, "torch", compute)
+    to = choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
     settings = translator.search(**search)
-    target = target_of(translator, to)
+    target = known_target_language(translator, to)
     refuse_reversed_name(out, target)
-    way = Distillation(
+    distillation = Distillation(
         translator=translator,
-        search=translator.search(**search, n_best=settings.beam_size) if closest else settings,
-        standards=standards_for(translator, to, min_score, length_ratio, longest),
-        to=to,
-        split=not no_split,
-        least_chrf=min_chrf,
+        options=TranslateOptions(
+            target=to,
+            split_sentences=not no_split,
+            search=translator.search(**search, n_best=settings.beam_size) if closest else settings,
+        ),
+        pair_filter=make_pair_filter(translator, to, min_score, length_ratio, max_tokens),
+        min_chrf=min_chrf,
         closest=closest,
     )
-    how = Growing(resume, overwrite, given_options(MAY_DIFFER), math.inf if seconds is None else seconds)
-    lines = read(pairs, texts, columns, target)
-    grow(lines, way, out, how, max(1, translator.batch_tokens // TOKENS_A_LINE), written_out)
+    time_limit = math.inf if seconds is None else seconds
+    file_options = PairFileOptions(resume, overwrite, options_fixed_on_resume(CHANGEABLE_ON_RESUME), time_limit)
+    lines = read_sources(pairs, texts, columns, target)
+    group_size = max(1, translator.batch_tokens // TOKENS_PER_LINE)
+    write_pairs(lines, distillation, out, file_options, group_size, format_distilled)
 
 
-def target_of(translator: "Translator", to: str) -> str:
-    """The language that is written, if it is known."""
-    known = translator.outline.target_languages
+def known_target_language(translator: "Translator", to: str) -> str:
+    """The target language, if it is known."""
+    known = translator.summary.target_languages
     return to or (known[0] if len(known) == 1 else "")
 
 
-def read(
+def read_sources(
     pairs: tuple[str, ...], texts: tuple[str, ...], columns: tuple[str, str] | None, target: str
 ) -> Iterator[str]:  # fmt: skip
-    """Sources, each with its reference behind a tab where there is one."""
-    from headway.data.parallel_files import ParallelFiles, languages_of, read_parallel
+    """Sources, each followed by a tab and its reference if there is one."""
+    from headway.data.parallel_files import ParallelFiles, languages_from_filename, read_parallel
     from headway.files.text_files import read_lines
 
     for path in pairs:
-        named = languages_of(path)
+        named = languages_from_filename(path)
         languages = named[::-1] if target and target == named[0] else named
         for source, reference in read_parallel(ParallelFiles(path, "", *languages, columns=columns)):
             yield f"{source}\t{reference}".replace("\t", " ", source.count("\t"))
     yield from (line.replace("\t", " ") for line in chain.from_iterable(map(read_lines, texts)))
 
 
-def refuse(
+def check_options(
     given: tuple[str, ...], pairs: tuple[str, ...], out: str | None, seconds: float | None, resume: bool,
-    overwrite: bool, compares: bool,
+    overwrite: bool, needs_references: bool,
 ) -> None:  # fmt: skip
-    """Options that do not go together."""
+    """Refuse options that contradict each other, before a model is loaded."""
     context = click.get_current_context()
     if not given:
-        raise click.UsageError("give --pairs or --text: what should be translated?", context)
-    if compares and not pairs:
-        raise click.UsageError("--closest and --min-chrf compare with true translations: give --pairs.", context)
+        raise click.UsageError("give --pairs or --text.", context)
+    if needs_references and not pairs:
+        raise click.UsageError("--closest and --min-chrf need references: give --pairs.", context)
     if (resume or overwrite or seconds) and not out:
-        raise click.UsageError("--resume, --overwrite and --for are about a file: name it with --out.", context)
-    refuse_for_file(given, out, resume, overwrite)
+        raise click.UsageError("--resume, --overwrite and --for need --out.", context)
+    check_files(given, out, resume, overwrite)
 
 
 def refuse_reversed_name(out: str | None, target: str) -> None:
-    """Training takes the languages of the columns from a name like x.en-de.tsv: it must not say the contrary."""
-    from headway.data.parallel_files import languages_of
+    """Training reads the languages of the columns from a name like x.en-de.tsv, so the name must be right."""
+    from headway.data.parallel_files import languages_from_filename
     from headway.workflows.distillation import has_both_sides
 
-    first, second = languages_of(out) if out and has_both_sides(out) else ("", "")
+    first, second = languages_from_filename(out) if out and has_both_sides(out) else ("", "")
     if target and first == target:
         raise click.UsageError(
-            f"the name {Path(str(out)).name} says that {first} stands first, but it is what is written. Write "
-            f"{second}-{first} there.",
+            f"the name {Path(str(out)).name} says that {first} comes first, but {first} is the target. Name it "
+            f"{second}-{first}.",
             click.get_current_context(),
         )

@@ -1,6 +1,5 @@
-"""`headway doctor`: is everything here that is needed?"""
+"""`headway doctor`: check the installation."""
 
-import dataclasses
 import json
 import sys
 import textwrap
@@ -9,50 +8,50 @@ from typing import TYPE_CHECKING
 import click
 
 from headway.cli.app import Verb, option
-from headway.cli.terminal import opened, wants_colour
+from headway.cli.terminal import open_output, wants_colour
 
 if TYPE_CHECKING:
-    from headway.workflows.doctor import Finding
+    from headway.workflows.doctor import DoctorFinding
 
-COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
+STATE_COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
 
 @click.command(
     "doctor",
     cls=Verb,
     examples=[
-        ("headway doctor", "versions, devices, memory, what is missing and what to type"),
-        ("headway doctor --json", "the same for a program, or for a report of a problem"),
+        ("headway doctor", "versions, devices, memory, what is missing and how to fix it"),
+        ("headway doctor --json", "the same for a program, or for a bug report"),
     ],
 )
-@option("--json", "as_json", is_flag=True, help="One JSON object.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(as_json: bool) -> None:
-    """Say whether everything is here that is needed, and what to type if not.
+    """Check the installation, and say how to fix problems.
 
-    Exits 1 if something is broken without which nothing works."""
-    from headway.workflows.doctor import examine, usable
+    Exits with 1 if a required part is broken."""
+    from headway.workflows.doctor import is_usable, run_checks
 
-    findings = examine()
-    with opened(None) as sink:
+    findings = run_checks()
+    with open_output(None) as sink:
         if as_json:
-            told = {"usable": usable(findings), "findings": [dataclasses.asdict(finding) for finding in findings]}
-            print(json.dumps(told, ensure_ascii=False, indent=1), file=sink)
+            report = {"usable": is_usable(findings), "findings": [finding.to_dict() for finding in findings]}
+            print(json.dumps(report, ensure_ascii=False, indent=1), file=sink)
         else:
             for finding in findings:
-                print(shown(finding), file=sink)
+                print(format_finding(finding), file=sink)
             broken = sum(finding.state == "broken" for finding in findings)
             end = f"{broken} broken: try what stands below it" if broken else "everything that is needed is here"
             print(end, file=sink)
-    if not usable(findings):
+    if not is_usable(findings):
         click.get_current_context().exit(1)
 
 
-def shown(finding: "Finding") -> str:
-    """The state, what it is about, and what to type, in 80 columns. A command is not broken up."""
+def format_finding(finding: "DoctorFinding") -> str:
+    """State, subject and advice in 80 columns. Commands are not wrapped."""
     state = f"{finding.state:<7}"
     if wants_colour(sys.stdout):
-        state = click.style(state, fg=COLOURS[finding.state])
-    told = f"\n{'':24}".join(textwrap.wrap(finding.told, 56, break_on_hyphens=False))
+        state = click.style(state, fg=STATE_COLOURS[finding.state])
+    text = f"\n{'':24}".join(textwrap.wrap(finding.message, 56, break_on_hyphens=False))
     indent = 24 if len(finding.advice) <= 51 else 7
     advice = f"\n{'':{indent}}try: {finding.advice}" if finding.advice else ""
-    return f"{state}{finding.about:<16} {told}{advice}"
+    return f"{state}{finding.about:<16} {text}{advice}"

@@ -1,4 +1,4 @@
-"""`headway generate`: a language model goes on from a prompt."""
+"""`headway generate`: continue a prompt with a language model."""
 
 from typing import Any
 
@@ -12,23 +12,34 @@ from headway.cli.app import Verb, option
     "generate",
     cls=Verb,
     examples=[
-        ('headway generate --model my-lm "Once"', "go on from here"),
-        ('headway generate --model my-lm --length 50 --temperature 0.7 --seed 1 "Once"', "shorter, safer, repeatable"),
-        ('headway generate --model my-lm --beam-size 4 "Once"', "search instead of drawing"),
+        ('headway generate --model my-lm "Once"', "continue a prompt"),
+        (
+            'headway generate --model my-lm --max-length 50 --temperature 0.7 --seed 1 "Once"',
+            "shorter, less random, repeatable",
+        ),
+        ('headway generate --model my-lm --beam-size 4 "Once"', "beam search instead of sampling"),
     ],
 )
 @click.argument("prompt", default="")
-@option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory, or name.")
+@option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.device
-@option("--length", type=click.IntRange(min=1), default=200, group="Search", help="New tokens at most.")
-@option("--temperature", type=float, group="Search", help="Below 1 plays safe, above 1 dares.")
-@option("--top-k", type=int, group="Search", help="Draw from the k likeliest only.")
-@option("--top-p", type=float, group="Search", help="Draw from the likeliest with this share only.")
-@option("--seed", type=int, group="Search", help="The same seed, the same text.")
-@option("--beam-size", "-b", type=int, group="Search", help="Search instead of drawing; 1 is greedy.")
-@option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
+@option(
+    "--max-length",
+    "length",
+    aliases=["--length"],
+    type=click.IntRange(min=1),
+    default=200,
+    group="Search",
+    help="Maximum number of new tokens.",
+)
+@option("--temperature", type=float, group="Search", help="Sampling temperature; lower is less random.")
+@option("--top-k", type=int, group="Search", help="Sample only from the K most likely tokens.")
+@option("--top-p", type=float, group="Search", help="Nucleus sampling with this probability mass.")
+@option("--seed", type=int, group="Search", help="Random seed.")
+@option("--beam-size", "-b", type=int, group="Search", help="Beam search instead of sampling; 1 is greedy search.")
+@options.no_repeat_ngram
 def generate(prompt: str, model: str, device: str, **settings: Any) -> None:
-    """Continue a text with a language model. The text appears as it is written."""
+    """Continue a text with a language model. The text is printed as it is generated."""
     from headway.errors import HeadwayError
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import load

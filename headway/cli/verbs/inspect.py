@@ -1,4 +1,4 @@
-"""`headway inspect`: one sentence, looked at from all sides, as files."""
+"""`headway inspect`: an HTML page, pictures and a trace of one translation."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,82 +19,86 @@ if TYPE_CHECKING:
     "inspect",
     cls=Verb,
     examples=[
-        ('headway inspect my-model "A dog runs." --out looked', "a page, pictures and the trace of one sentence"),
-        ('headway inspect my-lm "Once" --out looked', "what a language model does with a text"),
+        ('headway inspect my-model "A dog runs." --out looked', "a page, pictures and the trace of one translation"),
+        ('headway inspect my-lm "Once" --out looked', "the same for a language model"),
     ],
 )
 @click.argument("model", metavar="DIR")
 @click.argument("text")
 @options.target_language
 @options.device
-@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
-@option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Folder for it.")
+@options.beam_size
+@option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Output directory."
+)
 def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, out: Path) -> None:
-    """Look into one sentence: write a page that opens without a server, pictures, and the trace.
+    """Inspect one translation: write an HTML page, pictures and the trace.
 
-    The folder gets page.html, which shows what the page of headway serve shows; attention-KIND-LAYER, position-SIDE
-    (position-SIDE-1, -2 … where layers have different ones), way-SIDE, and, where something is written, probabilities
-    and beam, each as .png and .svg; trace.json and trace.safetensors."""
+    Writes page.html, the page of headway serve, which opens without a server; attention-KIND-LAYER, position-SIDE
+    (position-SIDE-1, -2 … where layers differ), way-SIDE and, if there is output, probabilities and beam, each as .png
+    and .svg; trace.json and trace.safetensors."""
     from headway.errors import ConfigError
     from headway.translate.translator import Translator, load
 
     loaded = load(model, device)
     if isinstance(loaded, Translator):
         network, tokenizers = loaded.steppers[0].model, loaded.tokenizers
-        made = loaded.trace(text, to=to, beam_size=beam_size)
+        trace = loaded.trace(text, target=to, beam_size=beam_size)
         readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
     else:
         if to:
-            raise ConfigError(f"{model} is a language model: --to means nothing there. Leave it out.")
+            raise ConfigError(f"{model} is a language model: leave out --to.")
         network = loaded.model
-        writes = loaded.config.train.objective.kind == "causal"
-        made = loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if writes else {}))
+        generates = loaded.config.train.objective.kind == "causal"
+        trace = loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if generates else {}))
         readers = {"encoder": loaded.tokenizer, "decoder": loaded.tokenizer}
-    made.save(out)
-    _write_page(made, Path(model).resolve().name, network, readers, out / "page.html")
-    count = _draw(made, network, out)
-    for warning in made.warnings:
+    trace.save(out)
+    _write_page(trace, Path(model).resolve().name, network, readers, out / "page.html")
+    count = _draw(trace, network, out)
+    for warning in trace.warnings:
         log(warning, "warning")
-    if made.output:
-        click.echo(made.output)
-    log(f"wrote a page, {count} pictures and the trace to {out}")
+    if trace.output:
+        click.echo(trace.output)
+    log(f"wrote page.html, {count} pictures and the trace to {out}")
     log(f"next: open {out / 'page.html'} in a browser")
 
 
-def _write_page(made: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:
-    from headway.config.config import write_atomically
-    from headway.inspect.html_page import page_of
+def _write_page(trace: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:
+    from headway.files.atomic import write_text_atomically
+    from headway.inspect.html_page import render_page
 
-    write_atomically(path, page_of(made, name, network, lambda side, ids: readers[side].pieces(ids)))
+    write_text_atomically(path, render_page(trace, name, network, lambda side, ids: readers[side].pieces(ids)))
 
 
-def _draw(made: "Trace", network: Any, out: Path) -> int:
-    """Every layer that has weights; the positions of each side, and the ways of its tokens; what was likely, and tried."""
-    from headway.inspect.attention import KINDS, PLACES, attended
-    from headway.inspect.embeddings import positions_of
+def _draw(trace: "Trace", network: Any, out: Path) -> int:
+    """Draw attention weights, positions, token trajectories, probabilities and the beam; return how many files."""
+    from headway.inspect.attention import ATTENTION_KINDS, ATTENTION_PATHS, read_attention
+    from headway.inspect.embeddings import position_tables
     from headway.inspect.plots import draw_attention, draw_table
-    from headway.inspect.trace_plots import draw_beam, draw_likely, draw_ways
+    from headway.inspect.trace_plots import draw_beam, draw_predictions, draw_token_paths
 
     count = 0
     pictures: dict[str, Callable[[Path], None]] = {
-        f"way-{side}": partial(draw_ways, made, side) for side in network.config.sides
+        f"way-{side}": partial(draw_token_paths, trace, side) for side in network.config.sides
     }
-    if made.written.ids:
-        pictures["probabilities"] = partial(draw_likely, made)
-    if made.beam:
-        pictures["beam"] = partial(draw_beam, made)
+    if trace.written.ids:
+        pictures["probabilities"] = partial(draw_predictions, trace)
+    if trace.beam:
+        pictures["beam"] = partial(draw_beam, trace)
     for name, draw in pictures.items():
         for ending in ("png", "svg"):
             draw(out / f"{name}.{ending}")
             count += 1
-    for kind in KINDS[made.kind]:
-        for layer in range(max(made.model["encoder"]["layers"], made.model["decoder"]["layers"])):
-            if f"{PLACES[kind].format(layer)}.weights" in made.tensors:
+    for kind in ATTENTION_KINDS[trace.kind]:
+        for layer in range(max(trace.model["encoder"]["layers"], trace.model["decoder"]["layers"])):
+            if f"{ATTENTION_PATHS[kind].format(layer)}.weights" in trace.tensors:
                 for ending in ("png", "svg"):
-                    draw_attention(attended(made, kind, layer + 1), out / f"attention-{kind}-{layer + 1}.{ending}")
+                    draw_attention(
+                        read_attention(trace, kind, layer + 1), out / f"attention-{kind}-{layer + 1}.{ending}"
+                    )
                     count += 1
     for side in network.config.sides:
-        tables = positions_of(network, side, max(len(made.source.ids), len(made.target.ids), 32))
+        tables = position_tables(network, side, max(len(trace.source.ids), len(trace.target.ids), 32))
         for number, table in enumerate(tables, start=1):
             name = f"position-{side}" if len(tables) == 1 else f"position-{side}-{number}"
             for ending in ("png", "svg"):

@@ -1,4 +1,4 @@
-"""`headway models`: those that can be called by name."""
+"""`headway models`: the models that can be used by name."""
 
 import json
 import shlex
@@ -9,78 +9,78 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.app import Verb, option
-from headway.cli.terminal import is_watched, log, table, wants_colour
+from headway.cli.terminal import is_interactive, log, print_table, stdout_columns, wants_colour
 
 if TYPE_CHECKING:
-    from headway.storage.registry import Installed
+    from headway.storage.registry import InstalledModel
 
 
 @click.command(
     "models",
     cls=Verb,
     examples=[
-        ("headway models", "what is installed"),
-        ("headway models --json", "the same for programs, one JSON object a line"),
-        ("headway models add my-model --name en-de", "a copy of a model directory, to be called by its name"),
+        ("headway models", "list installed models"),
+        ("headway models --json", "the same for programs, one JSON object per line"),
+        ("headway models add my-model --name en-de", "install a copy of a model directory under a name"),
         ("headway models remove en-de", "delete that copy"),
     ],
 )
 @click.argument("action", required=False, type=click.Choice(["add", "remove"]), metavar="[add DIR|remove NAME]")
 @click.argument("what", required=False, metavar="")
-@option("--name", default="", show_default=False, metavar="NAME", help="With add: what to call it. Default: as DIR.")
-@option("--json", "as_json", is_flag=True, help="One JSON object a model.")
+@option("--name", default="", show_default=False, metavar="NAME", help="With add: its name. Default: that of DIR.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON object per model.")
 def models(action: str | None, what: str | None, name: str, as_json: bool) -> None:
-    """List installed models, or add and remove your own.
+    """List, add or remove installed models.
 
-    Those of the package come first; yours lie in $HEADWAY_MODELS, or ~/.local/share/headway/models. Direction and size
-    are read from the model, licence and scores from the head of its README.md. Every --model takes their names."""
+    Models of the package come first; yours are in $HEADWAY_MODELS, or ~/.local/share/headway/models. Licence and
+    scores come from the head of a model's README.md. Every --model accepts the name of an installed model."""
     if (action is None) != (what is None) or (name and action != "add") or (as_json and action):
-        told = "say headway models, headway models add DIR [--name NAME], or headway models remove NAME."
-        raise click.UsageError(told, click.get_current_context())
+        usage = "use headway models, headway models add DIR [--name NAME], or headway models remove NAME."
+        raise click.UsageError(usage, click.get_current_context())
     if action is None:
-        show(as_json)
+        list_models(as_json)
         return
     assert what is not None
-    from headway.storage.registry import add, remove
+    from headway.storage.registry import install_model, remove_model
 
     if action == "remove":
-        log(f"removed {remove(what)}")
+        log(f"removed {remove_model(what)}")
         return
-    added = add(what, name)
+    added = install_model(what, name)
     verb = "translate" if added.directions else "generate"
     log(f"copied to {added.folder}")
     log(f'next: headway {verb} --model {shlex.quote(added.name)} "…"')
 
 
-def show(as_json: bool) -> None:
-    from headway.storage.registry import BUNDLED, installed, model_folders, own_folder
+def list_models(as_json: bool) -> None:
+    from headway.storage.registry import BUNDLED_MODELS, find_model_folders, list_installed, user_models_folder
 
-    found = sorted(installed().values(), key=lambda one: (not one.bundled, one.name))
-    known = {one.folder for one in found} | {BUNDLED / one.name for one in found}
-    for folder in [*model_folders(BUNDLED), *model_folders(own_folder())]:
+    installed = sorted(list_installed().values(), key=lambda model: (not model.bundled, model.name))
+    known = {model.folder for model in installed} | {BUNDLED_MODELS / model.name for model in installed}
+    for folder in [*find_model_folders(BUNDLED_MODELS), *find_model_folders(user_models_folder())]:
         if folder not in known:
-            log(f"{folder} holds no model that this Headway can read", "warning")
-    rows = [about(one) for one in found]
+            log(f"{folder} is not a model that this version can read", "warning")
+    rows = [describe_model(model) for model in installed]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row, ensure_ascii=False))
-    elif is_watched(sys.stdout):
-        listed(rows)
+    elif is_interactive(sys.stdout):
+        print_paragraphs(rows)
     else:
         header = ["name", "directions", "size", "licence", "scores", "where"]
-        table(header, [(*facts(row)[:4], scores(row), row["folder"]) for row in rows])
+        print_table(header, [(*format_facts(row)[:4], format_scores(row), row["folder"]) for row in rows])
     if not rows:
-        log("no model is installed. Train one, then: headway models add DIR")
+        log("no models installed. Train one, then: headway models add DIR")
 
 
-def about(model: "Installed") -> dict[str, Any]:
+def describe_model(model: "InstalledModel") -> dict[str, Any]:
     from headway.storage.card import read_card
 
     card = read_card(model.folder)
     files = [file for file in model.folder.iterdir() if file.is_file()]
     return {
         "name": model.name,
-        "objective": model.outline.objective,
+        "objective": model.summary.objective,
         "directions": model.directions,
         "bytes": sum(file.stat().st_size for file in files),
         "licence": card.licence,
@@ -90,25 +90,27 @@ def about(model: "Installed") -> dict[str, Any]:
     }
 
 
-def facts(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    from headway.text.language_codes import shown
+def format_facts(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    from headway.text.language_codes import format_directions
 
-    what = shown(row["directions"]) or ("languages unknown" if row["objective"] == "translation" else "language model")
-    return row["name"], what, f"{row['bytes'] / 1e6:.1f} MB", row["licence"] or "licence unknown"
-
-
-def scores(row: dict[str, Any]) -> str:
-    return "; ".join(f"{name}: {told}" for name, told in row["scores"].items())
+    unknown = "languages unknown" if row["objective"] == "translation" else "language model"
+    directions = format_directions(row["directions"]) or unknown
+    return row["name"], directions, f"{row['bytes'] / 1e6:.1f} MB", row["licence"] or "licence unknown"
 
 
-def listed(rows: list[dict[str, Any]]) -> None:
-    """A paragraph each, as wide as the terminal."""
-    from headway.cli.markdown import columns
+def format_scores(row: dict[str, Any]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in row["scores"].items())
 
+
+def print_paragraphs(rows: list[dict[str, Any]]) -> None:
+    """One paragraph per model, as wide as the terminal."""
     for row in rows:
-        name, *rest = facts(row)
-        told = [", ".join([*rest, "part of the package" if row["bundled"] else row["folder"]]), scores(row)]
+        name, *rest = format_facts(row)
+        paragraphs = [
+            ", ".join([*rest, "part of the package" if row["bundled"] else row["folder"]]),
+            format_scores(row),
+        ]
         click.echo(click.style(name, bold=True) if wants_colour(sys.stdout) else name)
-        for text in filter(None, told):
-            for line in wrap(text, max(columns() - 2, 20), break_on_hyphens=False):
+        for text in filter(None, paragraphs):
+            for line in wrap(text, max(stdout_columns() - 2, 20), break_on_hyphens=False):
                 click.echo(f"  {line}")

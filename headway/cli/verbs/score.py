@@ -1,4 +1,4 @@
-"""`headway score`: how likely a model finds given translations."""
+"""`headway score`: log-probabilities of given translations (forced decoding)."""
 
 import json
 import math
@@ -11,21 +11,24 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.terminal import log, opened
+from headway.cli.terminal import log, open_output
 
 if TYPE_CHECKING:
-    from headway.translate.translator import Scored, Translator
+    from headway.translate.translator import ScoredPair, Translator
 
-AT_ONCE = 1024  # pairs in memory
+PAIRS_PER_GROUP = 1024  # held in memory
 
 
 @click.command(
     "score",
     cls=Verb,
     examples=[
-        ("headway score --model my-model --source test.en --target test.de > scores", "one number a pair"),
+        ("headway score --model my-model --source test.en --target test.de > scores", "one number per pair"),
         ('headway score --model my-model "A dog runs." "Ein Hund rennt."', "one pair"),
-        ("headway score --model my-model --pairs test.tsv --normalised", "as the search ranks: by length penalty"),
+        (
+            "headway score --model my-model --pairs test.tsv --normalised",
+            "with the length penalty, as beam search ranks",
+        ),
         ("headway score --model my-model --pairs test.tsv --json", "with tokens and their log-probabilities"),
     ],
 )
@@ -33,66 +36,72 @@ AT_ONCE = 1024  # pairs in memory
 @options.models
 @options.direction
 @options.device
-@options.given_pairs
-@option("--normalised", is_flag=True, group="Result", help="Divide by the model's length penalty.")
+@options.pair_files
+@option("--normalised", is_flag=True, group="Result", help="Apply the model's length penalty.")
 @option("--per-token", is_flag=True, group="Result", help="Divide by the number of tokens.")
-@option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a pair.")
-@option(
-    "--batch-tokens", type=click.IntRange(min=1), group="Result", help="Tokens read at once. Default: by the device."
-)
+@option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object per pair.")
+@options.batch_tokens
 def score(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, source: str | None,
-    target: str | None, pairs: str | None, columns: tuple[str, str] | None, output: str | None, normalised: bool, per_token: bool, as_json: bool, batch_tokens: int | None,
+    target: str | None, pairs: str | None, columns: tuple[str, str] | None, output: str | None, normalised: bool,
+    per_token: bool, as_json: bool, batch_tokens: int | None,
 ) -> None:  # fmt: skip
-    """Say how likely a model finds given translations.
+    """Score given translations by their log-probability.
 
-    One line a pair, in order: the natural logarithm of the probability of the target and its end, given the source.
-    Each side is one sentence. Two blank sides give 0; what is too long to read gives nan, and a warning."""
-    from headway.storage.registry import choose
-    from headway.translate.translator import load_translator
+    One line per pair, in order: the natural logarithm of the probability of the target, including its end, given the
+    source. Each side is one sentence. A pair of blank sides gives 0; a side that is too long gives nan and a warning."""
+    from headway.storage.registry import choose_models
+    from headway.translate.translator import load_choice
 
-    refuse(text, source, target, pairs, output)
+    check_inputs(text, source, target, pairs, output)
     if normalised and per_token:
-        raise click.UsageError("--normalised and --per-token are two ways: choose one.", click.get_current_context())
+        raise click.UsageError(
+            "--normalised and --per-token exclude each other: choose one.", click.get_current_context()
+        )
     if columns and not pairs:
-        raise click.UsageError("--columns is for the file of --pairs: leave it out.", click.get_current_context())
-    choice = choose(models, source_language, to)
-    translator, to = load_translator(choice.paths, device, direction=choice.direction), choice.target
+        raise click.UsageError("--columns needs --pairs.", click.get_current_context())
+    choice = choose_models(models, source_language, to)
+    translator = load_choice(choice, device)
+    to = choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
-    translator.tag(to)  # a wrong language is said before anything is read
-    config, number = translator.config, 0
+    translator.tag_ids(to)  # refuse an unknown language before reading anything
+    config = translator.config
+    number = 0
     languages = choice.source or (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
-    given = iter([(text[0], text[1])]) if text else read(source, target, pairs, languages, columns)
-    with opened(output) as sink:
-        while group := list(islice(given, AT_ONCE)):
-            for found in translator.score(group, to=to):
+    given = iter([(text[0], text[1])]) if text else read_given_pairs(source, target, pairs, languages, columns)
+    with open_output(output) as sink:
+        while group := list(islice(given, PAIRS_PER_GROUP)):
+            for scored in translator.score(group, target=to):
                 number += 1
-                for warning in found.warnings:
+                for warning in scored.warnings:
                     log(f"line {number}: {warning}", "warning")
-                value = found.score if normalised else found.logp / (max(len(found.tokens), 1) if per_token else 1)
-                line = json.dumps(as_object(translator, found), ensure_ascii=False) if as_json else f"{value:.6f}"
+                if as_json:
+                    line = json.dumps(to_json_object(translator, scored), ensure_ascii=False)
+                else:
+                    divisor = max(len(scored.tokens), 1) if per_token else 1
+                    line = f"{scored.score if normalised else scored.logp / divisor:.6f}"
                 sink.write(f"{line}\n")
             sink.flush()
 
 
-def refuse(
+def check_inputs(
     text: tuple[str, ...], source: str | None, target: str | None, pairs: str | None, output: str | None
 ) -> None:
-    """What cannot be meant, and files that are not there, before a model is loaded."""
+    """Refuse contradictory options and missing files, before a model is loaded."""
     from headway.files.text_files import check_readable
 
-    ways = [bool(text), bool(source or target), bool(pairs)]
-    if sum(ways) != 1 or bool(source) != bool(target) or (text and len(text) != 2):
-        told = "give one source and its target as text, or --source and --target, or --pairs."
-        raise click.UsageError(told, click.get_current_context())
+    inputs = [bool(text), bool(source or target), bool(pairs)]
+    if sum(inputs) != 1 or bool(source) != bool(target) or (text and len(text) != 2):
+        message = "give one source and its target as text, or --source and --target, or --pairs."
+        raise click.UsageError(message, click.get_current_context())
     files = [path for path in (source, target, pairs) if path]
     for path in files:
         check_readable(path)
     if output and Path(output).resolve() in [Path(path).resolve() for path in files]:
-        raise click.UsageError("--output is a file that is read: name another.", click.get_current_context())
+        raise click.UsageError("--output is one of the input files: choose another file.", click.get_current_context())
 
 
-def read(
+def read_given_pairs(
     source: str | None, target: str | None, pairs: str | None, languages: tuple[str, str],
     columns: tuple[str, str] | None,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
@@ -101,15 +110,15 @@ def read(
     return read_parallel(ParallelFiles(pairs or source or "", target or "", *languages, columns=columns))
 
 
-def as_object(translator: "Translator", found: "Scored") -> dict[str, Any]:
-    """Not-a-number is no JSON: null stands for it."""
-    known = math.isfinite(found.logp)
+def to_json_object(translator: "Translator", scored: "ScoredPair") -> dict[str, Any]:
+    """One pair as JSON, with null for NaN, which JSON does not have."""
+    finite = math.isfinite(scored.logp)
     return {
-        "source": found.source,
-        "target": found.target,
-        "logp": round(found.logp, 6) if known else None,
-        "score": round(found.score, 6) if known else None,
-        "tokens": translator.tokenizers.target.pieces(found.tokens),
-        "token_logps": [round(value, 6) for value in found.token_logps],
-        "warnings": found.warnings,
+        "source": scored.source,
+        "target": scored.target,
+        "logp": round(scored.logp, 6) if finite else None,
+        "score": round(scored.score, 6) if finite else None,
+        "tokens": translator.tokenizers.target.pieces(scored.tokens),
+        "token_logps": [round(value, 6) for value in scored.token_logps],
+        "warnings": scored.warnings,
     }

@@ -1,4 +1,4 @@
-"""`headway trace`: everything that a model computes for one text, saved to be looked at."""
+"""`headway trace`: save every intermediate result of one translation."""
 
 import shlex
 from pathlib import Path
@@ -15,53 +15,65 @@ from headway.cli.terminal import log
     "trace",
     cls=Verb,
     examples=[
-        ('headway trace --model my-model "A dog runs." --out traced', "everything that happens in a translation"),
+        ('headway trace --model my-model "A dog runs." --out traced', "every step of a translation"),
         (
             'headway trace --model my-model --beam-size 8 --prefix "Der" "A dog runs." --out traced',
-            "otherwise searched",
+            "with other search settings",
         ),
-        ('headway trace --model my-lm "Once" --max-length 20 --out traced', "of a language model"),
+        ('headway trace --model my-lm "Once" --max-length 20 --out traced', "a language model"),
     ],
 )
 @click.argument("text")
 @options.model
 @options.direction
 @options.device
-@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
+@options.beam_size
+@options.length_penalty
 @option(
-    "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
+    "--max-length",
+    type=click.IntRange(min=0),
+    group="Search",
+    help="Maximum number of new tokens. Default for a language model: 40.",
 )
-@option("--max-length", type=click.IntRange(min=0), group="Search", help="New tokens at most. Of a language model: 40.")
-@option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
-@option("--prefix", default="", show_default=False, metavar="TEXT", group="Search", help="The output starts with this.")
-@option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Folder for it.")
+@options.no_repeat_ngram
+@option(
+    "--prefix",
+    default="",
+    show_default=False,
+    metavar="TEXT",
+    group="Search",
+    help="Force the output to start with TEXT.",
+)
+@option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Output directory."
+)
 def trace(
     text: str, model: str | None, source_language: str, to: str, device: str, max_length: int | None, prefix: str,
     out: Path, **search: Any,
 ) -> None:  # fmt: skip
-    """Save everything that is computed for one sentence.
+    """Save every intermediate result of one translation.
 
-    Tokens, queries, keys, values, scores and weights of every layer and head, residual streams and their norms, the
-    distribution of every step, the whole beam. The folder gets trace.safetensors and trace.json; the format is in
-    docs/looking-inside.md."""
+    Tokens; queries, keys, values, scores and weights of every layer and head; residual streams and their norms; the
+    distribution at every step; the whole beam. Writes trace.safetensors and trace.json; docs/looking-inside.md
+    describes the format."""
     from headway.errors import ConfigError
-    from headway.storage.registry import choose
+    from headway.storage.registry import choose_models
     from headway.translate.translator import Translator, load
 
-    choice = choose([model] if model else [], source_language, to)
+    choice = choose_models([model] if model else [], source_language, to)
     loaded = load(choice.paths[0], device)
     if isinstance(loaded, Translator):
-        made = loaded.trace(text, to=choice.target, prefix=prefix, max_length=max_length, **search)
+        result = loaded.trace(text, target=choice.target, prefix=prefix, max_length=max_length, **search)
     else:
         if to or prefix:
-            raise ConfigError(f"{model} is a language model: --to and --prefix mean nothing there. Leave them out.")
+            raise ConfigError(f"{model} is a language model: leave out --to and --prefix.")
         if search["beam_size"] is None and loaded.config.train.objective.kind == "causal":
-            search["beam_size"] = 1  # what is drawn at random cannot be checked
-        made = loaded.trace(text, length=40 if max_length is None else max_length, **search)
-    made.save(out)
-    for warning in made.warnings:
+            search["beam_size"] = 1  # sampling could not be reproduced
+        result = loaded.trace(text, length=40 if max_length is None else max_length, **search)
+    result.save(out)
+    for warning in result.warnings:
         log(warning, "warning")
-    if made.kind != "masked":
-        click.echo(made.output)
-    log(f"wrote {len(made.tensors)} tensors to {out}")
+    if result.kind != "masked":
+        click.echo(result.output)
+    log(f"wrote {len(result.tensors)} tensors to {out}")
     log(f"next: headway attend --trace {shlex.quote(str(out))}")

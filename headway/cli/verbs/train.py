@@ -1,4 +1,4 @@
-"""`headway train`: from text to a model."""
+"""`headway train`: train a translator or a language model."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.terminal import log, settings
-from headway.cli.train_setup import prepare, run, upper_layers
+from headway.cli.train_setup import override_layers, prepare_training, run_training
 
 
 @click.command(
@@ -17,7 +17,7 @@ from headway.cli.train_setup import prepare, run, upper_layers
     examples=[
         (
             "headway train --source train.en --target train.de --out my-model",
-            "a translator; everything is chosen for you",
+            "a translator, with automatic settings",
         ),
         (
             "headway train --source train.en --target train.de --valid-source val.en --valid-target val.de "
@@ -27,11 +27,11 @@ from headway.cli.train_setup import prepare, run, upper_layers
         ("headway train --text corpus.txt --out my-lm", "a language model"),
         (
             "headway train --pairs big.en-de.tsv.xz --pairs mine.en-de.tsv --weight 1 --weight 5 --out my-model",
-            "two corpora, the second seen five times as often",
+            "two corpora, the second sampled five times as often",
         ),
         (
             "headway train --from-model my-model --source law.en --target law.de --out my-lawyer --for 10m",
-            "a model fine-tuned on other text",
+            "fine-tune a model on other text",
         ),
         (
             "headway train --source train.en --target train.de --out my-model --config my.toml --set train.seed=2",
@@ -45,11 +45,11 @@ from headway.cli.train_setup import prepare, run, upper_layers
     multiple=True,
     metavar="FILE",
     group="Text",
-    help="Text to translate from; more than once for more corpora.",
+    help="Source text; repeat for more corpora.",
 )
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
 @option(
-    "--valid-source", multiple=True, metavar="FILE", group="Text", help="Text to validate on; else some is held out."
+    "--valid-source", multiple=True, metavar="FILE", group="Text", help="Validation text. Default: hold out some pairs."
 )
 @option("--valid-target", multiple=True, metavar="FILE", group="Text", help="Its translation.")
 @option(
@@ -57,15 +57,15 @@ from headway.cli.train_setup import prepare, run, upper_layers
     multiple=True,
     metavar="FILE",
     group="Text",
-    help="Both sides in one file, .tsv or .jsonl, plain or .gz, .xz, .zst; more than once for more corpora.",
+    help="Both sides in one file: .tsv or .jsonl, also .gz, .xz, .zst; repeat for more corpora.",
 )
-@option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same to validate on.")
+@option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same for validation.")
 @option(
     "--columns",
     type=options.Columns(),
     metavar="A,B",
     group="Text",
-    help="Which columns (or keys) of --pairs are source and target. Default: 1,2, or the languages.",
+    help="Source and target column of --pairs, by number or name. Default: 1,2, or the languages.",
 )
 @option(
     "--weight",
@@ -74,31 +74,33 @@ from headway.cli.train_setup import prepare, run, upper_layers
     multiple=True,
     metavar="W",
     group="Text",
-    help="How often each pair of a corpus is seen in an epoch; once for all, or once for each corpus.",
+    help="Times that each pair is seen in an epoch; give one for all corpora, or one for each.",
 )
 @option(
     "--both-ways",
     is_flag=True,
     group="Text",
-    help="Learn the other direction too, from the same pairs: one model for both.",
+    help="Train one model for both directions, on the same pairs.",
 )
 @option(
-    "--vary",
+    "--noise",
+    "vary",
+    aliases=["--vary"],
     type=click.FloatRange(0, 1),
     default=0.0,
     metavar="SHARE",
     group="Text",
-    help="See this share of the pairs once more as people type: small letters, CAPITALS, no full stop, emoji …",
+    help="Repeat this share of the pairs with noise: lower case, CAPITALS, no full stop, emoji, …",
 )
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
-@option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Text to validate it on.")
+@option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Validation text for a language model.")
 @option(
     "--from",
     "source_languages",
     multiple=True,
     metavar="LANG",
     group="Text",
-    help="Language of --source; else from the file's name.",
+    help="Language of --source. Default: from the file name.",
 )
 @option(
     "--to",
@@ -106,7 +108,7 @@ from headway.cli.train_setup import prepare, run, upper_layers
     multiple=True,
     metavar="LANG",
     group="Text",
-    help="Language of --target; else from the file's name.",
+    help="Language of --target. Default: from the file name.",
 )
 @option(
     "--out",
@@ -114,44 +116,52 @@ from headway.cli.train_setup import prepare, run, upper_layers
     type=click.Path(path_type=Path),
     metavar="DIR",
     group="Result",
-    help="Model directory. The same command goes on where it stopped.",
+    help="Model directory. Run the same command again to resume.",
 )
 @option(
     "--from-model",
     metavar="MODEL",
     group="Result",
-    help="Fine-tune: start from this model, a directory or a name, with its tokenizer, architecture and languages.",
+    help="Fine-tune this model, a directory or name; its tokenizer, architecture and languages are kept.",
 )
 @option(
     "--tokenizer",
-    "tokenizer_of",
+    "tokenizer_path",
     type=click.Path(path_type=Path),
     metavar="PATH",
     group="Settings",
-    help="Do not learn a vocabulary: take this tokenizer.json, or that of this model, a directory or a name.",
+    help="Use this tokenizer.json, or that of a model (directory or name), instead of training one.",
 )
 @option(
     "--allow-changes",
     is_flag=True,
     group="Result",
-    help="Go on in DIR though the text or the settings have changed since.",
+    help="Resume even though the text or the settings have changed.",
 )
-@option("--tensorboard", is_flag=True, group="Result", help="Also write curves for TensorBoard to DIR/tensorboard.")
-@option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Updates of the weights.")
-@option("--epochs", type=click.IntRange(min=1), group="Budget (the first reached)", help="Passes over the text.")
-@option("--for", "seconds", type=options.Duration(), group="Budget (the first reached)", help="Time: 90s, 20m, 1.5h.")
+@option("--tensorboard", is_flag=True, group="Result", help="Write TensorBoard logs to DIR/tensorboard.")
+@option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Optimiser steps.")
+@option(
+    "--epochs", type=click.IntRange(min=1), group="Budget (the first reached)", help="Passes over the training text."
+)
+@option(
+    "--for",
+    "seconds",
+    type=options.Duration(),
+    group="Budget (the first reached)",
+    help="Training time: 90s, 20m, 1.5h.",
+)
 @option(
     "--preset",
     default="auto",
     metavar="NAME",
     group="Settings",
-    help="auto, tiny, small, medium, base, big, gpt2, bert …",
+    help="auto, tiny, small, medium, base, big, gpt2, bert, …",
 )
 @option(
     "--objective",
     type=click.Choice(["translation", "causal", "masked"]),
     group="Settings",
-    help="What is learned; by default translation, or causal with --text.",
+    help="Training objective. Default: translation, or causal with --text.",
 )
 @option(
     "--config",
@@ -159,7 +169,7 @@ from headway.cli.train_setup import prepare, run, upper_layers
     type=click.Path(path_type=Path),
     metavar="FILE",
     group="Settings",
-    help="Settings in TOML.",
+    help="Config file in TOML.",
 )
 @option(
     "--set",
@@ -167,62 +177,66 @@ from headway.cli.train_setup import prepare, run, upper_layers
     multiple=True,
     metavar="KEY=VALUE",
     group="Settings",
-    help="One setting, as in model.d_model=256.",
+    help="Set one config key, e.g. model.d_model=256.",
 )
-@option("--seed", type=int, group="Settings", help="The same as --set train.seed=N.")
-@option("--device", default="auto", metavar="NAME", group="Settings", help="auto, cpu, cuda, cuda:1 …")
-@option("--print-config", is_flag=True, group="Settings", help="Show every setting and where it comes from, and stop.")
+@option("--seed", type=int, group="Settings", help="Short for --set train.seed=N.")
+@option("--device", default="auto", metavar="NAME", group="Settings", help="Device: auto, cpu, cuda, cuda:1, …")
+@option("--print-config", is_flag=True, group="Settings", help="Print every setting and its origin, then exit.")
 def train(
-    out: Path | None, from_model: str | None, tokenizer_of: Path | None, allow_changes: bool, tensorboard: bool,
-    preset: str, objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str, print_config: bool,
-    **given: Any,
+    out: Path | None, from_model: str | None, tokenizer_path: Path | None, allow_changes: bool, tensorboard: bool,
+    preset: str, objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str,
+    print_config: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Train a translator from two text files, or a language model from one.
 
-    Settings are taken from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the
-    preset. --preset auto chooses by the size of your text and says what and why. Several GPUs: torchrun
-    --nproc-per-node 4 -m headway train ..."""
+    Settings come from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the preset.
+    --preset auto chooses one by the amount of text and logs its choice. Several GPUs: torchrun --nproc-per-node 4 -m
+    headway train ..."""
     flags = {"objective": objective, **{name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}}
-    upper = upper_layers(config_file, assignments, flags)
+    upper = override_layers(config_file, assignments, flags)
     if out is None and not print_config:
-        raise click.UsageError("--out is missing: where should the model go?", click.get_current_context())
+        raise click.UsageError("--out is missing: give a directory for the model.", click.get_current_context())
     if from_model and preset != "auto":
         raise click.UsageError(
-            "--from-model and --preset were both given: the model brings its settings along.",
+            "--from-model and --preset were both given: the model has its own settings.",
             click.get_current_context(),
         )
-    if from_model and tokenizer_of:
+    if from_model and tokenizer_path:
         raise click.UsageError(
-            "--from-model and --tokenizer were both given: the model brings its tokenizer along.",
+            "--from-model and --tokenizer were both given: the model has its own tokenizer.",
             click.get_current_context(),
         )
-    from headway.config.sources import compose, described
-    from headway.storage.registry import directory
-    from headway.train.setup import Start, layers_for
-    from headway.train.sources import Files, read_texts
+    from headway.config.sources import compose, find_old_names, format_config
+    from headway.storage.registry import model_directory
+    from headway.train.setup import PretrainedModel, collect_layers
+    from headway.train.sources import TrainingFiles, read_texts
 
-    start = Start.read(directory(from_model)) if from_model else None
-    files = Files(**given)
+    start = PretrainedModel.load(model_directory(from_model)) if from_model else None
+    files = TrainingFiles(**given)
     if print_config:
         texts = read_texts(files)
-        layers, _ = layers_for(texts, files, preset, upper, start)
-        click.echo(described(*compose(layers)), nl=False)
+        layers, _ = collect_layers(texts, files, preset, upper, start)
+        for note in find_old_names(layers):
+            log(note)
+        click.echo(format_config(*compose(layers)), nl=False)
         return
     assert out is not None
-    from headway.train.checkpoints import refuse_strange
-    from headway.train.distributed import join_team, leave_team
+    from headway.train.checkpoints import refuse_foreign_files
+    from headway.train.distributed import join_process_group, leave_process_group
 
-    refuse_strange(out)
-    team, where = join_team(device)
-    settings.verbosity = settings.verbosity if team.first else -1
+    refuse_foreign_files(out)
+    group, where = join_process_group(device)
+    settings.verbosity = settings.verbosity if group.is_main else -1
     try:
-        with team.first_alone():
+        with group.main_first():
             texts = read_texts(files)
             for note in texts.notes:
                 log(note)
-            layers, reason = layers_for(texts, files, preset, upper, start)
+            layers, reason = collect_layers(texts, files, preset, upper, start)
+            for note in find_old_names(layers):
+                log(note)
             log(reason)
-            prepared = prepare(out, layers, texts, start, where, tokenizer_of)
-        run(prepared, out, where, team, tensorboard, allow_changes)
+            prepared = prepare_training(out, layers, texts, start, where, tokenizer_path)
+        run_training(prepared, out, where, group, tensorboard, allow_changes)
     finally:
-        leave_team()
+        leave_process_group()

@@ -1,4 +1,4 @@
-"""`headway translate`: a line in, a line out."""
+"""`headway translate`: translate lines of text, or a document."""
 
 import json
 import sys
@@ -12,22 +12,26 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.input_lines import AT_ONCE, counted, is_file, waiting_lines
-from headway.cli.pipelined import ahead
-from headway.cli.terminal import log, opened
-from headway.cli.translate_document import choice_for, translate_document
-from headway.cli.translate_document import refuse as refuse_for_document
+from headway.cli.input_lines import LINES_PER_GROUP, is_regular_file, number_groups, read_line_groups
+from headway.cli.pipelined import map_pipelined
+from headway.cli.terminal import log, open_output
+from headway.cli.translate_document import check_document_options as refuse_for_document
+from headway.cli.translate_document import choose_document_model, translate_document
 from headway.errors import HeadwayError
-from headway.storage.registry import Choice, choose
+from headway.storage.registry import ModelChoice, choose_models
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
     from headway.text.glossary import Glossary
-    from headway.translate.results import Routed
+    from headway.translate.options import TranslateOptions
+    from headway.translate.results import RoutedLine
     from headway.translate.routing import Router
     from headway.translate.translator import Guess, Translation, Translator
 
-OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some have one length
+LINES_PER_FILE_GROUP = {
+    "cuda": 16_384,
+    "cpu": 4096,
+}  # by device; a larger group has more lines of equal length to batch
 
 
 @click.command(
@@ -35,13 +39,13 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
     cls=Verb,
     examples=[
         ('headway translate --model my-model "A dog runs through the snow."', "one sentence"),
-        ('headway translate --from de --to en "Ein Hund."', "by an installed model: see headway models"),
-        ("headway translate --from auto --to en < mixed.txt", "each line from its own language"),
+        ('headway translate --from de --to en "Ein Hund."', "with an installed model: see headway models"),
+        ("headway translate --from auto --to en < mixed.txt", "detect the language of each line"),
         ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
-        ("headway translate --model my-model --file report.docx", "a document, with its formatting: report.de.docx"),
+        ("headway translate --model my-model --document report.docx", "a document, with its formatting"),
         ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
-        ('headway translate --model my-model --align "A dog runs."', "which word says which: text ||| i-j i-j"),
-        ('headway translate --model my-model --json "A dog runs."', "everything that is known, one JSON object a line"),
+        ('headway translate --model my-model --align "A dog runs."', "with word alignments: text ||| i-j i-j"),
+        ('headway translate --model my-model --json "A dog runs."', "all details, one JSON object per line"),
     ],
 )
 @click.argument("text", nargs=-1)
@@ -53,39 +57,51 @@ OF_A_FILE = {"cuda": 16_384, "cpu": 4096}  # lines taken together: of many, some
     show_default=False,
     metavar="LANG",
     group="Model",
-    help="Source language, to choose a model or where it has several; auto: told by each line's text.",
+    help="Source language, to choose a model or if it has several; auto: detect it for each line.",
 )
 @options.target_language
 @options.device
-@options.engines
-@option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read from a file; - is standard input.")
-@option("--file", metavar="FILE", group="Text", help="A document: .txt, .html, .srt, .po, .docx or .odt.")
+@options.engine_options
+@option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read lines from FILE; - is standard input.")
+@option(
+    "--document",
+    "file",
+    aliases=["--file"],
+    metavar="FILE",
+    group="Text",
+    help="Translate a document: .txt, .html, .srt, .po, .docx or .odt.",
+)
 @options.output
-@option("--no-split", is_flag=True, group="Text", help="Take each line as one sentence.")
-@option("--protect", multiple=True, metavar="REGEX", group="Text", help="Leave what matches as it is.")
-@option("--no-protect", is_flag=True, group="Text", help="Nor protect {name}, %s, tags, addresses, `code`.")
-@option("--beam-size", "-b", type=int, group="Search", help="Hypotheses followed; 1 is greedy. Default: the model's.")
+@options.no_split
 @option(
-    "--length-penalty", "alpha", type=float, group="Search", help="Above 0 prefers longer output. Default: the model's."
+    "--protect", multiple=True, metavar="REGEX", group="Text", help="Leave matching text unchanged; may be repeated."
 )
-@option(
-    "--penalty",
-    type=click.Choice(["paper", "power", "none"]),
-    group="Search",
-    help="Its formula. Default: the model's.",
-)
-@option("--max-length", type=int, group="Search", help="Tokens of output at most. Default: input + 50.")
-@option("--max-ratio", type=float, group="Search", help="The same as a multiple of the input, + 50.")
-@option("--no-repeat-ngram", "no_repeat_ngram", type=int, group="Search", help="Never repeat so many tokens in a row.")
+@option("--no-protect", is_flag=True, group="Text", help="Do not protect placeholders, tags, URLs or code.")
+@options.beam_size
+@options.length_penalty
+@options.penalty
+@option("--max-length", type=int, group="Search", help="Maximum output length in tokens. Default: input + 50.")
+@option("--max-ratio", type=float, group="Search", help="The same, as a multiple of the input length, plus 50.")
+@options.no_repeat_ngram
 @options.shortlist
-@option("--prefix", metavar="TEXT", group="Search", help="Every output starts with this.")
-@option("--glossary", metavar="FILE", group="Search", help="Given translations: source, a tab, target on each line.")
-@options.drawing
-@option("--n-best", type=click.IntRange(min=1), group="Result", help="So many translations: i ||| text ||| score.")
-@option("--align", is_flag=True, group="Result", help="Source word - target word, from 0: text ||| i-j i-j.")
-@option("--scores", is_flag=True, group="Result", help="Score, a tab, and the translation.")
-@option("--min-score", type=float, default=0.0, group="Result", help="Leave lines that are less sure as they are.")
-@option("--json", "as_json", is_flag=True, group="Result", help="One JSON object a line.")
+@option("--prefix", metavar="TEXT", group="Search", help="Force every output to start with TEXT.")
+@option("--glossary", metavar="FILE", group="Search", help="Required translations, one per line: source, tab, target.")
+@options.sampling_options
+@option(
+    "--n-best", type=click.IntRange(min=1), group="Result", help="Print the N best translations: i ||| text ||| score."
+)
+@option("--align", is_flag=True, group="Result", help="Print word alignments, counted from 0: text ||| i-j i-j.")
+@option("--scores", is_flag=True, group="Result", help="Print the score and a tab before each translation.")
+@option(
+    "--min-confidence",
+    "min_score",
+    aliases=["--min-score"],
+    type=float,
+    default=0.0,
+    group="Result",
+    help="Leave lines with lower confidence untranslated; see headway calibrate.",
+)
+@option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object per line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName",
     compute: "Compute", threads: int | None, input_file: str | None, file: str | None, output: str | None, no_split: bool,
@@ -94,11 +110,11 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
-    One line out for each line in, in order; a blank line stays blank. A line of several sentences is translated
+    Writes one line for each input line, in order; blank lines stay blank. A line of several sentences is translated
     sentence by sentence and keeps its spacing. Warnings go to stderr.
 
-    With --from auto a line in the target language, or in one that no model translates, stays as it is. A document keeps
-    everything but its text, and lies beside the old one unless --output names it."""
+    With --from auto, a line in the target language, or in one that no model translates, is left unchanged. A document
+    keeps everything but its text; without --output, report.docx becomes report.de.docx."""
     if file:
         refuse_for_document(click.get_current_context().params, file, output)
     if protect and no_protect:
@@ -106,94 +122,98 @@ def translate(
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
-        raise click.UsageError("--output is the file of --input: name another.", click.get_current_context())
+        raise click.UsageError("--output is the input file: choose another file.", click.get_current_context())
     if sys.stdin is None and not file and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
     if sys.stdout is None and not output and not file:
-        raise HeadwayError(
-            "standard output is closed: there is nowhere to write to. Open it, or name a file: --output."
-        )
+        raise HeadwayError("standard output is closed: open it, or give a file with --output.")
 
-    kept, terms = None if no_protect else protect, read_glossary(glossary)
+    terms = read_glossary(glossary)
 
-    def load(choice: Choice) -> "Translator":
-        from headway.decode.ctranslate2.probe import quick_model
+    def load(choice: ModelChoice) -> "Translator":
+        from headway.decode.ctranslate2.probe import probe_ctranslate2
 
         begin = bool(text) and text != ("-",)
-        quick = quick_model(choice.paths, device, engine, compute, threads, start=begin)
-        from headway.translate.translator import load_translator  # now: it imports while weights are being loaded
+        probe = probe_ctranslate2(choice.paths, device, engine, compute, threads, start=begin)
+        from headway.translate.translator import load_choice  # now: it imports while weights are being loaded
 
         if choice.paths != models:
             log(f"model {', '.join(choice.paths)}", "detail")
-        translator = load_translator(
-            choice.paths, device, engine, compute, threads, lambda told: log(told, "detail"), quick, choice.direction
-        )
+        translator = load_choice(
+            choice, device, engine, compute, threads, lambda message: log(message, "detail"), probe
+        )  # fmt: skip
         translator.batch_tokens = batch_tokens or translator.batch_tokens
-        # What is wrong with the request is said before anything is waited for.
-        translator.translate([], translator.search(**search), protect=kept, glossary=terms, min_score=min_score)
+        make_options(translator).check(translator)
         if align:
-            warn_if_rough(translator)
+            warn_if_unguided(translator)
         return translator
 
-    if file:
-        more = {"split": not no_split, "protect": kept, "glossary": terms, "min_score": min_score}
-        return translate_document(load(choice_for(file, models, source_language, to)), search, file, output, more)
+    def make_options(translator: "Translator", source: str = "") -> "TranslateOptions":
+        from headway.translate.options import TranslateOptions
 
-    def found(numbered: tuple[int, list[str]]) -> "list[Routed]":
+        return TranslateOptions(
+            source=source,
+            split_sentences=not no_split,
+            align=align,
+            protect=None if no_protect else protect,
+            glossary=terms,
+            min_confidence=min_score,
+            search=translator.search(**search),
+        )
+
+    if file:
+        translator = load(choose_document_model(file, models, source_language, to))
+        return translate_document(translator, make_options(translator), file, output)
+
+    def translate_group(numbered: tuple[int, list[str]]) -> "list[RoutedLine]":
+        from headway.translate.results import RoutedLine
+        from headway.translate.search import make_requests, translate_requests
+
         first, group = numbered
 
-        def act(translator: "Translator", lines: Sequence[str], source: str = "") -> "list[Translation]":
-            forced = None if prefix is None else [prefix] * len(lines)
-            return translator.translate(
-                lines, translator.search(**search), source=source, split=not no_split, prefixes=forced, first=first,
-                align=align, protect=kept, glossary=terms, min_score=min_score,
-            )  # fmt: skip
+        def run(translator: "Translator", lines: Sequence[str], source: str = "") -> "list[Translation]":
+            prefixes = None if prefix is None else [prefix] * len(lines)
+            requests = make_requests(lines, first, prefixes)
+            return translate_requests(translator, requests, make_options(translator, source))
 
-        return router.translate(group, act)
+        if router is not None:
+            return router.translate(group, run)
+        return [RoutedLine(result, loaded[0]) for result in run(loaded[0], group)]
 
-    if source_language == options.AUTO:
-        router: Router | Direct = by_language(models, to, load, align)
+    router: Router | None = None
+    loaded: list[Translator] = []
+    if source_language == options.AUTO_DETECT:
+        router = make_router(models, to, load, align)
     else:
-        router = Direct(load(choose(models, source_language, to)))
+        loaded = [load(choose_models(models, source_language, to))]
     if not text and not input_file and sys.stdin.isatty():
-        log("type text to translate, a line at a time; Ctrl-D ends")
-    kind = router.loaded[0].device if router.loaded else "cpu"
+        log("type text to translate, one line at a time; end with Ctrl-D")
+    kind = loaded[0].device if loaded else "cpu"  # models of a router are loaded with their first line
     number = 0
-    of_a_file = not text and is_file(input_file or "-")
-    alone = len(text) == 1 and text != ("-",)
-    workers = 2 if kind == "cuda" or of_a_file else 1  # one group is read or written while another is searched
-    lines = waiting_lines(text, input_file, OF_A_FILE.get(kind, AT_ONCE))
-    with opened(output) as sink, stopping(router):
-        for results in ahead(counted(lines), found, workers):
+    from_file = not text and is_regular_file(input_file or "-")
+    single_text = len(text) == 1 and text != ("-",)
+    workers = 2 if kind == "cuda" or from_file else 1  # one group is read or written while another is searched
+    lines = read_line_groups(text, input_file, LINES_PER_FILE_GROUP.get(kind, LINES_PER_GROUP))
+    with open_output(output) as sink, stop_searches_on_error(lambda: router.loaded if router else loaded):
+        for results in map_pipelined(number_groups(lines), translate_group, workers):
             for routed in results:
                 number += 1
-                for warning, times in Counter(routed.result.warnings).items():  # of many sentences one line may say it
+                # Several sentences of a line may have the same warning.
+                for warning, times in Counter(routed.result.warnings).items():
                     log(f"line {number}: {warning}{f' ({times} times)' if times > 1 else ''}", "warning")
                 if routed.note:
                     log(f"line {number}: {routed.note}")
-                sink.write(shown(routed, number - 1, search["n_best"], scores, as_json, alone))
+                sink.write(format_result(routed, number - 1, search["n_best"], scores, as_json, single_text))
             sink.flush()
 
 
-def by_language(models: tuple[str, ...], to: str, load: "Callable[[Choice], Translator]", align: bool) -> "Router":
-    from headway.translate.routing import Router, routes
+def make_router(models: tuple[str, ...], to: str, load: "Callable[[ModelChoice], Translator]", align: bool) -> "Router":
+    from headway.translate.routing import Router, find_routes
 
-    router = Router(*routes(models, to), load, align, strict=bool(models))
+    router = Router(*find_routes(models, to), load, align, strict=bool(models))
     for warning in router.warnings:
         log(warning, "warning")
     return router
-
-
-class Direct:
-    """Every line to one translator: what headway.translate.routing.Router is for lines in several languages."""
-
-    def __init__(self, translator: "Translator") -> None:
-        self.loaded = [translator]
-
-    def translate(self, lines: Sequence[str], act: "Callable[..., list[Translation]]") -> "list[Routed]":
-        from headway.translate.results import Routed
-
-        return [Routed(result, self.loaded[0]) for result in act(self.loaded[0], lines)]
 
 
 def read_glossary(path: str | None) -> "Glossary | None":
@@ -205,47 +225,52 @@ def read_glossary(path: str | None) -> "Glossary | None":
 
 
 @contextmanager
-def stopping(router: "Router | Direct") -> Iterator[None]:
-    """Whatever ends this early ends the searches ahead of it."""
+def stop_searches_on_error(loaded: "Callable[[], list[Translator]]") -> Iterator[None]:
+    """If the output loop ends early, stop the searches that run ahead of it. `loaded`: the translators so far."""
     try:
         yield
     except BaseException:
-        for translator in router.loaded:
+        for translator in loaded():
             translator.stop()
         raise
 
 
-def shown(routed: "Routed", number: int, n_best: int | None, scores: bool, as_json: bool, alone: bool) -> str:
-    """One result as asked for: a line, unless it is the only one and text alone, which keeps its lines."""
-    from headway.translate.results import one_line
+def format_result(
+    routed: "RoutedLine", number: int, n_best: int | None, scores: bool, as_json: bool, single_text: bool
+) -> str:
+    """One result in the requested format, on one line; a single text given as an argument keeps its line breaks."""
+    from headway.translate.results import to_one_line
 
     result = routed.result
     if as_json:
-        return json.dumps(as_object(routed, n_best), ensure_ascii=False) + "\n"
+        return json.dumps(to_json_object(routed, n_best), ensure_ascii=False) + "\n"
     if n_best:
         guesses = result.guesses[:n_best]
         return "".join(
-            f"{number} ||| {one_line(guess.text)} ||| {guess.score:.4f}{links_of(guess)}\n" for guess in guesses
+            f"{number} ||| {to_one_line(guess.text)} ||| {guess.score:.4f}{format_links(guess)}\n" for guess in guesses
         )
-    lead, links = f"{result.score:.4f}\t" if scores else "", links_of(result.guesses[0])
-    return f"{lead}{result.text if alone and not lead and not links else one_line(result.text)}{links}\n"
+    score = f"{result.score:.4f}\t" if scores else ""
+    links = format_links(result.guesses[0])
+    keeps_lines = single_text and not score and not links
+    return f"{score}{result.text if keeps_lines else to_one_line(result.text)}{links}\n"
 
 
-def links_of(guess: "Guess") -> str:
-    """A further field, if it was asked for."""
-    from headway.text.align.words import moses
+def format_links(guess: "Guess") -> str:
+    """The alignment as a further field, if it was requested."""
+    from headway.text.align.words import format_moses_links
 
-    return "" if guess.alignment is None else f" ||| {moses(guess.alignment)}".rstrip()
+    return "" if guess.alignment is None else f" ||| {format_moses_links(guess.alignment)}".rstrip()
 
 
-def warn_if_rough(translator: "Translator") -> None:
+def warn_if_unguided(translator: "Translator") -> None:
     from headway.translate.alignment import is_guided
 
     if not all(is_guided(config) for config in translator.configs):
-        log("this model has no head for alignments: they are rough. Train it with train.alignment=guided", "warning")
+        message = "this model was not trained to align, so alignments are unreliable. Train with train.alignment=guided"
+        log(message, "warning")
 
 
-def as_object(routed: "Routed", n_best: int | None) -> dict[str, Any]:
+def to_json_object(routed: "RoutedLine", n_best: int | None) -> dict[str, Any]:
     result, translator = routed.result, routed.translator
     guesses = [
         {
@@ -255,11 +280,12 @@ def as_object(routed: "Routed", n_best: int | None) -> dict[str, Any]:
             "tokens": translator.tokenizers.target.pieces(guess.tokens) if translator else [],
             "token_logps": [round(value, 6) for value in guess.token_logps],
             **({} if guess.alignment is None else {"alignment": guess.alignment}),
-            **({} if (sure := guess.confidence) is None else {"confidence": round(sure, 4)}),
+            **({} if (confidence := guess.confidence) is None else {"confidence": round(confidence, 4)}),
         }
         for guess in result.guesses
     ]
-    several = {"n_best": guesses} if n_best else {}
-    told = {"from": routed.source} if routed.source else {}
+    n_best_field = {"n_best": guesses} if n_best else {}
+    language_field = {"from": routed.source} if routed.source else {}
     notes = [routed.note] if routed.note else []
-    return {"source": result.source, **told, **guesses[0], **several, "warnings": [*result.warnings, *notes]}
+    warnings = [*result.warnings, *notes]
+    return {"source": result.source, **language_field, **guesses[0], **n_best_field, "warnings": warnings}

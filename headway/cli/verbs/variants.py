@@ -1,4 +1,4 @@
-"""`headway variants`: everything that a slot of the config can hold."""
+"""`headway variants`: the variants that each slot of the config accepts."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headway.config.catalogue import Entry
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = {
+SLOT_PAGES = {
     "position": "positions.md",
     "mask": "masks.md",
     "mixer": "attention.md",
@@ -35,18 +35,18 @@ PAGES = {
     "variants",
     cls=Verb,
     examples=[
-        ("headway variants", "all of them, by slot"),
-        ("headway variants mask", "of one slot"),
-        ("headway variants rope", "one of them: its settings, and its page"),
+        ("headway variants", "all variants, by slot"),
+        ("headway variants mask", "those of one slot"),
+        ("headway variants rope", "one variant: its settings and its documentation"),
     ],
 )
 @click.argument("kind", required=False)
-@option("--slot", metavar="NAME", group="What", help="Only this slot: position, mask, mixer, residual …")
+@option("--slot", metavar="NAME", group="What", help="Only this slot: position, mask, mixer, residual, …")
 def variants(kind: str | None, slot: str | None) -> None:
-    """Say what can be chosen for each part of a model and its training.
+    """List the variants of each part of a model and its training.
 
-    With a name, its settings with their defaults, and the page about it where the documentation is at hand."""
-    from headway.cli.markdown import show_page
+    With a name: its settings and their defaults, and its documentation page if available."""
+    from headway.cli.markdown import print_markdown
     from headway.config.catalogue import CATALOGUE, slots
     from headway.errors import ConfigError, did_you_mean
 
@@ -64,51 +64,51 @@ def variants(kind: str | None, slot: str | None) -> None:
             f'nothing is called "{kind}"{f" in the slot {slot}" if slot else ""}.{hint} See: headway variants'
         )
     if kind is None:
-        listed(found)
+        print_list(found)
         return
     for entry in found:
-        click.echo(described(entry))
-    for page in dict.fromkeys(map(page_of, found)):
+        click.echo(describe_variant(entry))
+    for page in dict.fromkeys(map(docs_page, found)):
         if (DOCS / page).exists():
-            show_page((DOCS / page).read_text(encoding="utf-8"))
+            print_markdown((DOCS / page).read_text(encoding="utf-8"))
 
 
-def listed(entries: "list[Entry]") -> None:
-    """One line each, under the name of its slot; a table of tabs where nobody watches."""
-    from headway.cli.markdown import columns
-    from headway.cli.terminal import is_watched, table
+def print_list(entries: "list[Entry]") -> None:
+    """One line per variant, grouped by slot; TSV unless on a terminal."""
+    from headway.cli.terminal import is_interactive, print_table, stdout_columns
 
-    if not is_watched(sys.stdout):
-        table(
+    if not is_interactive(sys.stdout):
+        print_table(
             ["slot", "kind", "what", "cost", "reference"],
             [(e.slot, e.kind, e.line, e.cost, e.reference) for e in entries],
         )
         return
-    names = max(len(entry.kind) for entry in entries)
-    room = max(columns() - names - 4, 20)
+    name_width = max(len(entry.kind) for entry in entries)
+    text_width = max(stdout_columns() - name_width - 4, 20)
     for number, entry in enumerate(entries):
         if not number or entries[number - 1].slot != entry.slot:
             click.secho(f"{'' if not number else chr(10)}{entry.slot}", bold=True)
-        told = ", ".join(part for part in (entry.cost, entry.reference) if part)
-        line, more = entry.line, f"[{told}]" if told else ""
-        joined = f"{line}  {more}".rstrip()
-        lines = [joined] if len(joined) <= room else [*wrap(line, room), *wrap(more, room)]
-        for place, text in enumerate(lines):
-            click.echo(f"  {'' if place else entry.kind:{names}}  {text}")
+        details = ", ".join(part for part in (entry.cost, entry.reference) if part)
+        bracketed = f"[{details}]" if details else ""
+        one_line = f"{entry.line}  {bracketed}".rstrip()
+        fits = len(one_line) <= text_width
+        lines = [one_line] if fits else [*wrap(entry.line, text_width), *wrap(bracketed, text_width)]
+        for index, text in enumerate(lines):
+            click.echo(f"  {'' if index else entry.kind:{name_width}}  {text}")
 
 
-def described(entry: "Entry") -> str:
-    """A kind with its settings, as one writes them."""
+def describe_variant(entry: "Entry") -> str:
+    """A variant with its settings and their defaults."""
     import dataclasses
 
-    from headway.cli.markdown import columns
+    from headway.cli.terminal import stdout_columns
     from headway.config.schema import config_class
 
     fields = [spec for spec in dataclasses.fields(config_class(entry.slot, entry.kind)) if spec.name != "kind"]
     settings = [f"  {spec.name} = {_default(spec)}" for spec in fields]
-    told = [part for part in (entry.cost and f"cost {entry.cost}", entry.reference) if part]
-    head = f"{entry.slot} {entry.kind}: {entry.line}" + (f" ({'; '.join(told)})" if told else "")
-    return "\n".join([*wrap(head, columns(), subsequent_indent="    ", break_on_hyphens=False), *settings])
+    details = [part for part in (entry.cost and f"cost {entry.cost}", entry.reference) if part]
+    head = f"{entry.slot} {entry.kind}: {entry.line}" + (f" ({'; '.join(details)})" if details else "")
+    return "\n".join([*wrap(head, stdout_columns(), subsequent_indent="    ", break_on_hyphens=False), *settings])
 
 
 def _default(spec: "object") -> str:
@@ -116,11 +116,11 @@ def _default(spec: "object") -> str:
 
     assert isinstance(spec, dataclasses.Field)
     if spec.default is dataclasses.MISSING:
-        return "to be given"
+        return "required"
     return "derived" if spec.default is None else repr(spec.default)
 
 
-def page_of(entry: "Entry") -> str:
-    """Its own page, where somebody wrote docs/<kind>.md, or that of its slot."""
+def docs_page(entry: "Entry") -> str:
+    """Its own page docs/<kind>.md if there is one, otherwise that of its slot."""
     own = f"{entry.kind}.md"
-    return own if (DOCS / own).exists() else PAGES[entry.slot]
+    return own if (DOCS / own).exists() else SLOT_PAGES[entry.slot]

@@ -1,11 +1,27 @@
-"""Looking through a parallel corpus for what would spoil a training: every fault with its line.
+"""`headway check`: find faults in a parallel corpus before training, each with its line.
 
-`check` reads a corpus three times at most: to count its lines and take a sample, to look at every pair with what the
-sample has taught, and to show examples or write what is clean."""
+A corpus is read at most three times:
+
+    first_pass   count the lines, draw a sample
+    fit          from the sample: languages, scripts, usual lengths, IBM model 1, a classifier of pairs ──► CorpusModel
+    scan         every pair, on all cores (pool) ──► faults as bits; then duplicates and misaligned runs ──► CheckReport
+    examples, write_clean    show examples, write the pairs without faults
+
+    raw_lines    decoding that never fails        char_features   arrays of code points, trigrams, words
+    faults       the kinds of fault               language_profiles, length_model, ibm1, pair_classifier: the models"""
 
 from headway.data.check.check import check
-from headway.data.check.faults import KINDS, Kind
-from headway.data.check.report import Finding, MovedRun, Place, Report
-from headway.data.check.settings import Settings
+from headway.data.check.faults import FAULT_KINDS, FaultKind
+from headway.data.check.report import CheckReport, Finding, MisalignedRun, PairLocation
+from headway.data.check.settings import CheckSettings
 
-__all__ = ["KINDS", "Finding", "Kind", "MovedRun", "Place", "Report", "Settings", "check"]
+__all__ = [
+    "FAULT_KINDS",
+    "CheckReport",
+    "CheckSettings",
+    "FaultKind",
+    "Finding",
+    "MisalignedRun",
+    "PairLocation",
+    "check",
+]

@@ -1,110 +1,115 @@
-"""The whole check: survey, learn, scan, and what can only be told when everything has been seen."""
+"""check(): first pass, fit, scan, and the faults that show only in the whole corpus: duplicates and misaligned runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.faults import BITS
-from headway.data.check.first_pass import survey
-from headway.data.check.fit import learn
-from headway.data.check.misaligned_runs import find_runs, with_offsets
-from headway.data.check.pair_classifier import Judge
-from headway.data.check.pool import scan_all
-from headway.data.check.raw_lines import Faults, decoded, groups, refuse_unreadable
-from headway.data.check.report import Duplicates, MovedRun, Report
-from headway.data.check.scan import HeldOut, Texts, held_out, texts_of
-from headway.data.check.settings import Settings
+from headway.data.check.faults import FAULT_BITS
+from headway.data.check.first_pass import read_first_pass
+from headway.data.check.fit import fit_corpus
+from headway.data.check.misaligned_runs import find_misaligned_runs, find_offsets
+from headway.data.check.pair_classifier import PairClassifier
+from headway.data.check.pool import scan_corpora
+from headway.data.check.raw_lines import Faults, check_corpus_files, decode_pairs, read_groups
+from headway.data.check.report import CheckReport, DuplicatePairs, MisalignedRun
+from headway.data.check.scan import HeldOutHashes, SideFeatures, extract_features, hash_held_out
+from headway.data.check.settings import CheckSettings
 from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
-Progress = Callable[[str, int, int], None]  # what is done, how many pairs of it, of how many
+Progress = Callable[[str, int, int], None]  # the stage, pairs done, pairs in total
 Singles = NDArray[np.float32]
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    """Shows nothing."""
+def ignore_progress(stage: str, done: int, total: int) -> None:
+    """Show nothing."""
 
 
 def check(
     corpora: Sequence[ParallelFiles],
-    settings: Settings | None = None,
+    settings: CheckSettings | None = None,
     *,
     valid: Sequence[ParallelFiles] = (),
     test: Sequence[ParallelFiles] = (),
-    progress: Progress = quiet,
-) -> Report:
-    """Look at every pair of one or more corpora of one pair of languages, as one corpus.
+    progress: Progress = ignore_progress,
+) -> CheckReport:
+    """Check every pair of one or more corpora in one pair of languages, as one corpus.
 
-    Memory: 60 bytes a pair at most, half a gigabyte while it learns, and a quarter for each process."""
-    settings = settings or Settings()
+    Memory: at most 60 bytes a pair, half a gigabyte while fitting, and a quarter for each process."""
+    settings = settings or CheckSettings()
     for files in (*corpora, *valid, *test):
-        refuse_unreadable(files)
+        check_corpus_files(files)
     progress("reading", 0, 0)
-    lines, sample = survey(corpora)
+    lines, sample = read_first_pass(corpora)
     total = sum(lines)
     if not total:
-        raise HeadwayError(f"{', '.join(map(str, corpora))}: there is no line in it.")
+        raise HeadwayError(f"{', '.join(map(str, corpora))}: the corpus is empty.")
     progress("learning", 0, 0)
-    knowledge, notes = learn(corpora, sample, settings)
-    knowledge = knowledge._replace(
-        held_out={kind: _held_out(files) for kind, files in (("valid", valid), ("test", test)) if files}
+    model, notes = fit_corpus(corpora, sample, settings)
+    model = model._replace(
+        held_out={kind: _hash_held_out(files) for kind, files in (("valid", valid), ("test", test)) if files}
     )
-    faults, hashes, odds = np.zeros(total, np.uint16), np.zeros(total, np.uint64), np.zeros(total, np.float32)
+    faults = np.zeros(total, np.uint16)
+    hashes = np.zeros(total, np.uint64)
+    log_odds = np.zeros(total, np.float32)
     done = 0
-    for part in scan_all(corpora, total, knowledge, settings):
+    for part in scan_corpora(corpora, total, model, settings):
         here = slice(done, done + len(part.faults))
-        faults[here], hashes[here], odds[here] = part
+        faults[here], hashes[here], log_odds[here] = part
         done = here.stop
         progress("checking", done, total)
     duplicates = find_duplicates(hashes)
-    faults[duplicates.numbers] |= BITS["duplicate"]
-    runs: list[MovedRun] = []
-    if knowledge.judge:
-        runs = mark_misaligned(faults, odds, lines, knowledge.judge, settings.doubt)
-        runs = with_offsets(runs, corpora, lines, knowledge.judge)
+    faults[duplicates.numbers] |= FAULT_BITS["duplicate"]
+    runs: list[MisalignedRun] = []
+    if model.classifier:
+        runs = mark_misaligned(faults, log_odds, lines, model.classifier, settings.doubt)
+        runs = find_offsets(runs, corpora, lines, model.classifier)
     languages = tuple(
         given or found.language
         for given, found in (
-            (settings.source_language, knowledge.source),
-            (settings.target_language, knowledge.target),
+            (settings.source_language, model.source),
+            (settings.target_language, model.target),
         )
     )
-    return Report(corpora, lines, (languages[0], languages[1]), faults, duplicates, runs, notes)
+    return CheckReport(corpora, lines, (languages[0], languages[1]), faults, duplicates, runs, notes)
 
 
-def find_duplicates(hashes: NDArray[np.uint64]) -> Duplicates:
+def find_duplicates(hashes: NDArray[np.uint64]) -> DuplicatePairs:
+    """Pairs with the hash of an earlier one."""
     order = np.argsort(hashes, kind="stable")
-    again = np.concatenate([[False], hashes[order[1:]] == hashes[order[:-1]]])
-    first = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))  # of each run of equals
-    numbers, originals = order[again], order[first[again]]
+    is_repeat = np.concatenate([[False], hashes[order[1:]] == hashes[order[:-1]]])
+    first = np.maximum.accumulate(np.where(is_repeat, 0, np.arange(len(order))))  # of each group of equal pairs
+    numbers, originals = order[is_repeat], order[first[is_repeat]]
     ascending = np.argsort(numbers)
-    return Duplicates(numbers[ascending], originals[ascending])
+    return DuplicatePairs(numbers[ascending], originals[ascending])
 
 
-def mark_misaligned(faults: Faults, odds: Singles, lines: Sequence[int], judge: Judge, doubt: float) -> list[MovedRun]:
-    """Pairs that are doubtful by themselves, and those in runs, whatever each says alone."""
-    compared = ~np.isnan(odds)
-    evidence = np.nan_to_num(odds.astype(np.float64))
-    misaligned = compared & (judge.doubt(evidence) > doubt)
-    found: list[MovedRun] = []
+def mark_misaligned(
+    faults: Faults, log_odds: Singles, lines: Sequence[int], classifier: PairClassifier, max_doubt: float
+) -> list[MisalignedRun]:
+    """Mark pairs that are doubtful by themselves, and all pairs of misaligned runs; return the runs."""
+    compared = ~np.isnan(log_odds)
+    evidence = np.nan_to_num(log_odds.astype(np.float64))
+    misaligned = compared & (classifier.doubt(evidence) > max_doubt)
+    found: list[MisalignedRun] = []
     first = 0
     for corpus, count in enumerate(lines):
-        runs = find_runs(evidence[first : first + count].tolist())
+        runs = find_misaligned_runs(evidence[first : first + count].tolist())
         for run in runs:
             misaligned[first + run.start : first + run.stop] = compared[first + run.start : first + run.stop]
-        found += [MovedRun(corpus, run.start + 1, run.stop) for run in runs]
+        found += [MisalignedRun(corpus, run.start + 1, run.stop) for run in runs]
         first += count
-    faults[misaligned] |= BITS["misaligned"]
+    faults[misaligned] |= FAULT_BITS["misaligned"]
     return found
 
 
-def _held_out(corpora: Sequence[ParallelFiles]) -> HeldOut:
-    survey(corpora)  # says so where files do not fit together
-    return held_out(list(_texts(corpora)))
+def _hash_held_out(corpora: Sequence[ParallelFiles]) -> HeldOutHashes:
+    read_first_pass(corpora)  # raises if two files have different numbers of lines
+    return hash_held_out(list(_texts(corpora)))
 
 
-def _texts(corpora: Sequence[ParallelFiles]) -> Iterator[tuple[Texts, Texts]]:
-    for group in groups(corpora):
-        pairs = decoded(corpora[group.corpus], group.first, group.lines)
-        yield texts_of(pairs.source), texts_of(pairs.target)
+def _texts(corpora: Sequence[ParallelFiles]) -> Iterator[tuple[SideFeatures, SideFeatures]]:
+    for group in read_groups(corpora):
+        pairs = decode_pairs(corpora[group.corpus], group.first, group.lines)
+        yield extract_features(pairs.source), extract_features(pairs.target)

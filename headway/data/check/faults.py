@@ -1,37 +1,38 @@
-"""What can be wrong with a pair of sentences. A pair's faults are bits of one number."""
+"""The kinds of fault of a sentence pair. The faults of a pair are the bits of one integer."""
 
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     name: str  # for --keep and --json
     title: str
     meaning: str
 
 
-# In the order in which they count: a pair with several faults is left out for the first of them.
-KINDS = (
-    Kind("encoding", "not UTF-8", "no UTF-8, or decoded wrongly before"),
-    Kind("broken", "no pair in the line", "too few columns, or no JSON object"),
-    Kind("control", "control characters", "NULs and their like, line ends inside a line"),
-    Kind("empty", "empty side", "no letter or digit"),
-    Kind("copy", "copied", "both sides say the same, up to case and punctuation"),
-    Kind("swapped", "sides swapped", "each side is in the other's language"),
-    Kind("script", "wrong script", "most letters are not of the language's script"),
-    Kind("language", "wrong language", "a side is in another language"),
-    Kind("long", "too long", "more than --max-words"),
-    Kind("ratio", "lengths do not fit", "--max-ratio times the usual, or more"),
-    Kind("misaligned", "not a translation", "the sides' words do not explain each other"),
-    Kind("duplicate", "duplicate", "the same pair stands further up"),
-    Kind("valid", "in the validation text", "and must not be, to validate on it"),
-    Kind("test", "in the test text", "and must not be, to test on it"),
+# In order of priority: a pair with several faults is counted as left out for the first of them.
+FAULT_KINDS = (
+    FaultKind("encoding", "not UTF-8", "invalid UTF-8, or text that was decoded with the wrong encoding"),
+    FaultKind("broken", "malformed line", "too few columns, or not a JSON object"),
+    FaultKind("control", "control characters", "NUL and the like, or line separators inside a line"),
+    FaultKind("empty", "empty side", "no letter or digit on one side"),
+    FaultKind("copy", "copied", "both sides are equal, ignoring case and punctuation"),
+    FaultKind("swapped", "sides swapped", "each side is in the other's language"),
+    FaultKind("script", "wrong script", "most letters are in another script than the language's"),
+    FaultKind("language", "wrong language", "a side is in another language"),
+    FaultKind("long", "too long", "more than --max-words"),
+    FaultKind("ratio", "length mismatch", "length ratio more than --max-ratio times the usual one"),
+    FaultKind("misaligned", "not a translation", "the words of the two sides do not match"),
+    FaultKind("duplicate", "duplicate", "the same pair occurs earlier"),
+    FaultKind("valid", "in the validation text", "training on it would make validation scores too good"),
+    FaultKind("test", "in the test text", "training on it would make test scores too good"),
 )
-NAMES = tuple(kind.name for kind in KINDS)
-BITS = {name: 1 << number for number, name in enumerate(NAMES)}
+FAULT_NAMES = tuple(kind.name for kind in FAULT_KINDS)
+FAULT_BITS = {name: 1 << number for number, name in enumerate(FAULT_NAMES)}
 
-KEEPABLE = tuple(name for name in NAMES if name != "broken")
+KEEPABLE_FAULTS = tuple(name for name in FAULT_NAMES if name != "broken")
 
-# What makes a comparison of the two sides pointless.
-NOT_COMPARED = sum(
-    BITS[name] for name in ("encoding", "broken", "empty", "copy", "swapped", "script", "language", "long", "ratio")
+# Pairs with one of these faults are not compared word by word.
+NOT_COMPARED_BITS = sum(
+    FAULT_BITS[name]
+    for name in ("encoding", "broken", "empty", "copy", "swapped", "script", "language", "long", "ratio")
 )

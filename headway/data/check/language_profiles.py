@@ -1,4 +1,4 @@
-"""What each side's language looks like, three letters at a time, learned from the corpus itself."""
+"""Language profiles: character-trigram models of both sides, fitted on the corpus itself."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,38 +6,38 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.char_features import TRIPLE_BITS, Triples, letters_of, sums, triples_of
+from headway.data.check.char_features import TRIGRAM_BITS, Trigrams, extract_trigrams, sum_by_index, to_code_points
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32]
 
-OVERLAP = 3  # each letter is part of three triples, which therefore are no three independent witnesses
-SURE = 6.0  # nats that a line must speak for the other side's language
+TRIGRAM_OVERLAP = 3  # each letter is in three trigrams, so their evidence is divided by three
+MIN_LANGUAGE_NATS = 6.0  # evidence needed that a line is in the other side's language
 
 
-class Sides(NamedTuple):
-    """The logarithm of the probability of every triple, in the source and in the target."""
+class LanguageProfiles(NamedTuple):
+    """Log-probabilities of every trigram in the source and in the target."""
 
-    source: Table  # (1 << TRIPLE_BITS,)
+    source: Table  # (1 << TRIGRAM_BITS,)
     target: Table
 
-    def source_rather(self, triples: Triples) -> Floats:
-        """Nats by which each line reads like the source rather than the target."""
-        return sums(triples.line, (self.source - self.target)[triples.key], triples.lines) / OVERLAP
+    def source_log_odds(self, trigrams: Trigrams) -> Floats:
+        """Log-odds, in nats, that each line is in the source rather than the target language."""
+        return sum_by_index(trigrams.line, (self.source - self.target)[trigrams.key], trigrams.lines) / TRIGRAM_OVERLAP
 
 
-def learn_sides(source: Sequence[str], target: Sequence[str]) -> Sides:
-    return Sides(_learn(source), _learn(target))
+def fit_language_profiles(source: Sequence[str], target: Sequence[str]) -> LanguageProfiles:
+    return LanguageProfiles(_fit_profile(source), _fit_profile(target))
 
 
-def _learn(lines: Sequence[str]) -> Table:
-    counts = np.full(1 << TRIPLE_BITS, 0.5)
-    counts += np.bincount(triples_of(letters_of(lines)).key, minlength=len(counts))
+def _fit_profile(lines: Sequence[str]) -> Table:
+    counts = np.full(1 << TRIGRAM_BITS, 0.5)
+    counts += np.bincount(extract_trigrams(to_code_points(lines)).key, minlength=len(counts))
     table: Table = np.log(counts / counts.sum()).astype(np.float32)
     return table
 
 
-def ordinary(table: Table, triples: Triples) -> Floats:
-    """How usual the triples of each line are in a language, as a mean of logarithms."""
-    counts = np.bincount(triples.line, minlength=triples.lines)
-    return sums(triples.line, table[triples.key], triples.lines) / np.maximum(counts, 1)
+def mean_log_probability(table: Table, trigrams: Trigrams) -> Floats:
+    """The mean log-probability of the trigrams of each line."""
+    counts = np.bincount(trigrams.line, minlength=trigrams.lines)
+    return sum_by_index(trigrams.line, table[trigrams.key], trigrams.lines) / np.maximum(counts, 1)

@@ -1,6 +1,6 @@
-"""By how many lines a run of moved lines has moved.
+"""Misaligned runs: consecutive lines whose sides do not match, though no single line is proof enough, and their offset.
 
-Lines in a row that do not belong together, where each alone would not be proof enough."""
+Runs are found by a Viterbi search over the log-odds of the lines; then the shift of the target that matches best."""
 
 import math
 from collections.abc import Sequence
@@ -9,81 +9,92 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.pair_classifier import Judge, Sentences
-from headway.data.check.raw_lines import pairs_at
-from headway.data.check.report import MovedRun
-from headway.data.check.scan import half_of, letters_in, texts_of
+from headway.data.check.pair_classifier import PairClassifier, SentencePairs
+from headway.data.check.raw_lines import read_pairs_at
+from headway.data.check.report import MisalignedRun
+from headway.data.check.scan import count_characters, extract_features, half_numbers
 from headway.data.parallel_files import ParallelFiles
 
-FURTHEST = 3
-MOST = 10  # runs that are looked at
-LONGEST = 100  # lines of a run that are looked at
-MUCH = 2.0  # nats a line
+ENTER_NATS = 8.0  # cost of the start of a run
+LEAVE_NATS = 2.0  # cost of its end
+MIN_RUN_LINES = 3
+MAX_LINE_NATS = 6.0  # evidence that one line can give
+MAX_OFFSET = 3  # lines by which a run may be shifted
+MAX_EXAMINED_RUNS = 10  # for which an offset is looked for
+MAX_EXAMINED_LINES = 100  # of a run
+MIN_OFFSET_GAIN = 2.0  # nats a line, for an offset to be reported
 
 
-def with_offsets(
-    runs: Sequence[MovedRun], corpora: Sequence[ParallelFiles], lines: Sequence[int], judge: Judge
-) -> list[MovedRun]:
-    """The first runs with their offsets; the others as they are."""
-    before = np.cumsum([0, *lines])
-    spans = []
-    for run in runs[:MOST]:
-        first = max(0, run.first - 1 - FURTHEST)
-        last = min(run.last, run.first + LONGEST, lines[run.corpus] - FURTHEST) + FURTHEST
-        spans.append(range(before[run.corpus] + first, before[run.corpus] + last))
-    texts = dict(pairs_at(corpora, sorted({number for span in spans for number in span})))
-    found = []
-    for run, span in zip(runs, spans):
-        half = half_of(span.start - int(before[run.corpus]), len(span))
-        found.append(run._replace(offset=_offset([texts[number] for number in span], half, judge)))
-    return [*found, *runs[MOST:]]
-
-
-def _offset(pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], judge: Judge) -> int:
-    """The offset at which the lines look most like translations; 0 where none is much better than none at all."""
-    odds = {offset: _mean_odds(pairs, half, judge, offset) for offset in range(-FURTHEST, FURTHEST + 1)}
-    best = min(odds, key=odds.__getitem__)
-    return best if odds[best] < odds[0] - MUCH else 0
-
-
-def _mean_odds(pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], judge: Judge, offset: int) -> float:
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    count = len(pairs) - abs(offset)
-    first = max(0, -offset)
-    source, target = texts_of(sources[first : first + count]), texts_of(targets[max(0, offset) :][:count])
-    sentences = Sentences(source.words, target.words, letters_in(source.lines), letters_in(target.lines))
-    return float(np.mean(judge.odds(sentences, half[first : first + count])))
-
-
-ENTER, LEAVE = 8.0, 2.0  # nats against a run's beginning here, and its ending
-SHORTEST = 3
-CLIP = 6.0  # nats that one line can give
-
-
-class Run(NamedTuple):
+class LineRun(NamedTuple):
     start: int
-    stop: int  # one behind its last line
+    stop: int  # exclusive
 
 
-def find_runs(evidence: Sequence[float], shortest: int = SHORTEST) -> list[Run]:
-    """The likeliest division into good and moved lines (Viterbi's algorithm with two states).
+def find_misaligned_runs(evidence: Sequence[float], min_lines: int = MIN_RUN_LINES) -> list[LineRun]:
+    """The most likely division into aligned and misaligned lines, by a Viterbi search with two states.
 
-    `evidence`: nats by which a line looks moved rather than good."""
-    good, moved = 0.0, -math.inf
-    begins, ends = bytearray(len(evidence)), bytearray(len(evidence))
+    `evidence`: log-odds, in nats, that a line is misaligned."""
+    good = 0.0
+    moved = -math.inf
+    begins = bytearray(len(evidence))
+    ends = bytearray(len(evidence))
     for number, value in enumerate(evidence):
-        value = max(-CLIP, min(CLIP, value))
-        ends[number] = moved - LEAVE > good
-        begins[number] = good - ENTER > moved
-        good, moved = max(good, moved - LEAVE), max(moved, good - ENTER) + value
-    runs: list[Run] = []
+        value = max(-MAX_LINE_NATS, min(MAX_LINE_NATS, value))
+        ends[number] = moved - LEAVE_NATS > good
+        begins[number] = good - ENTER_NATS > moved
+        good, moved = max(good, moved - LEAVE_NATS), max(moved, good - ENTER_NATS) + value
+    runs: list[LineRun] = []
     stop = len(evidence)
     inside = moved > good
     for number in range(len(evidence) - 1, -1, -1):
         if inside and begins[number]:
-            if stop - number >= shortest:
-                runs.append(Run(number, stop))
+            if stop - number >= min_lines:
+                runs.append(LineRun(number, stop))
             inside = False
         elif not inside and ends[number]:
             inside, stop = True, number
     return runs[::-1]
+
+
+def find_offsets(
+    runs: Sequence[MisalignedRun], corpora: Sequence[ParallelFiles], lines: Sequence[int], classifier: PairClassifier
+) -> list[MisalignedRun]:
+    """The runs, the first MAX_EXAMINED_RUNS of them with their offsets."""
+    before = np.cumsum([0, *lines])
+    spans = []
+    for run in runs[:MAX_EXAMINED_RUNS]:
+        first = max(0, run.first - 1 - MAX_OFFSET)
+        last = min(run.last, run.first + MAX_EXAMINED_LINES, lines[run.corpus] - MAX_OFFSET) + MAX_OFFSET
+        spans.append(range(before[run.corpus] + first, before[run.corpus] + last))
+    texts = dict(read_pairs_at(corpora, sorted({number for span in spans for number in span})))
+    found = []
+    for run, span in zip(runs, spans):
+        half = half_numbers(span.start - int(before[run.corpus]), len(span))
+        found.append(run._replace(offset=_best_offset([texts[number] for number in span], half, classifier)))
+    return [*found, *runs[MAX_EXAMINED_RUNS:]]
+
+
+def _best_offset(pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], classifier: PairClassifier) -> int:
+    """The offset at which the lines look most like translations; 0 if none is clearly better than no offset."""
+    log_odds = {
+        offset: _mean_log_odds(pairs, half, classifier, offset) for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
+    }
+    best = min(log_odds, key=log_odds.__getitem__)
+    return best if log_odds[best] < log_odds[0] - MIN_OFFSET_GAIN else 0
+
+
+def _mean_log_odds(
+    pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], classifier: PairClassifier, offset: int
+) -> float:
+    sources = [source for source, _ in pairs]
+    targets = [target for _, target in pairs]
+    count = len(pairs) - abs(offset)
+    first = max(0, -offset)
+    source, target = (
+        extract_features(sources[first : first + count]),
+        extract_features(targets[max(0, offset) :][:count]),
+    )
+    sentences = SentencePairs(
+        source.words, target.words, count_characters(source.lines), count_characters(target.lines)
+    )
+    return float(np.mean(classifier.log_odds(sentences, half[first : first + count])))

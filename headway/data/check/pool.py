@@ -1,39 +1,39 @@
-"""Scanning on all cores, in the order of the lines, without reading far ahead."""
+"""Scan a corpus on all cores, in the order of its lines, without reading far ahead."""
 
 import multiprocessing
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 
-from headway.data.check.raw_lines import Group, groups
-from headway.data.check.scan import Knowledge, Scanned, scan
-from headway.data.check.settings import Settings
+from headway.data.check.raw_lines import LineGroup, read_groups
+from headway.data.check.scan import CorpusModel, ScannedLines, scan_group
+from headway.data.check.settings import CheckSettings
 from headway.data.parallel_files import ParallelFiles
-from headway.data.workers import serve_parent
-from headway.device import cores
+from headway.data.workers import tie_to_parent
+from headway.device import available_cores
 
-FEW = 50_000  # lines that are not worth starting processes for
+MIN_PARALLEL_LINES = 50_000  # for fewer, starting processes is not worth it
 
 
-def scan_all(
-    corpora: Sequence[ParallelFiles], lines: int, knowledge: Knowledge, settings: Settings
-) -> Iterator[Scanned]:
-    workers = settings.workers or (1 if lines < FEW else cores())
+def scan_corpora(
+    corpora: Sequence[ParallelFiles], lines: int, model: CorpusModel, settings: CheckSettings
+) -> Iterator[ScannedLines]:
+    workers = settings.workers or (1 if lines < MIN_PARALLEL_LINES else available_cores())
     if workers == 1:
-        return (scan(knowledge, settings, corpora[group.corpus], group) for group in groups(corpora))
-    return _by_processes(corpora, knowledge, settings, workers)
+        return (scan_group(model, settings, corpora[group.corpus], group) for group in read_groups(corpora))
+    return _scan_in_parallel(corpora, model, settings, workers)
 
 
-def _by_processes(
-    corpora: Sequence[ParallelFiles], knowledge: Knowledge, settings: Settings, workers: int
-) -> Iterator[Scanned]:
+def _scan_in_parallel(
+    corpora: Sequence[ParallelFiles], model: CorpusModel, settings: CheckSettings, workers: int
+) -> Iterator[ScannedLines]:
     context = multiprocessing.get_context("spawn")
-    given = (list(corpora), knowledge, settings)
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given) as pool:
-        waiting: deque[Future[Scanned]] = deque()
+    shared = (list(corpora), model, settings)
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=shared) as pool:
+        waiting: deque[Future[ScannedLines]] = deque()
         try:
-            for group in groups(corpora):
-                waiting.append(pool.submit(_scan, group))
+            for group in read_groups(corpora):
+                waiting.append(pool.submit(_scan_in_worker, group))
                 while len(waiting) > 3 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -42,14 +42,14 @@ def _by_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_given: list[tuple[list[ParallelFiles], Knowledge, Settings]] = []
+_worker_state: list[tuple[list[ParallelFiles], CorpusModel, CheckSettings]] = []
 
 
-def _begin(corpora: list[ParallelFiles], knowledge: Knowledge, settings: Settings) -> None:
-    serve_parent()
-    _given.append((corpora, knowledge, settings))
+def _start_worker(corpora: list[ParallelFiles], model: CorpusModel, settings: CheckSettings) -> None:
+    tie_to_parent()
+    _worker_state.append((corpora, model, settings))
 
 
-def _scan(group: Group) -> Scanned:
-    corpora, knowledge, settings = _given[0]
-    return scan(knowledge, settings, corpora[group.corpus], group)
+def _scan_in_worker(group: LineGroup) -> ScannedLines:
+    corpora, model, settings = _worker_state[0]
+    return scan_group(model, settings, corpora[group.corpus], group)

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""CheckReport: the faults found in a corpus, by kind and by line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,47 +8,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.check.faults import BITS, KINDS, Kind
+from headway.data.check.faults import FAULT_BITS, FAULT_KINDS, FaultKind
 from headway.data.check.raw_lines import Faults
 from headway.data.parallel_files import ParallelFiles
 
 if TYPE_CHECKING:
-    from headway.data.check.examples import Example
+    from headway.data.check.examples import FaultExample
 
 
-class Place(NamedTuple):
+class PairLocation(NamedTuple):
     corpus: int
     line: int  # counted from 1
 
 
-class MovedRun(NamedTuple):
-    """Lines in a row whose two sides do not belong together."""
+class MisalignedRun(NamedTuple):
+    """Consecutive lines whose two sides do not match."""
 
     corpus: int
     first: int  # counted from 1
     last: int
-    offset: int = 0  # so many lines further down stand the translations; 0 where none of the next ones fits
+    offset: int = 0  # the translations are this many lines further down; 0 if no offset matches
 
 
-class Duplicates(NamedTuple):
-    numbers: NDArray[np.int64]  # of pairs that an earlier one equals, in ascending order
-    originals: NDArray[np.int64]  # the first pair that is like each
+class DuplicatePairs(NamedTuple):
+    numbers: NDArray[np.int64]  # of the repeated pairs, in ascending order
+    originals: NDArray[np.int64]  # the first pair equal to each
 
 
 class Finding(NamedTuple):
-    kind: Kind
+    kind: FaultKind
     pairs: int
     share: float
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     corpora: Sequence[ParallelFiles]
     lines: Sequence[int]  # of each corpus
     languages: tuple[str, str]
-    faults: Faults  # (pairs,) bits, of all corpora behind each other
-    duplicates: Duplicates
-    runs: list[MovedRun] = field(default_factory=list)
+    faults: Faults  # (pairs,) bits, over all corpora
+    duplicates: DuplicatePairs
+    runs: list[MisalignedRun] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -56,29 +56,30 @@ class Report:
         return len(self.faults)
 
     def findings(self) -> list[Finding]:
-        """Every kind that was found. A pair with several faults counts for each."""
-        counts = [(kind, int(np.count_nonzero(self.faults & BITS[kind.name]))) for kind in KINDS]
+        """Every kind of fault that was found. A pair with several faults counts for each."""
+        counts = [(kind, int(np.count_nonzero(self.faults & FAULT_BITS[kind.name]))) for kind in FAULT_KINDS]
         return [Finding(kind, count, count / self.pairs) for kind, count in counts if count]
 
     def numbers(self, kind: str) -> NDArray[np.int64]:
-        """Which pairs have a fault, counted from 0 over all corpora."""
-        return np.flatnonzero(self.faults & BITS[kind])
+        """The pairs with a fault, counted from 0 over all corpora."""
+        return np.flatnonzero(self.faults & FAULT_BITS[kind])
 
-    def place(self, number: int) -> Place:
+    def locate(self, number: int) -> PairLocation:
         ends = np.cumsum(self.lines)
         corpus = int(np.searchsorted(ends, number, side="right"))
-        return Place(corpus, int(number - (ends[corpus] - self.lines[corpus])) + 1)
+        return PairLocation(corpus, int(number - (ends[corpus] - self.lines[corpus])) + 1)
 
-    def name(self, place: Place) -> str:
-        """line 17; and of which file, where there are several."""
-        return f"line {place.line:,}{self.of_file(place.corpus)}"
+    def format_location(self, location: PairLocation) -> str:
+        """line 17, or with several corpora: line 17 of FILE."""
+        return f"line {location.line:,}{self.of_file(location.corpus)}"
 
     def of_file(self, corpus: int) -> str:
         return f" of {Path(self.corpora[corpus].source).name}" if len(self.corpora) > 1 else ""
 
     def lines_of(self, kind: str) -> dict[str, list[int]]:
-        """Every line with a fault, by the corpus."""
-        numbers, first = self.numbers(kind), 0
+        """The lines with a fault, by corpus."""
+        numbers = self.numbers(kind)
+        first = 0
         found: dict[str, list[int]] = {}
         for files, count in zip(self.corpora, self.lines):
             inside = numbers[(numbers >= first) & (numbers < first + count)]
@@ -88,30 +89,30 @@ class Report:
         return found
 
     def original(self, number: int) -> int:
-        """The first pair that is like a duplicate."""
+        """The first pair equal to a duplicate."""
         return int(self.duplicates.originals[np.searchsorted(self.duplicates.numbers, number)])
 
     def clean(self, keep: Sequence[str] = ()) -> NDArray[np.bool_]:
-        """The pairs without faults, or with none but those to keep."""  # (pairs,)
-        allowed = sum(BITS[name] for name in keep)
+        """The pairs without faults other than those to keep."""  # (pairs,)
+        allowed = sum(FAULT_BITS[name] for name in keep)
         clean: NDArray[np.bool_] = (self.faults & ~np.uint16(allowed)) == 0
         return clean
 
-    def removed(self, keep: Sequence[str] = ()) -> Iterator[tuple[Kind, int]]:
-        """How many pairs go for each kind of fault: each pair for the first that it has."""
-        rest = ~self.clean(keep)
-        for kind in KINDS:
+    def removed(self, keep: Sequence[str] = ()) -> Iterator[tuple[FaultKind, int]]:
+        """The number of pairs removed for each kind of fault; a pair with several counts for the first."""
+        remaining = ~self.clean(keep)
+        for kind in FAULT_KINDS:
             if kind.name not in keep:
-                gone = rest & ((self.faults & BITS[kind.name]) != 0)
-                rest &= ~gone
-                if gone.any():
-                    yield kind, int(gone.sum())
+                removed = remaining & ((self.faults & FAULT_BITS[kind.name]) != 0)
+                remaining &= ~removed
+                if removed.any():
+                    yield kind, int(removed.sum())
 
 
-def as_object(
-    report: Report, examples: Mapping[str, list["Example"]], keep: Sequence[str], clean: str
+def report_to_json(
+    report: CheckReport, examples: Mapping[str, list["FaultExample"]], keep: Sequence[str], clean: str
 ) -> dict[str, Any]:
-    """Everything, for programs."""
+    """The whole report for --json."""
     left_out = {kind.name: count for kind, count in report.removed(keep)}
     return {
         "files": [str(files) for files in report.corpora],
@@ -130,19 +131,24 @@ def as_object(
                 "left_out": left_out.get(finding.kind.name, 0),
                 "lines": report.lines_of(finding.kind.name),
                 "examples": [
-                    {**_place(report, e.place), "source": e.source, "target": e.target, "detail": e.detail}
+                    {
+                        **_location_to_json(report, e.location),
+                        "source": e.source,
+                        "target": e.target,
+                        "detail": e.detail,
+                    }
                     for e in examples.get(finding.kind.name, [])
                 ],
             }
             for finding in report.findings()
         ],
         "runs": [
-            {**_place(report, Place(run.corpus, run.first)), "last": run.last, "offset": run.offset}
+            {**_location_to_json(report, PairLocation(run.corpus, run.first)), "last": run.last, "offset": run.offset}
             for run in report.runs
         ],
         "notes": report.notes,
     }
 
 
-def _place(report: Report, place: Place) -> dict[str, Any]:
-    return {"file": str(report.corpora[place.corpus]), "line": place.line}
+def _location_to_json(report: CheckReport, location: PairLocation) -> dict[str, Any]:
+    return {"file": str(report.corpora[location.corpus]), "line": location.line}

@@ -1,4 +1,4 @@
-"""Writing what remains of a corpus when its faults are left out."""
+"""Write the pairs of a corpus without faults, to a TSV file."""
 
 import contextlib
 import gzip
@@ -9,36 +9,36 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from headway.data.check.raw_lines import decoded, groups
-from headway.data.check.report import Report
-from headway.data.parallel_files import TABLES, ParallelFiles, unpacked
+from headway.data.check.raw_lines import decode_pairs, read_groups
+from headway.data.check.report import CheckReport
+from headway.data.parallel_files import TSV_SUFFIXES, ParallelFiles, strip_compression
 from headway.errors import ConfigError
-from headway.files.text_files import PACKED
+from headway.files.text_files import COMPRESSED_SUFFIXES
 
 
-def refuse_output(out: Path, inputs: Sequence[ParallelFiles]) -> None:
-    """What would make the writing fail, or destroy what is read, before the work begins."""
-    if Path(unpacked(out.name)).suffix.lower() not in TABLES:
+def check_output(out: Path, inputs: Sequence[ParallelFiles]) -> None:
+    """Raise ConfigError if the output cannot be written, or would overwrite an input, before the work begins."""
+    if Path(strip_compression(out.name)).suffix.lower() not in TSV_SUFFIXES:
         raise ConfigError(
-            f"--clean {out}: a table is written, so the name must end in {' or '.join(TABLES)}, with or without "
-            f"{', '.join(PACKED)}."
+            f"--clean {out}: the file is a table, so its name must end in {' or '.join(TSV_SUFFIXES)}, optionally "
+            f"followed by {', '.join(COMPRESSED_SUFFIXES)}."
         )
     if out.is_dir():
-        raise ConfigError(f"--clean {out}: this is a folder. Name a file.")
+        raise ConfigError(f"--clean {out}: this is a folder. Give a file.")
     if not out.absolute().parent.is_dir():
         raise ConfigError(f"--clean {out}: the folder {out.parent} does not exist.")
     for path in (path for files in inputs for path in files.paths):
         if out.exists() and Path(path).exists() and out.samefile(path):
-            raise ConfigError(f"--clean {out}: this file is being checked, and is never written over. Name another.")
+            raise ConfigError(f"--clean {out}: this file is being checked and is never overwritten. Give another one.")
 
 
-def write_clean(report: Report, out: Path, keep: Sequence[str] = ()) -> int:
-    """All pairs without faults, source and target with a tab between them; returns how many."""
+def write_clean(report: CheckReport, out: Path, keep: Sequence[str] = ()) -> int:
+    """Write all pairs without faults, source and target separated by a tab. Returns their number."""
     clean = report.clean(keep)
     number = 0
-    with written(out) as file:
-        for group in groups(report.corpora):
-            pairs = decoded(report.corpora[group.corpus], group.first, group.lines)
+    with open_atomic(out) as file:
+        for group in read_groups(report.corpora):
+            pairs = decode_pairs(report.corpora[group.corpus], group.first, group.lines)
             for source, target in zip(pairs.source, pairs.target):
                 if clean[number]:
                     both = "\t".join(side.replace("\t", " ") for side in (source, target))
@@ -48,26 +48,26 @@ def write_clean(report: Report, out: Path, keep: Sequence[str] = ()) -> int:
 
 
 @contextlib.contextmanager
-def written(out: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it is complete; packed as its name says."""
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+def open_atomic(out: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name only when it is complete; compressed by its suffix."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("wb") as file:
-            with packing(file, out.suffix) as packed:
+        with partial.open("wb") as file:
+            with open_compressor(file, out.suffix) as packed:
                 yield packed
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(out)
+        partial.replace(out)
     finally:
-        unfinished.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
-def packing(file: IO[bytes], ending: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-    if ending == ".gz":
+def open_compressor(file: IO[bytes], suffix: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if suffix == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename=""))
-    if ending == ".xz":
+    if suffix == ".xz":
         return cast(IO[bytes], lzma.LZMAFile(file, "wb", preset=2))
-    if ending == ".zst":
+    if suffix == ".zst":
         import zstandard
 
         writer = zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False)

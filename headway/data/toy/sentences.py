@@ -1,4 +1,4 @@
-"""The kinds of sentence in the toy corpus, each a function from dice to a phrase and its closing mark."""
+"""The kinds of sentence in the toy corpus: functions from a random generator to a phrase and its punctuation."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from headway.data.toy.phrases import (
     Noun,
     Phrase,
     arrange,
-    counted,
-    date,
-    helper,
-    number,
-    person,
-    place,
-    thing,
-    time,
-    verb,
-    words,
+    auxiliary_verb,
+    link_words,
+    make_counted_noun,
+    make_date,
+    make_location,
+    make_noun,
+    make_number,
+    make_person,
+    make_time,
+    make_verb,
 )
 from headway.data.toy.words import (
     ADJECTIVES,
@@ -46,136 +46,143 @@ DAYS = {tense: times[0] for tense, times in TIMES.items()}  # today, yesterday, 
 
 
 def statement(dice: random.Random) -> Sentence:
-    """Somebody does something: "The dog sees a red house." """
+    """ "The dog sees a red house." """
     return clause(dice), "."
 
 
 def clause(dice: random.Random) -> Phrase:
     tense = dice.choice(list(TENSES))
-    subject = person(dice, NOMINATIVE)
+    subject = make_person(dice, NOMINATIVE)
     kinds = [TRANSITIVE, TRANSITIVE, TRANSITIVE, INTRANSITIVE, MOTION, GIVING]
     verbs = dice.choice(kinds)
-    doing = verb(dice.choice(verbs), subject, tense, negated=dice.random() < 0.15)
+    doing = make_verb(dice.choice(verbs), subject, tense, negated=dice.random() < 0.15)
     parts = [(1, subject.phrase), (VERB_LAST, doing)]
     if verbs is TRANSITIVE:
         parts.append((3, someone_or_something(dice)))
     elif verbs is INTRANSITIVE and dice.random() < 0.4:
-        parts.append((3, person(dice, WITH, "with").phrase))
+        parts.append((3, make_person(dice, WITH, "with").phrase))
     elif verbs is MOTION:
         way, case = dice.choice([("to", TO), ("from", FROM)])
-        parts.append((3, thing(dice, case, THINGS, way).phrase))
+        parts.append((3, make_noun(dice, case, THINGS, way).phrase))
     elif verbs is GIVING:
-        parts += [(3, thing(dice, ACCUSATIVE).phrase), (2, person(dice, TO, "to").phrase)]
+        parts += [(3, make_noun(dice, ACCUSATIVE).phrase), (2, make_person(dice, TO, "to").phrase)]
     if verbs in (TRANSITIVE, INTRANSITIVE) and dice.random() < 0.2:
-        parts.append((4, place(dice)))
+        parts.append((4, make_location(dice)))
     if dice.random() < 0.35:
-        parts.append((0, time(dice, tense)))
-    return in_place(parts)
+        parts.append((0, make_time(dice, tense)))
+    return order_parts(parts)
 
 
-def in_place(parts: Sequence[tuple[int, Phrase]]) -> Phrase:
-    return arrange([part for _, part in parts], [where for where, _ in parts])
+def order_parts(parts: Sequence[tuple[int, Phrase]]) -> Phrase:
+    return arrange([part for _, part in parts], [order for order, _ in parts])
 
 
 def someone_or_something(dice: random.Random) -> Phrase:
-    return (person if dice.random() < 0.3 else thing)(dice, ACCUSATIVE).phrase
+    return (make_person if dice.random() < 0.3 else make_noun)(dice, ACCUSATIVE).phrase
 
 
 def two_statements(dice: random.Random) -> Sentence:
     english, qtx = dice.choice(CONJUNCTIONS)
-    return arrange([clause(dice), words(english, qtx), clause(dice)], [0, 1, 2]), "."
+    return arrange([clause(dice), link_words(english, qtx), clause(dice)], [0, 1, 2]), "."
 
 
 def description(dice: random.Random) -> Sentence:
     """ "These old houses are not big." """
     nouns = dice.choice([THINGS, LIVING])
-    subject = thing(dice, NOMINATIVE, nouns)
+    subject = make_noun(dice, NOMINATIVE, nouns)
     english, root = dice.choice(ADJECTIVES)
-    adjective = words(english, root + ("a" if nouns is LIVING else "o") + ("ri" if subject.plural else ""))
-    being = verb(BE, subject, dice.choice(list(TENSES)), negated=dice.random() < 0.2)
+    adjective = link_words(english, root + ("a" if nouns is LIVING else "o") + ("ri" if subject.plural else ""))
+    being = make_verb(BE, subject, dice.choice(list(TENSES)), negated=dice.random() < 0.2)
     return arrange([subject.phrase, being, adjective], [0, 2, 1]), "."
 
 
 def amount(dice: random.Random) -> Sentence:
     """ "There are forty-five red apples on the table." """
-    subject = counted(dice, NOMINATIVE, dice.choice([THINGS, LIVING]), words("", ""), number(dice.randint(2, 99)))
-    being = verb(BE, subject, dice.choice(list(TENSES)))
-    return arrange([words("there", ""), being, subject.phrase, place(dice)], [0, 3, 2, 1], head=1), "."
+    subject = make_counted_noun(
+        dice, NOMINATIVE, dice.choice([THINGS, LIVING]), link_words("", ""), make_number(dice.randint(2, 99))
+    )
+    being = make_verb(BE, subject, dice.choice(list(TENSES)))
+    return arrange([link_words("there", ""), being, subject.phrase, make_location(dice)], [0, 3, 2, 1], head=1), "."
 
 
 def price(dice: random.Random) -> Sentence:
     """ "This book costs three hundred forty-five coins." """
-    subject = thing(dice, NOMINATIVE)
-    coins = arrange([number(dice.randint(2, 999)), words("coins", "monetem")], [0, 1])
-    return arrange([subject.phrase, verb(COST, subject, "present"), coins], [0, 2, 1]), "."
+    subject = make_noun(dice, NOMINATIVE)
+    coins = arrange([make_number(dice.randint(2, 999)), link_words("coins", "monetem")], [0, 1])
+    return arrange([subject.phrase, make_verb(COST, subject, "present"), coins], [0, 2, 1]), "."
 
 
 def age(dice: random.Random) -> Sentence:
     """ "My brother is thirty-two years old." """
-    subject = person(dice, NOMINATIVE)
-    parts = [subject.phrase, verb(BE, subject, "present"), number(dice.randint(2, 99)), words("years old", "anuk")]
+    subject = make_person(dice, NOMINATIVE)
+    parts = [
+        subject.phrase,
+        make_verb(BE, subject, "present"),
+        make_number(dice.randint(2, 99)),
+        link_words("years old", "anuk"),
+    ]
     return arrange(parts, [0, 3, 1, 2]), "."
 
 
 def sum_of_numbers(dice: random.Random) -> Sentence:
     """ "Seven plus twelve is nineteen." """
     left, right = dice.randint(1, 99), dice.randint(1, 99)
-    operation, result = words("plus", "adi"), left + right
+    operation, result = link_words("plus", "adi"), left + right
     if left > right:
-        operation, result = words("minus", "subi"), left - right
-    parts = [number(left), operation, number(right), words("is", "esta"), number(result)]
+        operation, result = link_words("minus", "subi"), left - right
+    parts = [make_number(left), operation, make_number(right), link_words("is", "esta"), make_number(result)]
     return arrange(parts, [0, 2, 1, 4, 3]), "."
 
 
 def day(dice: random.Random) -> Sentence:
     """ "Today is Monday, March 14, 2019." """
     tense, (english, qtx) = dice.choice(list(DAYS.items()))
-    being = verb(BE, Noun(words("", ""), False, "he"), tense)
+    being = make_verb(BE, Noun(link_words("", ""), False, "he"), tense)
     weekday, qtx_weekday = dice.choice(WEEKDAYS)
-    parts = [words(english, qtx), being, words(f"{weekday},", qtx_weekday), date(dice, NOMINATIVE)]
+    parts = [link_words(english, qtx), being, link_words(f"{weekday},", qtx_weekday), make_date(dice, NOMINATIVE)]
     return arrange(parts, [0, 3, 2, 1]), "."
 
 
 def birth(dice: random.Random) -> Sentence:
     """ "Anna was born on March 14, 1987." """
-    subject = person(dice, NOMINATIVE)
-    born = words("were born" if subject.like == "they" else "was born", "naski" + ("s" if subject.plural else ""))
-    return arrange([subject.phrase, born, date(dice, LOCATIVE, "on")], [0, 2, 1]), "."
+    subject = make_person(dice, NOMINATIVE)
+    born = link_words("were born" if subject.like == "they" else "was born", "naski" + ("s" if subject.plural else ""))
+    return arrange([subject.phrase, born, make_date(dice, LOCATIVE, "on")], [0, 2, 1]), "."
 
 
 def yes_or_no(dice: random.Random) -> Sentence:
     """ "Does Anna see the old house?" The helping verb becomes a particle at the very end."""
     tense = dice.choice(list(TENSES))
-    subject = person(dice, NOMINATIVE)
+    subject = make_person(dice, NOMINATIVE)
     base, _, _, stem = dice.choice(TRANSITIVE)
     parts = [
-        (VERB_LAST + 1, words(helper(subject, tense), "ka")),
+        (VERB_LAST + 1, link_words(auxiliary_verb(subject, tense), "ka")),
         (1, subject.phrase),
-        (VERB_LAST, words(base, stem + TENSES[tense] + ("s" if subject.plural else ""))),
+        (VERB_LAST, link_words(base, stem + TENSES[tense] + ("s" if subject.plural else ""))),
         (2, someone_or_something(dice)),
     ]
     if dice.random() < 0.2:
-        parts.append((0, time(dice, tense)))
-    return in_place(parts), "?"
+        parts.append((0, make_time(dice, tense)))
+    return order_parts(parts), "?"
 
 
 def who(dice: random.Random) -> Sentence:
     """ "Who found the red hat?" """
-    asked = Noun(words("who", "kiu"), False, "he")
+    subject = Noun(link_words("who", "kiu"), False, "he")
     tense = dice.choice(list(TENSES))
-    parts = [asked.phrase, verb(dice.choice(TRANSITIVE), asked, tense), someone_or_something(dice)]
+    parts = [subject.phrase, make_verb(dice.choice(TRANSITIVE), subject, tense), someone_or_something(dice)]
     return arrange(parts, [0, 2, 1]), "?"
 
 
 def where(dice: random.Random) -> Sentence:
     """ "Where are my keys?" """
-    subject = thing(dice, NOMINATIVE)
-    being = verb(BE, subject, dice.choice(["present", "past"]))
-    return arrange([words("where", "ube"), being, subject.phrase], [1, 2, 0]), "?"
+    subject = make_noun(dice, NOMINATIVE)
+    being = make_verb(BE, subject, dice.choice(["present", "past"]))
+    return arrange([link_words("where", "ube"), being, subject.phrase], [1, 2, 0]), "?"
 
 
 # How often each kind is drawn.
-KINDS: list[tuple[Callable[[random.Random], Sentence], int]] = [
+SENTENCE_KINDS: list[tuple[Callable[[random.Random], Sentence], int]] = [
     (statement, 40),
     (two_statements, 6),
     (description, 8),

@@ -1,4 +1,4 @@
-"""The dictionary of the toy corpus. qtx words are stems or whole words; endings come from the grammar."""
+"""The dictionary of the toy corpus. qtx entries are stems or complete words; the grammar adds endings."""
 
 
 def table(text: str) -> list[list[str]]:

@@ -1,7 +1,7 @@
-"""A Transformer that reads one token for each of N hypotheses, made for the CPU: products without padding, in float32 or
-8 bits, and a past that stays where it is while beams change places (see past.py).
+"""A Transformer made for decoding on the CPU: one token for each of N hypotheses, without padding, in float32 or int8,
+with a KV cache in which beams never move (see cache.py).
 
-P sentences in memory, of which B are searched    W hypotheses of each    N = B · W
+P sentences in memory, of which B are searched    W hypotheses of each    N = B · W    M source tokens, packed
 """
 
 import functools
@@ -14,47 +14,55 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.decode.cpu import native_tables as kernels
-from headway.decode.cpu.cache import Kept, PaddedPast, Padding, WholePast, converse, words_of
+from headway.decode.cpu import native_tables
+from headway.decode.cpu.cache import (
+    FloatKVCache,
+    Int8CrossKV,
+    Int8KVCache,
+    PaddedSentences,
+    attend_within_sentences,
+    pack_sentences,
+)
+from headway.decode.reference.model import BUILD_LOCK, ModelStepper
 from headway.nn.layers.feedforward import FeedForward, SwiGLU
-from headway.nn.layers.heads import Logits
-from headway.nn.layers.int8 import Int8, in_one_piece, quantise
+from headway.nn.layers.heads import LogitsHead
+from headway.nn.layers.int8 import Int8Linear, join_weights, quantise_weight
 from headway.nn.layers.linear import Dense, Linear
-from headway.nn.layers.residual import Post, Pre
+from headway.nn.layers.residual import PostNorm, PreNorm
 from headway.nn.masks.masks import CAUSAL, FULL, Mask
 from headway.nn.mixers.attention import Attention
 from headway.nn.ops import native
 from headway.nn.positions.positions import Learned
-from headway.nn.sequence import Places
+from headway.nn.sequence import TokenPositions
 from headway.nn.transformer import Transformer
 
 SIDES = ("encoder", "decoder")
-WORDS = 1024  # of the source, encoded together
-POSITIONS = ("none", "sinusoidal", "learned")  # that are added, and nothing else
+TOKENS_PER_ENCODER_BATCH = 1024  # of the source, encoded together
+SUPPORTED_POSITIONS = ("none", "sinusoidal", "learned")  # those that are only added to the embeddings
 
 
-def hindrance(model: Transformer) -> str:
-    """Why this model cannot be read so; nothing if it can."""
+def unsupported(model: Transformer) -> str:
+    """Why CpuDecoder cannot run this model; "" if it can."""
     if model.config.sides != ["encoder", "decoder"]:
         return "it is no encoder with a decoder"
     if model.device.type != "cpu" or model.training or model.output_embedding.dtype != torch.float32:
         return "it is not on the CPU, in training, or not in float32"
-    if not isinstance(model.head, Logits):
+    if not isinstance(model.head, LogitsHead):
         return f"its head is {type(model.head).__name__}"
     for side, mask in (("encoder", FULL), ("decoder", CAUSAL)):
-        reason = _hindrance(model.stacks[side], getattr(model.config, side), mask)
+        reason = _stack_unsupported(model.stacks[side], getattr(model.config, side), mask)
         if reason:
             return reason
     return ""
 
 
-def _hindrance(stack: Any, config: Any, mask: Mask) -> str:
+def _stack_unsupported(stack: Any, config: Any, mask: Mask) -> str:
     for part in config.position:
-        if part.kind not in POSITIONS:
+        if part.kind not in SUPPORTED_POSITIONS:
             return f"its position is {part.kind}"
     if any(own is not mask for own in stack.masks):
-        return f"it looks through {stack.masks[0].name}"
-    if type(stack.ends) not in (Post, Pre):
+        return f"its mask is {stack.masks[0].name}"
+    if type(stack.ends) not in (PostNorm, PreNorm):
         return f"its residual is {config.residual.kind}"
     for module in [part for block in stack.blocks for part in block.sublayers.values()]:
         if type(module) not in (Attention, FeedForward, SwiGLU):
@@ -66,45 +74,70 @@ def _hindrance(stack: Any, config: Any, mask: Mask) -> str:
     return ""
 
 
-class Joined:
-    """What several layers make of one input. In float32 by the weights as they are now, in 8 bits as they were."""
+def native_unsupported(compute: str) -> str:
+    """Why our own kernels are not used; "" if they are."""
+    if compute == "float32":
+        return "PyTorch's are as fast in float32"
+    return "" if native.load_library() is not None else "they could not be compiled"
+
+
+def cpu_decoder_of(stepper: ModelStepper) -> "CpuDecoder | str":
+    """The stepper's model as a CpuDecoder, built once; or why it cannot be."""
+    with BUILD_LOCK:
+        if stepper.cpu_decoder is None:
+            stepper.cpu_decoder = unsupported(stepper.model) or CpuDecoder(stepper.model, stepper.compute)
+    built: CpuDecoder | str = stepper.cpu_decoder
+    return built
+
+
+class FusedLinear:
+    """Several linear layers with the same input. In float32 with the weights as they are now; in int8 as one layer,
+    with the weights as they were when it was made."""
 
     def __init__(self, compute: str, *layers: Any, positive: bool = False, relu: bool = False) -> None:
-        self.layers, self.relu, self.whole = layers, relu, None
+        """positive: no input is below 0. relu: is applied to the outputs."""
+        self.layers = layers
+        self.relu = relu
+        self.int8: Int8Linear | None = None
         if compute == "float32":
             return
-        whole, scale = (torch.cat(list(part)) for part in zip(*(quantise(layer.weight) for layer in layers)))
+        weight, scale = (torch.cat(list(part)) for part in zip(*(quantise_weight(layer.weight) for layer in layers)))
         biases = [layer.bias for layer in layers if layer.bias is not None]
-        self.whole = Int8(whole, scale, torch.cat(biases) if biases else None, positive=positive, relu=relu)
+        self.int8 = Int8Linear(weight, scale, torch.cat(biases) if biases else None, positive=positive, relu=relu)
         self.sizes = [len(layer.weight) for layer in layers]
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """(N, inputs) -> (N, outputs) of each"""
-        if self.whole is not None:
-            return list(torch.split(self.whole.rows(x), self.sizes, dim=1))
+        if self.int8 is not None:
+            return list(torch.split(self.int8.forward_rows(x), self.sizes, dim=1))
         return [F.relu(layer(x)) if self.relu else layer(x) for layer in self.layers]
 
 
-class Layer:
-    def __init__(self, block: Any, compute: str) -> None:
-        own, cross = block.sublayers["self"], dict(block.sublayers.items()).get("cross")
-        self.residuals, self.own = block.residuals, own.config
-        self.across: Any = None if cross is None else cross.config
-        self.ask_hear = Joined(compute, own.query, own.key, own.value)
-        self.say = Joined(compute, own.output)
-        if cross is not None:
-            self.ask = Joined(compute, cross.query)
-            self.answer = Joined(compute, cross.output)
-        part = block.sublayers["feedforward"]
-        self.activation = None if isinstance(part, SwiGLU) else part.activation
-        relu = self.activation is F.relu
-        self.gate = Joined(compute, part.gate, part.inner) if self.activation is None else None
-        self.inner = Joined(compute, part.inner, relu=relu) if self.gate is None else None
-        self.outer = Joined(compute, part.outer, positive=relu)
-        if cross is not None:  # last: weights lie in this order, and a step needs all but these
-            self.hear = Joined(compute, cross.key, cross.value)
+class CpuLayer:
+    """One layer of the encoder or the decoder: its projections, and the configs of its attention."""
 
-    def feed(self, x: Tensor) -> Tensor:
+    def __init__(self, block: Any, compute: str) -> None:
+        own = block.sublayers["self"]
+        cross = dict(block.sublayers.items()).get("cross")
+        feedforward = block.sublayers["feedforward"]
+        self.residuals = block.residuals
+        self.self_config = own.config
+        self.cross_config: Any = None if cross is None else cross.config
+        # In int8 weights lie in memory in the order of these attributes: that in which a step reads them.
+        self.qkv = FusedLinear(compute, own.query, own.key, own.value)
+        self.output = FusedLinear(compute, own.output)
+        if cross is not None:
+            self.cross_query = FusedLinear(compute, cross.query)
+            self.cross_output = FusedLinear(compute, cross.output)
+        self.activation = None if isinstance(feedforward, SwiGLU) else feedforward.activation
+        relu = self.activation is F.relu
+        self.gate = FusedLinear(compute, feedforward.gate, feedforward.inner) if self.activation is None else None
+        self.inner = FusedLinear(compute, feedforward.inner, relu=relu) if self.gate is None else None
+        self.outer = FusedLinear(compute, feedforward.outer, positive=relu)
+        if cross is not None:  # last: only encoding needs them
+            self.cross_kv = FusedLinear(compute, cross.key, cross.value)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
         if self.gate is not None:
             gate, inner = self.gate(x)
             return self.outer(F.silu(gate) * inner)[0]
@@ -112,125 +145,133 @@ class Layer:
         inner = self.inner(x)[0]
         return self.outer(inner if self.activation is F.relu else self.activation(inner))[0]
 
-    def wrap(self, name: str, x: Tensor, act: Callable[[Tensor], Tensor]) -> Tensor:
-        """As the residual around this part does it, without dropout."""
+    def wrap(self, name: str, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """The residual connection and norm around a sublayer, without dropout."""
         residual = self.residuals[name]
-        result: Tensor = residual.norm(x + act(x)) if type(residual) is Post else x + act(residual.norm(x))
+        is_post = type(residual) is PostNorm
+        result: Tensor = residual.norm(x + sublayer(x)) if is_post else x + sublayer(residual.norm(x))
         return result
 
 
-def has_kernels(compute: str) -> bool:
-    """Whether to use kernels of our own. In float32 PyTorch's do as well."""
-    return compute != "float32" and native.library() is not None
-
-
-class Lean:
-    """The model as a stepper: what the search asks of it, see stepper.py."""
+class CpuDecoder:
+    """The model as a Stepper (see headway.decode.reference.model)."""
 
     def __init__(self, model: Transformer, compute: str = "float32") -> None:
-        self.model, self.device, self.vocabulary = model, model.device, model.config.vocabulary or 0
+        self.model = model
+        self.device = model.device
+        self.vocabulary = model.config.vocabulary or 0
         stacks: dict[str, Any] = {side: model.stacks[side] for side in SIDES}
-        self.layers = {side: [Layer(block, compute) for block in stack.blocks] for side, stack in stacks.items()}
+        self.layers = {side: [CpuLayer(block, compute) for block in stack.blocks] for side, stack in stacks.items()}
         self.ends = {side: stack.ends for side, stack in stacks.items()}
         _, weight, bias = model.factors(torch.zeros(1, model.config.d_model))
-        self.output = None if compute == "float32" else Int8(*quantise(weight), bias)
-        self.own_kernels = has_kernels(compute)
-        if self.own_kernels:
+        self.output = None if compute == "float32" else Int8Linear(*quantise_weight(weight), bias)
+        self.native = not native_unsupported(compute)
+        if self.native:
             layers = [layer for side in SIDES for layer in self.layers[side]]
-            parts = [part.whole for layer in layers for part in vars(layer).values() if isinstance(part, Joined)]
-            in_one_piece([part for part in (*parts, self.output) if part is not None])
-        self.sides = self._sides() if self.own_kernels else None  # where each is one call
+            parts = [part.int8 for layer in layers for part in vars(layer).values() if isinstance(part, FusedLinear)]
+            join_weights([part for part in (*parts, self.output) if part is not None])
+        self.stack_tables = self._make_stack_tables() if self.native else None  # None: layer by layer, from Python
 
-    def _sides(self) -> tuple[kernels.Side, kernels.Side] | None:
+    def _make_stack_tables(self) -> tuple[native_tables.StackTables, native_tables.StackTables] | None:
+        """Of encoder and decoder, where the kernels know all their parts: then each is one call."""
         encoder, decoder = (
-            kernels.side_of(self.layers[side], self.model.embeddings[side], self.model.stacks[side]) for side in SIDES
+            native_tables.make_stack_tables(self.layers[side], self.model.embeddings[side], self.model.stacks[side])
+            for side in SIDES
         )
         return None if encoder is None or decoder is None else (encoder, decoder)
 
     @functools.cached_property
-    def positions(self) -> float:
-        """How many the decoder knows."""
+    def max_positions(self) -> float:
+        """How many positions the decoder has learned; inf: any number."""
         parts = [part for part in self.model.stacks["decoder"].positions if isinstance(part, Learned)]  # type: ignore[union-attr]
         return min((part.table.num_embeddings for part in parts), default=math.inf)
 
-    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> WholePast | PaddedPast:
+    def start(self, source: Tensor | None, valid: Tensor | None, rows: int) -> Int8KVCache | FloatKVCache:
         assert source is not None
         real = torch.ones_like(source, dtype=torch.bool) if valid is None else valid
-        words = words_of(real.sum(1))
-        settings = [layer.across for layer in self.layers["decoder"]]
-        if self.sides is not None:
-            kept = [Kept(words, c) for c in settings]
-            kernels.encode(*self.sides, source[real], words, kept)
-            return WholePast(words, kept)
-        at_once = max(1, WORDS // source.shape[1])  # more would not stay in the caches
-        x = torch.cat(
-            [self._encode(*part) for part in zip(torch.split(source, at_once), torch.split(real, at_once))]
-        )  # (M, d)
-        sources: list[Any] = [tuple(layer.hear(x)) for layer in self.layers["decoder"]]
-        if not self.own_kernels:
-            return PaddedPast(words, sources, settings)
-        return WholePast(words, [Kept(words, c).keep(words, *pair) for pair, c in zip(sources, settings)])
+        packed = pack_sentences(real.sum(1))
+        configs = [layer.cross_config for layer in self.layers["decoder"]]
+        if self.stack_tables is not None:
+            cross_kv = [Int8CrossKV(packed, config) for config in configs]
+            native_tables.encode_source(*self.stack_tables, source[real], packed, cross_kv)
+            return Int8KVCache(packed, cross_kv)
+        rows_at_once = max(1, TOKENS_PER_ENCODER_BATCH // source.shape[1])  # more would not stay in the CPU's caches
+        parts = zip(torch.split(source, rows_at_once), torch.split(real, rows_at_once))
+        x = torch.cat([self._encode(*part) for part in parts])  # (M, d)
+        pairs: list[Any] = [tuple(layer.cross_kv(x)) for layer in self.layers["decoder"]]
+        if not self.native:
+            return FloatKVCache(packed, pairs, configs)
+        stored = [Int8CrossKV(packed, config).store(packed, *pair) for pair, config in zip(pairs, configs)]
+        return Int8KVCache(packed, stored)
 
     def _encode(self, source: Tensor, real: Tensor) -> Tensor:
-        """(P, S) -> (M, d), real words alone"""
-        words = words_of(real.sum(1))
-        x = self._embed("encoder", source[real], words.places)
-        listen: Any = partial(converse, words) if self.own_kernels else Padding(words).hear
+        """(P, S) -> encoder output (M, d), of the real tokens alone"""
+        packed = pack_sentences(real.sum(1))
+        x = self._embed("encoder", source[real], packed.positions)
+        attend: Any = partial(attend_within_sentences, packed) if self.native else PaddedSentences(packed).attend
         for layer in self.layers["encoder"]:
-            x = layer.wrap("self", x, lambda y, own=layer: own.say(listen(*own.ask_hear(y), own.own))[0])  # type: ignore[misc]
-            x = layer.wrap("feedforward", x, layer.feed)
+
+            def self_attend(y: Tensor, layer: CpuLayer = layer) -> Tensor:
+                return layer.output(attend(*layer.qkv(y), layer.self_config))[0]
+
+            x = layer.wrap("self", x, self_attend)
+            x = layer.wrap("feedforward", x, layer.feed_forward)
         result: Tensor = self.ends["encoder"].finish(x)
         return result
 
-    def step(self, state: WholePast | PaddedPast, ids: Tensor, valid: Tensor | None = None) -> Tensor:
+    def step(self, state: Int8KVCache | FloatKVCache, ids: Tensor, valid: Tensor | None = None) -> Tensor:
         assert valid is None
-        hidden = self.read(state, ids)
-        return self.normalised(self.model.logits(hidden) if self.output is None else self.output.rows(hidden))
+        hidden = self.hidden(state, ids)
+        return self.log_softmax(self.model.logits(hidden) if self.output is None else self.output.forward_rows(hidden))
 
-    def read(self, past: WholePast | PaddedPast, ids: Tensor) -> Tensor:
-        """(N, T) -> (N, d) of the last"""
+    def hidden(self, cache: Int8KVCache | FloatKVCache, ids: Tensor) -> Tensor:
+        """(N, T) -> decoder output (N, d) of the last"""
         for column in ids.unbind(1):
-            hidden = self._read(past, column)
+            hidden = self._decode_token(cache, column)
         return hidden
 
-    def output_of(self, words: Tensor) -> Callable[[Tensor], Tensor]:
-        """The scores of some words alone: (N, d) -> (N, U)"""
+    def output_layer_of(self, tokens: Tensor) -> Callable[[Tensor], Tensor]:
+        """The output layer for some tokens alone: (N, d) -> logits (N, U)"""
         _, weight, bias = self.model.factors(torch.zeros(1, self.model.config.d_model))
-        weight, bias = weight[words], None if bias is None else bias[words]
+        weight = weight[tokens]
+        bias = None if bias is None else bias[tokens]
         if self.output is None:
             return lambda x: F.linear(x, weight, bias)
-        return Int8(*quantise(weight), bias).rows
+        return Int8Linear(*quantise_weight(weight), bias).forward_rows
 
-    def normalised(self, logits: Tensor) -> Tensor:
-        """log_softmax of (N, V), in place where it can be"""
-        if not self.own_kernels:
+    def log_softmax(self, logits: Tensor) -> Tensor:
+        """Of (N, V); in place with our own kernels"""
+        if not self.native:
             return logits.log_softmax(-1)
         native.call("hw_log_softmax", logits, *logits.shape)
         return logits
 
-    def _read(self, past: WholePast | PaddedPast, ids: Tensor) -> Tensor:
-        """One token of each, (N,) -> (N, d)"""
-        past.begin()
-        if self.sides is not None:
-            return kernels.decode(self.sides[1], ids, past)
-        x = self._embed("decoder", ids, torch.tensor([past.length - 1]))
+    def _decode_token(self, cache: Int8KVCache | FloatKVCache, ids: Tensor) -> Tensor:
+        """One token of each hypothesis, (N,) -> (N, d)"""
+        cache.begin_step()
+        if self.stack_tables is not None:
+            assert isinstance(cache, Int8KVCache)
+            return native_tables.decode_step(self.stack_tables[1], ids, cache)
+        x = self._embed("decoder", ids, torch.tensor([cache.length - 1]))
         for index, layer in enumerate(self.layers["decoder"]):
 
-            def listen(y: Tensor, index: int = index, layer: Layer = layer) -> Tensor:
-                q, k, v = layer.ask_hear(y)
-                return layer.say(past.listen(index, q, k, v, layer.own))[0]
+            def self_attend(y: Tensor, index: int = index, layer: CpuLayer = layer) -> Tensor:
+                q, k, v = layer.qkv(y)
+                return layer.output(cache.self_attend(index, q, k, v, layer.self_config))[0]
 
-            def listen_across(y: Tensor, index: int = index, layer: Layer = layer) -> Tensor:
-                return layer.answer(past.listen_across(index, layer.ask(y)[0], layer.across))[0]
+            def cross_attend(y: Tensor, index: int = index, layer: CpuLayer = layer) -> Tensor:
+                q = layer.cross_query(y)[0]
+                return layer.cross_output(cache.cross_attend(index, q, layer.cross_config))[0]
 
-            x = layer.wrap("self", x, listen)
-            x = layer.wrap("cross", x, listen_across)
-            x = layer.wrap("feedforward", x, layer.feed)
+            x = layer.wrap("self", x, self_attend)
+            x = layer.wrap("cross", x, cross_attend)
+            x = layer.wrap("feedforward", x, layer.feed_forward)
         result: Tensor = self.ends["decoder"].finish(x)
         return result
 
-    def _embed(self, side: str, ids: Tensor, places: Tensor) -> Tensor:
-        """ids (M,) at places (M or 1,) -> (M, d)"""
+    def _embed(self, side: str, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids (M,) at positions (M or 1,) -> (M, d)"""
         embedding, stack = self.model.embeddings[side], self.model.stacks[side]
-        result: Tensor = embedding(ids[None], Places(places[None], None, int(places.max()) + 1), stack)[0]
+        where = TokenPositions(positions[None], None, int(positions.max()) + 1)
+        result: Tensor = embedding(ids[None], where, stack)[0]
         return result

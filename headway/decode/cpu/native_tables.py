@@ -1,4 +1,7 @@
-"""Encoder and decoder as one call each, and a search as one: the tables that these read, laid out as common.h declares them."""
+"""Tables of an int8 model and its KV cache for our C kernels, which encode, decode a token, or search in one call each.
+
+The structures have the layout, the order and the types of the fields, that nn/ops/native/common.h declares.
+"""
 
 import ctypes
 from typing import Any
@@ -6,19 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.nn.layers.int8 import Int8
+from headway.decode.cpu.cache import Int8CrossKV, Int8KVCache, PackedSentences
+from headway.nn.layers.int8 import Int8Linear
 from headway.nn.layers.norms import LayerNorm, RMSNorm
-from headway.nn.layers.residual import Pre
+from headway.nn.layers.residual import PreNorm
 from headway.nn.ops import native
-from headway.nn.sequence import Places
+from headway.nn.sequence import TokenPositions
 
-Address, Number, Real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+Address = ctypes.c_void_p
+Integer = ctypes.c_int64
+Real = ctypes.c_double
 
 
 class LinearTable(ctypes.Structure):
     _fields_ = [
         *((name, Address) for name in ("weight", "scale", "offsets", "bias")),
-        *((name, Number) for name in ("inputs", "outputs", "positive", "relu")),
+        *((name, Integer) for name in ("inputs", "outputs", "positive", "relu")),
     ]
 
 
@@ -27,18 +33,20 @@ class NormTable(ctypes.Structure):
 
 
 class AttentionTable(ctypes.Structure):
+    """In self-attention `query` is the projection of queries, keys and values, and `key_value` is empty."""
+
     _fields_ = [
-        *((name, LinearTable) for name in ("ask", "hear", "say")),
+        *((name, LinearTable) for name in ("query", "key_value", "output")),
         ("norm", NormTable),
-        *((name, Number) for name in ("heads", "groups", "size")),
+        *((name, Integer) for name in ("heads", "groups", "size")),
         ("scale", Real),
-        *((name, Address) for name in ("past", "scales")),
+        *((name, Address) for name in ("kv", "scales")),
     ]
 
 
 class LayerTable(ctypes.Structure):
     _fields_ = [
-        *((name, AttentionTable) for name in ("own", "cross")),
+        *((name, AttentionTable) for name in ("self_attention", "cross_attention")),
         *((name, LinearTable) for name in ("inner", "outer")),
         ("norm", NormTable),
     ]
@@ -46,79 +54,83 @@ class LayerTable(ctypes.Structure):
 
 class StackTable(ctypes.Structure):
     _fields_ = [
-        *((name, Address) for name in ("words", "positions")),
-        *((name, NormTable) for name in ("start", "end")),
+        *((name, Address) for name in ("embedding", "positions")),
+        *((name, NormTable) for name in ("embedding_norm", "final_norm")),
         ("layers", ctypes.POINTER(LayerTable)),
-        *((name, Number) for name in ("count", "width", "wide", "before")),
-        *((name, Real) for name in ("factor", "eps")),
+        *((name, Integer) for name in ("count", "width", "max_width", "pre_norm")),
+        *((name, Real) for name in ("embedding_scale", "eps")),
     ]
-    held: Any  # what it points to, so that it stays as long
+    tensors: Any  # those that it points to, so that they live as long
 
 
-class PastTable(ctypes.Structure):
+class CacheTable(ctypes.Structure):
     _fields_ = [
         *((name, Address) for name in ("owners", "begin", "end")),
-        *((name, Number) for name in ("all", "width", "now", "longest", "length", "total")),
+        *((name, Integer) for name in ("sentences", "width", "now", "capacity", "length", "total")),
     ]
 
 
 class SearchTable(ctypes.Structure):
     _fields_ = [
-        *((name, Address) for name in ("live", "ids", "sums", "ended", "limit", "suppress", "trellis")),
-        *((name, Number) for name in ("banned", "left", "beam", "candidates", "end", "least")),
+        *((name, Address) for name in ("live", "ids", "sums", "ended", "limit", "suppress", "lattice")),
+        *((name, Integer) for name in ("suppressed", "active", "beam", "candidates", "end", "min_length")),
     ]
 
 
-class Side:
+class StackTables:
     """An encoder or a decoder whose parts are all known to the kernels."""
 
     def __init__(self, layers: list[Any], embedding: Any, stack: Any) -> None:
-        """layers: see lean.Layer."""
-        self.layers, self.embedding, self.stack = layers, embedding, stack
-        norms = [*_norms(layers), embedding.norm, *([stack.ends.norm] if type(stack.ends) is Pre else [])]
-        # Copies, as those of the weights are: tables know only where they lie.
-        self.copies = {id(norm): [_copied(norm, "gain"), _copied(norm, "bias")] for norm in norms}
+        """layers: see headway.decode.cpu.decoder.CpuLayer."""
+        self.layers = layers
+        self.embedding = embedding
+        self.stack = stack
+        norms = [*_layer_norms(layers), embedding.norm, *([stack.ends.norm] if type(stack.ends) is PreNorm else [])]
+        # Copies, as those of the weights are: tables know only addresses.
+        self.copies = {id(norm): [_copy_parameter(norm, "gain"), _copy_parameter(norm, "bias")] for norm in norms}
         self.tables = [self._layer_table(layer) for layer in layers]
-        linears = [
-            part
-            for t in self.tables
-            for part in (t.own.ask, t.own.say, t.cross.ask, t.cross.hear, t.cross.say, t.inner)
-        ]
+        linears = []
+        for table in self.tables:
+            own, cross = table.self_attention, table.cross_attention
+            linears += [own.query, own.output, cross.query, cross.key_value, cross.output, table.inner]
         self.width = embedding.table.embedding_dim
-        self.wide = max(max(part.inputs, part.outputs) for part in linears)
+        self.max_width = max(max(linear.inputs, linear.outputs) for linear in linears)
 
-    def table(self, places: int) -> StackTable:
-        """For sequences of up to so many places. Its layers are a copy, in which a search can say where its past lies."""
-        words = self.embedding.table.weight.detach()
-        start = words.new_zeros(1, places, self.width)
+    def table(self, length: int) -> StackTable:
+        """For sequences of up to this length. Its layers are a copy, into which a search writes where its cache is."""
+        weight = self.embedding.table.weight.detach()
+        zeros = weight.new_zeros(1, length, self.width)
         if self.embedding.segments is not None:
-            start = start + self.embedding.segments.weight[0]
+            zeros = zeros + self.embedding.segments.weight[0]
         with torch.no_grad():
-            positions = self.stack.add_positions(start, Places(torch.arange(places)[None], None, places)).contiguous()
+            where = TokenPositions(torch.arange(length)[None], None, length)
+            positions = self.stack.add_positions(zeros, where).contiguous()
         ends = self.stack.ends
+        pre_norm = type(ends) is PreNorm
         layers = (LayerTable * len(self.tables))(*self.tables)
         table = StackTable(
-            words.data_ptr(), positions.data_ptr(), self._norm_table(self.embedding.norm),
-            self._norm_table(ends.norm) if type(ends) is Pre else NormTable(), layers, len(layers), self.width, self.wide,
-            type(ends) is Pre, self.embedding.scale, _norms(self.layers)[0].eps,
+            weight.data_ptr(), positions.data_ptr(), self._norm_table(self.embedding.norm),
+            self._norm_table(ends.norm) if pre_norm else NormTable(), layers, len(layers), self.width, self.max_width,
+            pre_norm, self.embedding.scale, _layer_norms(self.layers)[0].eps,
         )  # fmt: skip
-        table.held = words, positions
+        table.tensors = weight, positions
         return table
 
     def _layer_table(self, layer: Any) -> LayerTable:
-        own, across = layer.own, layer.across
+        own, cross = layer.self_config, layer.cross_config
         table = LayerTable(
             AttentionTable(
-                _linear_table(layer.ask_hear), LinearTable(), _linear_table(layer.say),
+                _fused_table(layer.qkv), LinearTable(), _fused_table(layer.output),
                 self._norm_table(layer.residuals["self"].norm), own.heads, own.groups, own.d_k, own.scale,
             )
         )  # fmt: skip
-        if across is not None:
-            table.cross = AttentionTable(
-                _linear_table(layer.ask), _linear_table(layer.hear), _linear_table(layer.answer),
-                self._norm_table(layer.residuals["cross"].norm), across.heads, across.groups, across.d_k, across.scale,
+        if cross is not None:
+            table.cross_attention = AttentionTable(
+                _fused_table(layer.cross_query), _fused_table(layer.cross_kv), _fused_table(layer.cross_output),
+                self._norm_table(layer.residuals["cross"].norm), cross.heads, cross.groups, cross.d_k, cross.scale,
             )  # fmt: skip
-        table.inner, table.outer = _linear_table(layer.inner), _linear_table(layer.outer)
+        table.inner = _fused_table(layer.inner)
+        table.outer = _fused_table(layer.outer)
         table.norm = self._norm_table(layer.residuals["feedforward"].norm)
         return table
 
@@ -126,71 +138,78 @@ class Side:
         return NormTable(*map(_address, self.copies[id(norm)]))
 
 
-def side_of(layers: list[Any], embedding: Any, stack: Any) -> Side | None:
-    """None where some part is not known to the kernels."""
-    norms = _norms(layers) + ([stack.ends.norm] if type(stack.ends) is Pre else [])
+def make_stack_tables(layers: list[Any], embedding: Any, stack: Any) -> StackTables | None:
+    """None where the kernels do not know some part: norms other than LayerNorm and RMSNorm, activations but relu."""
+    norms = _layer_norms(layers) + ([stack.ends.norm] if type(stack.ends) is PreNorm else [])
     norms += [] if isinstance(embedding.norm, torch.nn.Identity) else [embedding.norm]
-    known = all(type(norm) in (LayerNorm, RMSNorm) and norm.eps == norms[0].eps for norm in norms)
-    plain = all(layer.inner is not None and layer.inner.relu for layer in layers)
-    return Side(layers, embedding, stack) if known and plain else None
+    known_norms = all(type(norm) in (LayerNorm, RMSNorm) and norm.eps == norms[0].eps for norm in norms)
+    only_relu = all(layer.inner is not None and layer.inner.relu for layer in layers)
+    return StackTables(layers, embedding, stack) if known_norms and only_relu else None
 
 
-def encode(encoder: Side, decoder: Side, ids: Tensor, words: Any, sources: list[Any]) -> None:
-    """Ids (M,) of sentences one behind the other (see past.Words), into what each layer of the decoder listens to."""
-    reader, listener = encoder.table(int((words.end - words.first).max())), decoder.table(1)
-    _place(listener, "cross", [(source.past, source.scales) for source in sources])
+def encode_source(
+    encoder: StackTables, decoder: StackTables, ids: Tensor, source: PackedSentences, cross_kv: list[Int8CrossKV]
+) -> None:
+    """Ids (M,) of packed sentences, into the keys and values of each layer's cross-attention."""
+    encoder_table = encoder.table(int((source.end - source.first).max()))
+    decoder_table = decoder.table(1)
+    _set_buffers(decoder_table, "cross_attention", [(part.kv, part.scales) for part in cross_kv])
     native.call(
-        "hw_encode", ctypes.addressof(reader), ctypes.addressof(listener), ids.contiguous(), words.first, words.end,
-        len(words.first),
+        "hw_encode", ctypes.addressof(encoder_table), ctypes.addressof(decoder_table), ids.contiguous(), source.first,
+        source.end, len(source.first),
     )  # fmt: skip
 
 
-def decode(decoder: Side, ids: Tensor, past: Any) -> Tensor:
-    """One token of each, (N,) -> (N, d). past: see whole_past.WholePast, which has begun the step."""
-    table = decoder.table(past.length)
-    remembered = past_table(decoder, past, table, past.width)
+def decode_step(decoder: StackTables, ids: Tensor, cache: Int8KVCache) -> Tensor:
+    """One token of each hypothesis, (N,) -> (N, d). The cache has begun the step."""
+    table = decoder.table(cache.length)
+    cached = cache_table(decoder, cache, table, cache.width)
     x = torch.empty(len(ids), decoder.width, dtype=torch.float32, device="cpu")
     native.call(
-        "hw_decode", ctypes.addressof(table), ctypes.addressof(remembered), past.live, len(past.live), ids.contiguous(), x
-    )  # fmt: skip
+        "hw_decode", ctypes.addressof(table), ctypes.addressof(cached), cache.live, len(cache.live), ids.contiguous(), x
+    )
     return x
 
 
-def past_table(decoder: Side, past: Any, table: StackTable, now: int) -> PastTable:
-    """Where keys and values lie is written into the layers of the decoder's table. now: hypotheses of each sentence."""
-    _place(table, "own", [past.room(index, layer.own) for index, layer in enumerate(decoder.layers)])
-    _place(table, "cross", [(source.past, source.scales) for source in past.sources])
-    words = past.words
-    return PastTable(
-        past.owners.data_ptr(), words.first.data_ptr(), words.end.data_ptr(), past.sentences, past.width, now,
-        past.owners.shape[2], past.length, words.total,
+def cache_table(decoder: StackTables, cache: Int8KVCache, table: StackTable, width: int) -> CacheTable:
+    """The cache; where each layer's keys and values are is written into the decoder's table. width: hypotheses of each
+    sentence, now."""
+    buffers = [cache.layer_buffers(index, layer.self_config) for index, layer in enumerate(decoder.layers)]
+    _set_buffers(table, "self_attention", buffers)
+    _set_buffers(table, "cross_attention", [(part.kv, part.scales) for part in cache.cross_kv])
+    source = cache.source
+    return CacheTable(
+        cache.owners.data_ptr(), source.first.data_ptr(), source.end.data_ptr(), cache.sentences, cache.width, width,
+        cache.owners.shape[2], cache.length, source.total,
     )  # fmt: skip
 
 
-def output_table(output: Int8) -> LinearTable:
+def linear_table(output: Int8Linear) -> LinearTable:
     weight, scale, offsets = (part.data_ptr() for part in output.packed)
     return LinearTable(
         weight, scale, offsets, _address(output.bias), output.inputs, output.outputs, output.positive, output.relu
     )
 
 
-def _place(table: StackTable, name: str, parts: list[Any]) -> None:
-    for index, (past, scales) in enumerate(parts):
-        part = getattr(table.layers[index], name)
-        part.past, part.scales = past.data_ptr(), scales.data_ptr()
+def _set_buffers(table: StackTable, name: str, buffers: list[Any]) -> None:
+    for index, (kv, scales) in enumerate(buffers):
+        attention = getattr(table.layers[index], name)
+        attention.kv = kv.data_ptr()
+        attention.scales = scales.data_ptr()
 
 
-def _norms(layers: list[Any]) -> list[Any]:
+def _layer_norms(layers: list[Any]) -> list[Any]:
     return [residual.norm for layer in layers for residual in layer.residuals.values()]
 
 
-def _copied(norm: Any, name: str) -> Tensor | None:
+def _copy_parameter(norm: Any, name: str) -> Tensor | None:
     part = getattr(norm, name, None)
     return None if part is None else part.detach().float().clone()
 
 
-def _linear_table(joined: Any) -> LinearTable:
-    return output_table(joined.whole)
+def _fused_table(linear: Any) -> LinearTable:
+    """linear: a FusedLinear in int8."""
+    return linear_table(linear.int8)
 
 
 def _address(part: Tensor | None) -> int | None:

@@ -1,4 +1,4 @@
-"""A stored model in CTranslate2: its own files are made of the weights as they lie in theirs, and handed to it."""
+"""A stored model in CTranslate2: a model directory in its format, made of our stored weights without copying them."""
 
 import contextlib
 import importlib.machinery
@@ -12,114 +12,124 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.decode.ctranslate2.weights import TYPES, Layout, Reader, Table, Unknown
-from headway.device import cores
-from headway.storage.tensor_file import Stored
+from headway.decode.ctranslate2.weights import (
+    DTYPE_CODES,
+    Ct2Layout,
+    Ct2LayoutBuilder,
+    JsonObject,
+    UnsupportedModelError,
+)
+from headway.device import available_cores
+from headway.storage.tensor_file import TensorFile
 
-VERSION, SPEC, REVISION = 6, "TransformerSpec", 7  # of model.bin, and of what it describes
+BINARY_VERSION = 6  # of model.bin
+SPEC_NAME = "TransformerSpec"  # of the model in it
+SPEC_REVISION = 7
 PAD, START, END = 0, 1, 2  # as every tokenizer of Headway numbers them
-REACH = 256  # positions that are marked at first
-AT_ONCE = 256  # pieces written in one call
-BROKEN = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error)
-
-
-_NOTHING: Any = None
+MIN_POSITIONS = 256  # of the position table at first
+CHUNKS_PER_WRITE = 256  # of os.writev
+MALFORMED_CONFIG_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error)
 
 
 class Ct2Model:
-    """Loaded when it is first asked for, or ahead of that by `start`."""
+    """Loaded when it is first needed, or in the background after `start`."""
 
     def __init__(
-        self, table: Table, stored: Stored, compute: Literal["float32", "int8"], threads: int | None = None
+        self, config: JsonObject, stored: TensorFile, compute: Literal["float32", "int8"], threads: int | None = None
     ) -> None:
-        """table: the model of a config.json. Raises Unknown where CTranslate2 does not know a part of it."""
-        self.compute, self.threads = compute, threads
-        self._table, self._stored = table, stored
-        self._reach, self._loaded, self._lock = 0, _NOTHING, threading.Lock()
+        """config: `model` in config.json. UnsupportedModelError where CTranslate2 does not support a part of it."""
+        self.compute = compute
+        self.threads = threads
+        self._config = config
+        self._stored = stored
+        self._positions = 0
+        self._translator: Any = None
+        self._lock = threading.Lock()
         try:
-            Reader(table, stored, reach=1).read()
-        except BROKEN:
-            raise Unknown("its config.json is not as this Headway writes it") from None
+            Ct2LayoutBuilder(config, stored, positions=1).build()
+        except MALFORMED_CONFIG_ERRORS:
+            raise UnsupportedModelError("its config.json is not as this Headway writes it") from None
 
     @property
     def vocabularies(self) -> tuple[int, int]:
         """The sizes of the source's and the target's."""
-        return self._table["source_vocabulary"], self._table["vocabulary"]
+        return self._config["source_vocabulary"], self._config["vocabulary"]
 
     def start(self) -> None:
-        """Begin to load: whoever asks for it waits until that is done."""
+        """Begin to load it in a thread. `translator` waits until that is done."""
 
         def load() -> None:
-            with contextlib.suppress(Exception):  # whoever asks for it tries again, and is told
-                self.translator(REACH)
+            with contextlib.suppress(Exception):  # `translator` tries again, and raises it
+                self.translator(MIN_POSITIONS)
 
-        threading.Thread(
-            target=load
-        ).start()  # not as a daemon: what it writes for CTranslate2 is to be gone at the end
+        # Not a daemon thread: the temporary files that it writes for CTranslate2 must be removed at the end.
+        threading.Thread(target=load).start()
 
     @property
     def workers(self) -> int:
-        """A thread each: several at one sentence wait for each other at every product."""
-        return self.threads or cores()
+        """One thread each: several threads at one sentence wait for each other at every product."""
+        return self.threads or available_cores()
 
-    def translator(self, reach: int) -> Any:
-        """CTranslate2's own, with at least so many positions."""
+    def translator(self, positions: int) -> Any:
+        """A ctranslate2.Translator with at least so many positions."""
         with self._lock:
-            if reach > self._reach:
-                self._loaded, self._reach = _NOTHING, 0  # first, so that there are never two
-                room = max(REACH, 1 << (reach - 1).bit_length())
-                self._loaded, self._reach = self._load(Reader(self._table, self._stored, room).read()), room
-            return self._loaded
+            if positions > self._positions:
+                self._translator, self._positions = None, 0  # first, so that there are never two in memory
+                enough = max(MIN_POSITIONS, 1 << (positions - 1).bit_length())
+                self._translator = self._load(Ct2LayoutBuilder(self._config, self._stored, enough).build())
+                self._positions = enough
+            return self._translator
 
-    def _load(self, layout: Layout) -> Any:
+    def _load(self, layout: Ct2Layout) -> Any:
         settings = {"device": "cpu", "compute_type": self.compute, "intra_threads": 1, "inter_threads": self.workers}
-        small = {
-            "config.json": _settings(layout),
-            "source_vocabulary.json": _vocabulary(self._table["source_vocabulary"]),
-            "target_vocabulary.json": _vocabulary(self._table["vocabulary"]),
+        small_files = {
+            "config.json": _config_json(layout),
+            "source_vocabulary.json": _vocabulary_json(self._config["source_vocabulary"]),
+            "target_vocabulary.json": _vocabulary_json(self._config["vocabulary"]),
         }
-        with contextlib.suppress(OSError), folder_of(small, layout) as folder:
+        with contextlib.suppress(OSError), model_folder(small_files, layout) as folder:
             return translator_class()(folder, **settings)
-        return translator_class()("headway", files={**small, "model.bin": b"".join(chunks(layout))}, **settings)
+        files = {**small_files, "model.bin": b"".join(model_chunks(layout))}
+        return translator_class()("headway", files=files, **settings)
 
 
 def translator_class() -> Any:
-    """ctranslate2.Translator, from the compiled part of the package by itself where that can be had: the rest of it is
-    asyncio and what that imports, which takes several times as long."""
-    whole = sys.modules.get("ctranslate2")
-    found = importlib.util.find_spec("ctranslate2") if whole is None and os.name == "posix" else None
+    """ctranslate2.Translator, from the compiled part of the package alone where possible: the rest of it imports
+    asyncio, which takes several times as long."""
+    package = sys.modules.get("ctranslate2")
+    found = importlib.util.find_spec("ctranslate2") if package is None and os.name == "posix" else None
     if found is not None and "ctranslate2._ext" not in sys.modules:
-        part = importlib.machinery.PathFinder.find_spec("ctranslate2._ext", found.submodule_search_locations)
-        if part is not None and part.loader is not None:
-            module = importlib.util.module_from_spec(part)
-            part.loader.exec_module(module)
-            sys.modules["ctranslate2._ext"] = module  # so that importing the whole finds it
+        spec = importlib.machinery.PathFinder.find_spec("ctranslate2._ext", found.submodule_search_locations)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules["ctranslate2._ext"] = module  # so that importing the package later finds it
     return (sys.modules.get("ctranslate2._ext") or importlib.import_module("ctranslate2")).Translator
 
 
 @contextlib.contextmanager
-def folder_of(small: dict[str, bytes], layout: Layout) -> Iterator[str]:
-    """A folder that looks like a model of CTranslate2, with its large file in memory alone. Given the file itself
-    CTranslate2 would copy it once more. An OSError where there is no such thing as a file in memory."""
+def model_folder(small_files: dict[str, bytes], layout: Ct2Layout) -> Iterator[str]:
+    """A folder that looks like a model of CTranslate2, with its large file in memory alone (memfd). CTranslate2 would
+    copy a file that it is given as bytes. OSError where the system has no files in memory."""
     import tempfile
 
     if not hasattr(os, "memfd_create"):
         raise OSError
     with tempfile.TemporaryDirectory(prefix="headway-") as name:
-        for file, content in small.items():
+        for file, content in small_files.items():
             Path(name, file).write_bytes(content)
         memory = os.memfd_create("headway-model")
         try:
-            _write(memory, chunks(layout))
+            _write_chunks(memory, model_chunks(layout))
             Path(name, "model.bin").symlink_to(f"/proc/{os.getpid()}/fd/{memory}")
             yield name
         finally:
             os.close(memory)
 
 
-def _write(file: int, pieces: "list[bytes | memoryview]") -> None:
-    for first in range(0, len(pieces), AT_ONCE):
-        left = pieces[first : first + AT_ONCE]
+def _write_chunks(file: int, chunks: "list[bytes | memoryview]") -> None:
+    for first in range(0, len(chunks), CHUNKS_PER_WRITE):
+        left = chunks[first : first + CHUNKS_PER_WRITE]
         while left:
             written = os.writev(file, left)
             while left and written >= len(left[0]):
@@ -128,21 +138,25 @@ def _write(file: int, pieces: "list[bytes | memoryview]") -> None:
                 left[0] = left[0][written:]
 
 
-def chunks(layout: Layout) -> list[bytes | memoryview]:
+def model_chunks(layout: Ct2Layout) -> list[bytes | memoryview]:
     """model.bin in pieces: names, shapes and types between weights that are not copied."""
-    found: list[bytes | memoryview] = [struct.pack("<I", VERSION), _name(SPEC), struct.pack("<I", REVISION)]
-    found.append(struct.pack("<I", len(layout.variables)))
+    chunks: list[bytes | memoryview] = [
+        struct.pack("<I", BINARY_VERSION),
+        _encode_name(SPEC_NAME),
+        struct.pack("<I", SPEC_REVISION),
+        struct.pack("<I", len(layout.variables)),
+    ]
     for name, variable in sorted(layout.variables.items()):
         dimensions = struct.pack(f"<B{len(variable.shape)}I", len(variable.shape), *variable.shape)
         size = sum(len(part) for part in variable.parts)
-        found.append(_name(name) + dimensions + struct.pack("<BI", TYPES[variable.dtype], size))
-        found += variable.parts
-    found.append(struct.pack("<I", len(layout.aliases)))
-    found += [_name(name) + _name(other) for name, other in sorted(layout.aliases.items())]
-    return found
+        chunks.append(_encode_name(name) + dimensions + struct.pack("<BI", DTYPE_CODES[variable.dtype], size))
+        chunks += variable.parts
+    chunks.append(struct.pack("<I", len(layout.aliases)))
+    chunks += [_encode_name(name) + _encode_name(other) for name, other in sorted(layout.aliases.items())]
+    return chunks
 
 
-def _settings(layout: Layout) -> bytes:
+def _config_json(layout: Ct2Layout) -> bytes:
     settings = {
         "unk_token": str(PAD),
         "bos_token": str(START),
@@ -155,11 +169,11 @@ def _settings(layout: Layout) -> bytes:
     return json.dumps(settings).encode()
 
 
-def _vocabulary(size: int) -> bytes:
-    """Its tokens are our ids, written out."""
+def _vocabulary_json(size: int) -> bytes:
+    """Its tokens are our ids as decimal numbers."""
     return json.dumps([str(token) for token in range(size)]).encode()
 
 
-def _name(text: str) -> bytes:
+def _encode_name(text: str) -> bytes:
     encoded = text.encode() + b"\0"
     return struct.pack("<H", len(encoded)) + encoded

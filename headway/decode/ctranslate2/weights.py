@@ -1,8 +1,8 @@
-"""A model as CTranslate2 reads it, made of the stored weights as they lie in their file. No torch, no numpy.
+"""A model's stored weights as CTranslate2's variables, by reference into the stored file. No torch, no numpy.
 
-`variables` follows config.json, which is plain JSON here, part by part. Only what it knows to the last setting is
-served; anything else is Unknown, with the reason, and left to the torch engine, which also words the errors of damaged
-directories.
+Ct2LayoutBuilder follows config.json, which is plain JSON here, part by part. Only what it knows to the last setting is
+accepted; anything else is an UnsupportedModelError with the reason, and left to the torch engine, which also words the
+errors of damaged model directories.
 """
 
 import functools
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.storage.tensor_file import SCALE, Stored
+from headway.storage.tensor_file import SCALE_SUFFIX, TensorFile
 
-Table = dict[str, Any]
-TYPES = {"F32": 0, "I8": 1, "I16": 2, "I32": 3}  # as CTranslate2 numbers them
-ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "silu": 2, "gelu": 3, "swiglu": 2}
-FIELDS = {  # of each part that is known: a setting that is not listed may mean anything
+JsonObject = dict[str, Any]
+DTYPE_CODES = {"F32": 0, "I8": 1, "I16": 2, "I32": 3}  # CTranslate2's numbers
+ACTIVATION_CODES = {"relu": 0, "gelu_tanh": 1, "silu": 2, "gelu": 3, "swiglu": 2}
+SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may mean anything
     "model": "d_model vocabulary source_vocabulary dropout norm linear embedding encoder decoder head",
     "embedding": "tied scale norm segments",
     "encoder": "layers position mask mixer feedforward residual",
@@ -27,7 +27,7 @@ FIELDS = {  # of each part that is known: a setting that is not listed may mean 
     "norm rmsnorm": "eps",
     "linear dense": "",
     "position sinusoidal": "base layout",
-    "position learned": "longest",
+    "position learned": "max_positions",
     "position none": "",
     "mask full": "",
     "mask causal": "",
@@ -43,13 +43,13 @@ FIELDS = {  # of each part that is known: a setting that is not listed may mean 
 }
 
 
-class Unknown(Exception):
-    """What CTranslate2 does not know of a model."""
+class UnsupportedModelError(Exception):
+    """CTranslate2 does not support a part of a model, or its files are not as expected."""
 
 
 @dataclass
-class Variable:
-    """One tensor: its bytes are those of the parts, one after the other."""
+class Ct2Variable:
+    """One tensor: its bytes are the concatenation of `parts`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -57,204 +57,218 @@ class Variable:
 
 
 @dataclass
-class Layout:
-    """All variables by CTranslate2's names, and those that are others under a second name."""
+class Ct2Layout:
+    """All variables by CTranslate2's names, and further names of some."""
 
     eps: float
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: dict[str, Ct2Variable] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
 
-    def attribute(self, name: str, dtype: str, value: float) -> None:
+    def set_attribute(self, name: str, dtype: str, value: float) -> None:
         code = {"F32": "<f", "I8": "<b", "I16": "<h", "I32": "<i"}[dtype]
-        self.variables[name] = Variable(dtype, (), [struct.pack(code, value)])
+        self.variables[name] = Ct2Variable(dtype, (), [struct.pack(code, value)])
 
 
-def part(slot: str, table: Any) -> Table:
-    """A part of a kind that is known, with no other settings than are known."""
+def check_part(slot: str, table: Any) -> JsonObject:
+    """A part of a supported kind, with no other settings than the supported ones."""
     kind = table["kind"]
-    if f"{slot} {kind}" not in FIELDS:
-        raise Unknown(f"{slot} {kind} is not known to CTranslate2")
-    return checked(f"{slot} {kind}", {name: value for name, value in table.items() if name != "kind"}) | {"kind": kind}
+    if f"{slot} {kind}" not in SUPPORTED_FIELDS:
+        raise UnsupportedModelError(f"{slot} {kind} is not supported by CTranslate2")
+    settings = {name: value for name, value in table.items() if name != "kind"}
+    return check_fields(f"{slot} {kind}", settings) | {"kind": kind}
 
 
-def checked(name: str, table: Table) -> Table:
-    if set(table) != set(FIELDS[name].split()):
-        raise Unknown(f"the settings of {name} are not those that this Headway writes")
+def check_fields(name: str, table: JsonObject) -> JsonObject:
+    """The table, if it has exactly the settings that this Headway writes."""
+    if set(table) != set(SUPPORTED_FIELDS[name].split()):
+        raise UnsupportedModelError(f"the settings of {name} are not those that this Headway writes")
     return table
 
 
-def tiled(slot: str, parts: list[Any], layers: int) -> list[Table]:
+def tile_parts(slot: str, parts: list[Any], layers: int) -> list[JsonObject]:
+    """One part for each layer: a list that is shorter repeats."""
     if not parts or layers % len(parts):
-        raise Unknown(f"{slot} does not fit {layers} layers")
-    known = [part(slot, entry) for entry in parts]
+        raise UnsupportedModelError(f"{slot} does not fit {layers} layers")
+    known = [check_part(slot, entry) for entry in parts]
     return known * (layers // len(known))
 
 
-def alike(what: str, values: Sequence[Any]) -> Any:
+def require_equal(what: str, values: Sequence[Any]) -> Any:
+    """The value that all layers have in common."""
     if any(value != values[0] for value in values):
-        raise Unknown(f"{what} that differ from layer to layer are not known to CTranslate2")
+        raise UnsupportedModelError(f"{what} that differ from layer to layer are not supported by CTranslate2")
     return values[0]
 
 
-class Reader:
-    """Follows a config through the weights, and sees to it that each is used and has the shape it should have."""
+class Ct2LayoutBuilder:
+    """Maps the weights that a config describes, and checks that each has its shape and that none is left over."""
 
-    def __init__(self, model: Table, stored: Stored, reach: int) -> None:
-        """reach: so many positions are marked, where the model could mark any number."""
-        self.model, self.stored, self.reach = checked("model", model), stored, reach
+    def __init__(self, model: JsonObject, stored: TensorFile, positions: int) -> None:
+        """positions: the size of the position table, where the model has no limit of its own."""
+        self.model = check_fields("model", model)
+        self.stored = stored
+        self.max_positions = positions
         self.width = model["d_model"]
-        self.norm = part("norm", model["norm"])
-        part("linear", model["linear"])
-        self.unused = {name for name in stored.entries if not name.endswith(SCALE)}
-        self.layout = Layout(float(self.norm["eps"]))
+        self.norm = check_part("norm", model["norm"])
+        check_part("linear", model["linear"])
+        self.unused = {name for name in stored.entries if not name.endswith(SCALE_SUFFIX)}
+        self.layout = Ct2Layout(float(self.norm["eps"]))
 
-    def read(self) -> Layout:
-        embedding = checked("embedding", self.model["embedding"])
+    def build(self) -> Ct2Layout:
+        embedding = check_fields("embedding", self.model["embedding"])
         if embedding["segments"]:
-            raise Unknown("embedding.segments is not known to CTranslate2")
-        head = part("head", self.model["head"])
-        self.matrix("decoder/embeddings/weight", ["embeddings.decoder.words.weight"], (self.model["vocabulary"],), None)
+            raise UnsupportedModelError("embedding.segments is not supported by CTranslate2")
+        head = check_part("head", self.model["head"])
+        vocabulary = (self.model["vocabulary"],)
+        self.add_matrix("decoder/embeddings/weight", ["embeddings.decoder.words.weight"], vocabulary, None)
         if embedding["tied"] == "all":
-            self.alias("encoder/embeddings_0/weight", "decoder/embeddings/weight")
+            self.add_alias("encoder/embeddings_0/weight", "decoder/embeddings/weight")
         else:
-            words = (self.model["source_vocabulary"],)
-            self.matrix("encoder/embeddings_0/weight", ["embeddings.encoder.words.weight"], words, None)
+            rows = (self.model["source_vocabulary"],)
+            self.add_matrix("encoder/embeddings_0/weight", ["embeddings.encoder.words.weight"], rows, None)
         if embedding["tied"] != "none":
-            self.alias("decoder/projection/weight", "decoder/embeddings/weight")
+            self.add_alias("decoder/projection/weight", "decoder/embeddings/weight")
         else:
-            self.matrix("decoder/projection/weight", ["head.weight"], (self.model["vocabulary"],), None)
+            self.add_matrix("decoder/projection/weight", ["head.weight"], vocabulary, None)
         if head["bias"]:
-            self.vector("decoder/projection/bias", ["head.bias"], (self.model["vocabulary"],))
+            self.add_vector("decoder/projection/bias", ["head.bias"], vocabulary)
         for side in ("encoder", "decoder"):
-            self.side(side, checked(side, self.model[side]), embedding)
+            self.add_stack(side, check_fields(side, self.model[side]), embedding)
         if self.unused:
-            raise Unknown(f"the weight {min(self.unused)} has no place in it")
+            raise UnsupportedModelError(f"the weight {min(self.unused)} has no counterpart in CTranslate2")
         return self.layout
 
-    def side(self, name: str, table: Table, embedding: Table) -> None:
-        layers, layout = table["layers"], self.layout
+    def add_stack(self, name: str, table: JsonObject, embedding: JsonObject) -> None:
+        layers = table["layers"]
+        layout = self.layout
         if not layers:
-            raise Unknown(f"a model without {name} is not a translator of CTranslate2")
+            raise UnsupportedModelError(f"CTranslate2 does not support translators without {name}")
         slots = ("mixer", "feedforward", *(["cross"] if name == "decoder" else []))
-        parts = {slot: tiled("mixer" if slot == "cross" else slot, table[slot], layers) for slot in slots}
-        for mask in tiled("mask", table["mask"], layers):
+        parts = {slot: tile_parts("mixer" if slot == "cross" else slot, table[slot], layers) for slot in slots}
+        for mask in tile_parts("mask", table["mask"], layers):
             if mask["kind"] != ("causal" if name == "decoder" else "full"):
-                raise Unknown(f"mask {mask['kind']} in the {name} is not known to CTranslate2")
+                raise UnsupportedModelError(f"mask {mask['kind']} in the {name} is not supported by CTranslate2")
         mixers = parts["mixer"] + parts.get("cross", [])
-        residual = part("residual", table["residual"])["kind"]
-        layout.attribute(f"{name}/num_heads", "I16", alike("heads", [mixer["heads"] for mixer in mixers]))
-        layout.attribute(f"{name}/pre_norm", "I8", residual == "pre")
-        activation = alike("feed-forwards", [ACTIVATIONS[ff["kind"]] for ff in parts["feedforward"]])
-        layout.attribute(f"{name}/activation", "I8", activation)
-        layout.attribute(f"{name}/scale_embeddings", "I8", embedding["scale"])
-        self.positions(name, alike("positions", tiled("position", table["position"], layers)))
+        residual = check_part("residual", table["residual"])["kind"]
+        layout.set_attribute(f"{name}/num_heads", "I16", require_equal("heads", [mixer["heads"] for mixer in mixers]))
+        layout.set_attribute(f"{name}/pre_norm", "I8", residual == "pre")
+        activation = require_equal("feed-forwards", [ACTIVATION_CODES[ff["kind"]] for ff in parts["feedforward"]])
+        layout.set_attribute(f"{name}/activation", "I8", activation)
+        layout.set_attribute(f"{name}/scale_embeddings", "I8", embedding["scale"])
+        self.add_positions(name, require_equal("positions", tile_parts("position", table["position"], layers)))
         if embedding["norm"]:
             self.add_norm(f"{name}/layernorm_embedding", f"embeddings.{name}.norm")
         if residual == "pre":
             self.add_norm(f"{name}/layer_norm", f"stacks.{name}.ends.norm")
         for index in range(layers):
             ours, theirs = f"stacks.{name}.blocks.{index}", f"{name}/layer_{index}"
-            self.attention(f"{theirs}/self_attention", ours, "self", parts["mixer"][index])
+            self.add_attention(f"{theirs}/self_attention", ours, "self", parts["mixer"][index])
             if name == "decoder":
-                self.attention(f"{theirs}/attention", ours, "cross", parts["cross"][index])
-            self.feedforward(f"{theirs}/ffn", ours, parts["feedforward"][index])
+                self.add_attention(f"{theirs}/attention", ours, "cross", parts["cross"][index])
+            self.add_feedforward(f"{theirs}/ffn", ours, parts["feedforward"][index])
 
-    def positions(self, side: str, position: Table) -> None:
-        name, kind = f"{side}/position_encodings/encodings", position["kind"]
+    def add_positions(self, side: str, position: JsonObject) -> None:
+        name = f"{side}/position_encodings/encodings"
+        kind = position["kind"]
         if kind == "learned":
-            self.matrix(name, [f"stacks.{side}.positions.0.table.weight"], (position["longest"],), None)
+            self.add_matrix(name, [f"stacks.{side}.positions.0.table.weight"], (position["max_positions"],), None)
             return
-        made = Variable("F32", (self.reach, self.width), [bytes(4 * self.reach * self.width)])
+        table = Ct2Variable("F32", (self.max_positions, self.width), [bytes(4 * self.max_positions * self.width)])
         if kind == "sinusoidal":
-            made.parts = [sinusoids(self.reach, self.width, position["base"], position["layout"])]
-        self.layout.variables[name] = made
+            table.parts = [sinusoid_bytes(self.max_positions, self.width, position["base"], position["layout"])]
+        self.layout.variables[name] = table
 
-    def attention(self, name: str, ours: str, which: str, mixer: Table) -> None:
+    def add_attention(self, name: str, ours: str, which: str, mixer: JsonObject) -> None:
         heads, groups, d_k = mixer["heads"], mixer["groups"], mixer["d_k"]
         if mixer["d_v"] != d_k:
-            raise Unknown(f"attention with d_v = {mixer['d_v']} beside d_k = {d_k} is not known to CTranslate2")
+            raise UnsupportedModelError(
+                f"attention with d_v = {mixer['d_v']} beside d_k = {d_k} is not supported by CTranslate2"
+            )
         sizes = {"query": (heads * d_k,), "key": (groups * d_k,), "value": (groups * d_k,), "output": (self.width,)}
         together = [["query", "key", "value"]] if which == "self" else [["query"], ["key", "value"]]
         for number, names in enumerate([*together, ["output"]]):
             inputs = heads * d_k if names == ["output"] else self.width
-            self.linear(f"{name}/linear_{number}", f"{ours}.sublayers.{which}", names, sizes, mixer["bias"], inputs)
-        self.layout.attribute(f"{name}/queries_scale", "F32", mixer["scale"])
+            self.add_linear(f"{name}/linear_{number}", f"{ours}.sublayers.{which}", names, sizes, mixer["bias"], inputs)
+        self.layout.set_attribute(f"{name}/queries_scale", "F32", mixer["scale"])
         if groups != heads:
-            self.layout.attribute(f"{name}/num_heads_kv", "I32", groups)
+            self.layout.set_attribute(f"{name}/num_heads_kv", "I32", groups)
         if heads * d_k != self.width:
-            self.layout.attribute(f"{name}/head_dim", "I32", d_k)
+            self.layout.set_attribute(f"{name}/head_dim", "I32", d_k)
         self.add_norm(f"{name}/layer_norm", f"{ours}.residuals.{which}.norm")
 
-    def feedforward(self, name: str, ours: str, table: Table) -> None:
-        hidden, bias, gated = table["hidden"], table["bias"], table["kind"] == "swiglu"
+    def add_feedforward(self, name: str, ours: str, table: JsonObject) -> None:
+        hidden, bias = table["hidden"], table["bias"]
+        gated = table["kind"] == "swiglu"
         sizes = {"gate": (hidden,), "inner": (hidden,), "outer": (self.width,)}
         where = f"{ours}.sublayers.feedforward"
-        self.linear(f"{name}/linear_0", where, ["gate" if gated else "inner"], sizes, bias, self.width)
+        self.add_linear(f"{name}/linear_0", where, ["gate" if gated else "inner"], sizes, bias, self.width)
         if gated:
-            self.linear(f"{name}/linear_0_noact", where, ["inner"], sizes, bias, self.width)
-        self.linear(f"{name}/linear_1", where, ["outer"], sizes, bias, hidden)
+            self.add_linear(f"{name}/linear_0_noact", where, ["inner"], sizes, bias, self.width)
+        self.add_linear(f"{name}/linear_1", where, ["outer"], sizes, bias, hidden)
         self.add_norm(f"{name}/layer_norm", f"{ours}.residuals.feedforward.norm")
 
-    def linear(
+    def add_linear(
         self, name: str, where: str, layers: list[str], sizes: dict[str, tuple[int]], bias: bool, inputs: int
     ) -> None:
-        """Several of our layers, one below the other, are one of theirs."""
+        """Several of our layers, one below the other, are one of CTranslate2's."""
         outputs = tuple(sizes[layer][0] for layer in layers)
-        self.matrix(f"{name}/weight", [f"{where}.{layer}.weight" for layer in layers], outputs, inputs)
+        self.add_matrix(f"{name}/weight", [f"{where}.{layer}.weight" for layer in layers], outputs, inputs)
         if bias:
-            self.vector(f"{name}/bias", [f"{where}.{layer}.bias" for layer in layers], outputs)
+            self.add_vector(f"{name}/bias", [f"{where}.{layer}.bias" for layer in layers], outputs)
 
-    def matrix(self, name: str, ours: list[str], rows: tuple[int, ...], inputs: int | None) -> None:
+    def add_matrix(self, name: str, ours: list[str], rows: tuple[int, ...], inputs: int | None) -> None:
         width = self.width if inputs is None else inputs
-        dtype = alike("weights", [self.take(one, (count, width)) for one, count in zip(ours, rows)])
+        dtype = require_equal("weights", [self.check_weight(one, (count, width)) for one, count in zip(ours, rows)])
         parts = [self.stored.bytes(one) for one in ours]
-        self.layout.variables[name] = Variable(dtype, (sum(rows), width), parts)
+        self.layout.variables[name] = Ct2Variable(dtype, (sum(rows), width), parts)
         if dtype == "I8":
-            scales = array("f", b"".join(self.stored.bytes(one + SCALE) for one in ours))
-            theirs = array("f", [1 / scale if scale else 1.0 for scale in scales])  # what a weight was multiplied by
-            self.layout.variables[f"{name}_scale"] = Variable("F32", (sum(rows),), [theirs.tobytes()])
+            scales = array("f", b"".join(self.stored.bytes(one + SCALE_SUFFIX) for one in ours))
+            theirs = array("f", [1 / scale if scale else 1.0 for scale in scales])  # CTranslate2 divides by its scales
+            self.layout.variables[f"{name}_scale"] = Ct2Variable("F32", (sum(rows),), [theirs.tobytes()])
 
-    def vector(self, name: str, ours: list[str], sizes: tuple[int, ...]) -> None:
+    def add_vector(self, name: str, ours: list[str], sizes: tuple[int, ...]) -> None:
         for one, size in zip(ours, sizes):
-            if self.take(one, (size,)) != "F32":
-                raise Unknown(f"the weight {one} is not stored in float32")
-        self.layout.variables[name] = Variable("F32", (sum(sizes),), [self.stored.bytes(one) for one in ours])
+            if self.check_weight(one, (size,)) != "F32":
+                raise UnsupportedModelError(f"the weight {one} is not stored in float32")
+        self.layout.variables[name] = Ct2Variable("F32", (sum(sizes),), [self.stored.bytes(one) for one in ours])
 
     def add_norm(self, name: str, ours: str) -> None:
-        self.vector(f"{name}/gamma", [f"{ours}.gain"], (self.width,))
+        self.add_vector(f"{name}/gamma", [f"{ours}.gain"], (self.width,))
         if self.norm["kind"] == "layernorm":
-            self.vector(f"{name}/beta", [f"{ours}.bias"], (self.width,))
+            self.add_vector(f"{name}/beta", [f"{ours}.bias"], (self.width,))
 
-    def alias(self, name: str, other: str) -> None:
+    def add_alias(self, name: str, other: str) -> None:
         self.layout.aliases[name] = other
         if f"{other}_scale" in self.layout.variables:
             self.layout.aliases[f"{name}_scale"] = f"{other}_scale"
 
-    def take(self, name: str, shape: tuple[int, ...]) -> str:
-        """How a weight is stored, once it is sure that it is the one that is meant."""
+    def check_weight(self, name: str, shape: tuple[int, ...]) -> str:
+        """The dtype that a weight is stored in, after checking that it is there with this shape."""
         entry = self.stored.entries.get(name)
         if entry is None or entry.shape != shape:
-            raise Unknown(f"the weight {name} is not as its config.json describes it")
-        scale = self.stored.entries.get(name + SCALE)
+            raise UnsupportedModelError(f"the weight {name} is not as its config.json describes it")
+        scale = self.stored.entries.get(name + SCALE_SUFFIX)
         if entry.dtype == "I8" and (scale is None or (scale.dtype, scale.shape) != ("F32", shape[:1])):
-            raise Unknown(f"the weight {name} has no scale for each of its rows")
+            raise UnsupportedModelError(f"the weight {name} has no scale for each of its rows")
         if entry.dtype not in ("F32", "I8"):
-            raise Unknown(f"weights stored in {entry.dtype} are not known to CTranslate2")
+            raise UnsupportedModelError(f"weights stored in {entry.dtype} are not supported by CTranslate2")
         self.unused.discard(name)
         return entry.dtype
 
 
-@functools.lru_cache(maxsize=1)  # the decoder's are the encoder's
-def sinusoids(length: int, width: int, base: float, layout: str) -> bytes:
-    """The table that headway.nn.positions.positions adds: (length, width), computed in float64."""
+@functools.lru_cache(maxsize=1)  # encoder and decoder have the same
+def sinusoid_bytes(length: int, width: int, base: float, layout: str) -> bytes:
+    """The sinusoidal positions of headway.nn.positions.positions: (length, width) float32, computed in float64."""
     rates = [base ** (-column / width) for column in range(0, width, 2)]
     table = array("f", bytes(4 * length * width))
-    for place in range(length):
-        angles = [place * rate for rate in rates]
-        sines, cosines = array("f", map(math.sin, angles)), array("f", map(math.cos, angles[: width // 2]))
-        first = place * width
+    for position in range(length):
+        angles = [position * rate for rate in rates]
+        sines = array("f", map(math.sin, angles))
+        cosines = array("f", map(math.cos, angles[: width // 2]))
+        first = position * width
         if layout == "halves":
             table[first : first + width] = sines + cosines
         else:
-            table[first : first + width : 2], table[first + 1 : first + width : 2] = sines, cosines
+            table[first : first + width : 2] = sines
+            table[first + 1 : first + width : 2] = cosines
     return table.tobytes()

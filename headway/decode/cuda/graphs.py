@@ -1,4 +1,5 @@
-"""What a frame does, recorded as CUDA graphs: the host launches hundreds of kernels at once. Elsewhere it just runs."""
+"""CUDA graphs of a search: what a BeamState does is recorded once, and replayed, which launches hundreds of kernels at
+once. Without a GPU it just runs."""
 
 import math
 import os
@@ -9,103 +10,105 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.decode.cuda.beam_state import Frame, Plan, Size
-from headway.decode.cuda.decoder import Folded
+from headway.decode.cuda.beam_state import BeamState, BufferSize, StepSpec
+from headway.decode.cuda.decoder import CudaDecoder
 from headway.errors import HeadwayError
 
-WARM = 2  # times that each thing is done before it is recorded: libraries set themselves up
-SHARE = 0.25  # of the device's memory, which frames may hold between searches, if nothing else is asked for
-MEMORY = "HEADWAY_SEARCH_MEMORY"  # asks for it: who runs several processes on one device divides it among them
-LAG = 1  # steps that the host is ahead when it asks how many rows are left, so that the device never waits for it
+WARMUP_RUNS = 2  # before something is recorded: libraries initialise themselves
+MEMORY_VARIABLE = "HEADWAY_SEARCH_MEMORY"  # the share of the device's memory that is kept between searches
+DEFAULT_MEMORY_SHARE = 0.25
+COUNT_LAG_STEPS = 1  # the count of active rows is read so many steps late, so that the device never waits for the host
 
 
-class Player:
-    """A frame and what was recorded of it: its beginning, and a step for each reach."""
+class GraphRunner:
+    """A BeamState and its graphs: of its beginning, and of a step for each span of positions."""
 
-    def __init__(self, frame: Frame, pool: Any) -> None:
-        self.frame, self.pool = frame, pool
-        self.seen: Counter[int] = Counter()
+    def __init__(self, state: BeamState, pool: Any) -> None:
+        self.state = state
+        self.pool = pool
+        self.runs: Counter[int] = Counter()
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        length = frame.size.length
-        self.stride = max(16, length // 4)  # by which the reach grows
+        self.stride = max(16, state.size.length // 4)  # by which the span grows
 
     def begin(self) -> None:
         """Before the first step; what it needs has been loaded."""
-        self._play(0, self.frame.begin)
+        self._run(0, self.state.begin)
 
     def step(self, now: int) -> None:
-        """The step at position `now`, which attends no further than it has to."""
-        reach = min((now // self.stride + 1) * self.stride, self.frame.size.length)
-        self._play(reach, lambda: self.frame.step(reach))
+        """The step at position `now`, which attends to little more than the positions so far."""
+        span = min((now // self.stride + 1) * self.stride, self.state.size.length)
+        self._run(span, lambda: self.state.step(span))
 
-    def _play(self, name: int, act: Callable[[], None]) -> None:
-        self.seen[name] += 1
-        if not self.frame.ids.is_cuda or self.seen[name] <= WARM:
-            return act()
-        if name not in self.graphs:
+    def _run(self, key: int, function: Callable[[], None]) -> None:
+        self.runs[key] += 1
+        if not self.state.ids.is_cuda or self.runs[key] <= WARMUP_RUNS:
+            return function()
+        if key not in self.graphs:
             graph = torch.cuda.CUDAGraph()
             stream = torch.cuda.current_stream()
             with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
-                act()
-            self.graphs[name] = graph
-        self.graphs[name].replay()
+                function()
+            self.graphs[key] = graph
+        self.graphs[key].replay()
 
 
-class Players:
-    """Those used last, as many as fit."""
+class GraphRunners:
+    """The GraphRunners that were used last, as many as fit in memory."""
 
-    def __init__(self, model: Folded) -> None:
-        device = model.model.device
-        self.model = model
+    def __init__(self, decoder: CudaDecoder) -> None:
+        device = decoder.model.device
         cuda = device.type == "cuda"
+        self.decoder = decoder
         # One pool for all: no two steps run at a time, and what lasts beyond a step lies outside of it.
         self.pool = torch.cuda.graph_pool_handle() if cuda else None
-        self.room = share() * torch.cuda.get_device_properties(device).total_memory if cuda else 2**28
-        self.kept: OrderedDict[tuple[Plan, Size], Player] = OrderedDict()
+        self.max_bytes = memory_share() * torch.cuda.get_device_properties(device).total_memory if cuda else 2**28
+        self.by_size: OrderedDict[tuple[StepSpec, BufferSize], GraphRunner] = OrderedDict()
 
-    def get(self, plan: Plan, size: Size) -> Player:
-        if (plan, size) not in self.kept:
-            self.kept[plan, size] = Player(Frame(self.model, plan, size), self.pool)
-        self.kept.move_to_end((plan, size))
-        return self.kept[plan, size]
+    def get(self, spec: StepSpec, size: BufferSize) -> GraphRunner:
+        if (spec, size) not in self.by_size:
+            self.by_size[spec, size] = GraphRunner(BeamState(self.decoder, spec, size), self.pool)
+        self.by_size.move_to_end((spec, size))
+        return self.by_size[spec, size]
 
-    def tidy(self) -> None:
-        """Between searches: forget the oldest until the others fit."""
-        while self.kept and sum(player.frame.bytes for player in self.kept.values()) > self.room:
-            self.kept.popitem(last=False)
+    def evict(self) -> None:
+        """Between searches: drop those not used for longest until the others fit."""
+        while self.by_size and sum(runner.state.bytes for runner in self.by_size.values()) > self.max_bytes:
+            self.by_size.popitem(last=False)
 
 
-def share() -> float:
-    """Of the device's memory."""
-    asked = os.environ.get(MEMORY, "")
+def memory_share() -> float:
+    """The share of the device's memory that a model's buffers may keep between searches. Several processes on one
+    device divide it with the environment variable."""
+    given = os.environ.get(MEMORY_VARIABLE, "")
     try:
-        found = float(asked or SHARE)
+        share = float(given or DEFAULT_MEMORY_SHARE)
     except ValueError:
-        found = math.nan
-    if not 0 < found <= 1:
+        share = math.nan
+    if not 0 < share <= 1:
         raise HeadwayError(
-            f'{MEMORY} is "{asked}". Give a share of the GPU\'s memory, above 0 and at most 1, as in 0.05.'
+            f'{MEMORY_VARIABLE} is "{given}". Give a share of the GPU\'s memory, above 0 and at most 1, as in 0.05.'
         )
-    return found
+    return share
 
 
-class Watch:
-    """How many rows are left, without waiting for the step that has just been launched."""
+class ActiveRowCount:
+    """How many rows are still searched, without waiting for the step that has just been launched."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
-        self.told: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+        self.pending: deque[tuple[Tensor, torch.cuda.Event]] = deque()
 
-    def look(self, left: Tensor) -> int | None:
+    def read(self, active_count: Tensor) -> int | None:
         """The number after an earlier step; None: none is known yet."""
         if not self.cuda:
-            return int(left)
-        number, done = torch.empty(1, dtype=left.dtype, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
-        number.copy_(left, non_blocking=True)
+            return int(active_count)
+        number = torch.empty(1, dtype=active_count.dtype, pin_memory=True)
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        number.copy_(active_count, non_blocking=True)
         done.record()
-        self.told.append((number, done))
-        if len(self.told) <= LAG:
+        self.pending.append((number, done))
+        if len(self.pending) <= COUNT_LAG_STEPS:
             return None
-        number, done = self.told.popleft()
+        number, done = self.pending.popleft()
         done.synchronize()
         return int(number)

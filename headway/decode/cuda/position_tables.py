@@ -1,6 +1,7 @@
-"""What positions and masks do in a static step: worked out once for all places, looked up at each step.
+"""Positions (added, rotary, score_mod) and masks of the CUDA search: computed once for all positions, looked up at each
+step.
 
-B rows    K beams of each    L positions at most, of which the first `reach` are looked at
+B rows    K beams of each    L positions at most, of which the first `span` are attended to
 """
 
 import functools
@@ -9,15 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.nn.masks.masks import CAUSAL, Mask, Pattern
-from headway.nn.positions.positions import Position, Rope, turned, turns
-from headway.nn.positions.score_mod import Bend, Looking
-from headway.nn.sequence import Places, places_from
+from headway.nn.masks.masks import CAUSAL, BoundMask, Mask
+from headway.nn.positions.positions import Position, Rope, apply_rotary, rotary_cos_sin
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
+from headway.nn.sequence import TokenPositions, positions_from_start
 from headway.nn.transformer import Transformer
 
 
-class View(NamedTuple):
-    """How a layer looks."""
+class SelfAttentionSpec(NamedTuple):
+    """What decides the scores of a layer's self-attention, beside queries and keys."""
 
     mask: Mask
     position: Position
@@ -26,88 +27,94 @@ class View(NamedTuple):
     scale: float
 
     @property
-    def plain(self) -> bool:
-        """At all that was before, and at all of it alike."""
-        return self.mask is CAUSAL and type(self.position).score is Position.score
+    def is_plain(self) -> bool:
+        """Whether it attends to all tokens before, and adds nothing to their scores."""
+        return self.mask is CAUSAL and type(self.position).score_mod is Position.score_mod
 
     @property
-    def key(self) -> Any:
-        """Layers with the same one share what is added."""
-        return None if self.plain else (self.mask.name, self.position, self.heads)
+    def bias_key(self) -> Any:
+        """Layers with the same key share what is added to scores."""
+        return None if self.is_plain else (self.mask.name, self.position, self.heads)
 
     @property
-    def turn(self) -> Any:
-        """Layers with the same one are turned alike; None: not at all."""
+    def rotary_key(self) -> Any:
+        """Layers with the same key share their rotations; None: no rotation."""
         return (self.position.config, self.d_k) if isinstance(self.position, Rope) else None
 
 
-class Tables:
-    def __init__(self, model: Transformer, views: list[View], length: int, dtype: torch.dtype) -> None:
-        parts: Any = model.config.decoder.position
+class PositionTables:
+    """Of all positions up to a length."""
+
+    def __init__(self, model: Transformer, specs: list[SelfAttentionSpec], length: int, dtype: torch.dtype) -> None:
+        configs: Any = model.config.decoder.position
         stack: Any = model.stacks["decoder"]
-        known = min([length, *(part.longest for part in parts if part.kind == "learned")])
-        nothing = torch.zeros(1, known, model.config.d_model, device=model.device, dtype=dtype)
-        self.adds = any(part.acts == "adds" for part in parts)
-        self.added: Tensor = stack.add_positions(nothing, places_from(known, None, model.device))[0]  # (L, d)
-        places = places_from(length, None, model.device)
-        bends = {view.key: view for view in views if not view.plain}
-        turning = {view.turn: view for view in views if view.turn is not None}
-        self.turns = {key: _turns(view, places, dtype) for key, view in turning.items()}
-        self.bent = {key: _bent(view, places, dtype) for key, view in bends.items()}
+        known = min([length, *(config.max_positions for config in configs if config.kind == "learned")])
+        zeros = torch.zeros(1, known, model.config.d_model, device=model.device, dtype=dtype)
+        self.adds_to_input = any(config.applies_to == "input" for config in configs)
+        known_positions = positions_from_start(known, None, model.device)
+        self.input_table: Tensor = stack.add_positions(zeros, known_positions)[0]  # (L, d)
+        positions = positions_from_start(length, None, model.device)
+        biased = {spec.bias_key: spec for spec in specs if not spec.is_plain}
+        rotated = {spec.rotary_key: spec for spec in specs if spec.rotary_key is not None}
+        self.rotations = {key: _make_rotations(spec, positions, dtype) for key, spec in rotated.items()}
+        self.biases = {key: _make_bias(spec, positions, dtype) for key, spec in biased.items()}
 
-    def add_positions(self, x: Tensor, places: Places) -> Tensor:
+    def add_positions(self, x: Tensor, positions: TokenPositions) -> Tensor:
         """As the stack does it."""
-        return x + self.added.index_select(0, places.positions[0]) if self.adds else x
+        return x + self.input_table.index_select(0, positions.positions[0]) if self.adds_to_input else x
 
 
-def _turns(view: View, places: Places, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _make_rotations(spec: SelfAttentionSpec, positions: TokenPositions, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines, (1, 1, L, D / 2) each."""
-    assert isinstance(view.position, Rope)
-    c = view.position.config
-    return turns(places.positions, view.d_k, c.base, c.spacing, dtype)
+    assert isinstance(spec.position, Rope)
+    c = spec.position.config
+    return rotary_cos_sin(positions.positions, spec.d_k, c.base, c.spacing, dtype)
 
 
-def _bent(view: View, places: Places, dtype: torch.dtype) -> Tensor:
-    """What is added to each score, (H or 1, L, L)."""
-    added = torch.zeros((), dtype=dtype, device=places.positions.device)
-    like = added.expand(1, view.heads, places.length, view.d_k)
-    score = view.position.score(Looking(like, places, places, view.mask, view.scale, 0))
-    if score is not None:
-        added = Bend(score, places, places, view.heads)(added, 1)
-    allowed = Pattern(view.mask, places, places, view.heads).dense(1)
-    return torch.where(allowed, added, -torch.inf)[0]
+def _make_bias(spec: SelfAttentionSpec, positions: TokenPositions, dtype: torch.dtype) -> Tensor:
+    """What is added to each score, (H or 1, L, L): by the position, and -inf by the mask."""
+    bias = torch.zeros((), dtype=dtype, device=positions.positions.device)
+    q = bias.expand(1, spec.heads, positions.length, spec.d_k)
+    score_mod = spec.position.score_mod(ScoreModInputs(q, positions, positions, spec.mask, spec.scale, 0))
+    if score_mod is not None:
+        bias = BoundScoreMod(score_mod, positions, positions, spec.heads)(bias, 1)
+    allowed = BoundMask(spec.mask, positions, positions, spec.heads).dense(1)
+    return torch.where(allowed, bias, -torch.inf)[0]
 
 
-class Step:
-    """What they say of one place. Of scores: -inf where a beam looks at what is not its past."""
+class StepTables:
+    """The tables at one position. In the biases, -inf also where a key belongs to another beam's hypothesis."""
 
-    def __init__(self, tables: Tables, owners: Tensor, beams: Tensor, now: Tensor) -> None:
-        """owners (B, K, reach): which beam wrote what this one takes for its past."""
-        self.tables, self.now = tables, now
-        self.owners, self.beams = owners, beams
-        self.beam, self.reach = owners.shape[1:]
-        self.made: dict[Any, Tensor] = {}
-        # (1, 1, 1, D / 2) each: all beams stand at the same place
-        self.turns = {key: [part.index_select(2, now) for part in pair] for key, pair in tables.turns.items()}
+    def __init__(self, tables: PositionTables, owners: Tensor, beams: Tensor, now: Tensor) -> None:
+        """owners (B, K, span): which beam wrote the position that this one continues."""
+        self.tables = tables
+        self.owners = owners
+        self.beams = beams
+        self.now = now
+        self.beam, self.span = owners.shape[1:]
+        self._biases: dict[Any, Tensor] = {}
+        # (1, 1, 1, D / 2) each: all beams are at the same position
+        self.rotations = {key: [part.index_select(2, now) for part in pair] for key, pair in tables.rotations.items()}
 
-    def turn(self, x: Tensor, view: View) -> Tensor:
-        """Queries and keys (B, H, K, D), as the position of the layer turns them."""
-        cos, sin = self.turns[view.turn]
-        return turned(x, cos, sin, view.turn[0].layout)
+    def rotate(self, x: Tensor, spec: SelfAttentionSpec) -> Tensor:
+        """Queries and keys (B, H, K, D), rotated by the layer's position."""
+        cos, sin = self.rotations[spec.rotary_key]
+        return apply_rotary(x, cos, sin, spec.rotary_key[0].layout)
 
     @functools.cached_property
-    def mine(self) -> Tensor:
-        """(B, 1, K, reach · K)"""
+    def is_own(self) -> Tensor:
+        """(B, 1, K, span · K) whether a key is part of a beam's hypothesis"""
         return (self.owners[:, None, :, :, None] == self.beams).flatten(3)
 
-    def bias(self, view: View) -> Tensor:
-        """(B, H or 1, K, reach · K)"""
-        if view.key not in self.made:
-            self.made[view.key] = torch.where(self.mine, self._added(view), -torch.inf)
-        return self.made[view.key]
+    def bias(self, spec: SelfAttentionSpec) -> Tensor:
+        """(B, H or 1, K, span · K)"""
+        if spec.bias_key not in self._biases:
+            self._biases[spec.bias_key] = torch.where(self.is_own, self._position_bias(spec), -torch.inf)
+        return self._biases[spec.bias_key]
 
-    def _added(self, view: View) -> Tensor:
-        if view.plain:
-            return self.tables.added.new_zeros(())
-        row: Tensor = self.tables.bent[view.key].index_select(1, self.now)[:, :, : self.reach]  # (H or 1, 1, reach)
+    def _position_bias(self, spec: SelfAttentionSpec) -> Tensor:
+        if spec.is_plain:
+            return self.tables.input_table.new_zeros(())
+        table: Tensor = self.tables.biases[spec.bias_key]
+        row = table.index_select(1, self.now)[:, :, : self.span]  # (H or 1, 1, span)
         return row[..., None].expand(-1, -1, -1, self.beam).flatten(2)

@@ -1,4 +1,4 @@
-"""The rows still being searched and where each hypothesis stands, on the model's device.
+"""The beam: the rows still being searched and their running hypotheses, on the model's device.
 
 B rows    W hypotheses each (1 before the first step, then K)    P longest prefix    t tokens produced
 """
@@ -10,29 +10,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.decode.request import Job, Task
+from headway.decode.request import SearchJob, SearchTask
 
 
 @dataclass
-class Batch:
-    jobs: list[Job]
+class Beam:
+    """Up to W running hypotheses for each of B rows."""
+
+    jobs: list[SearchJob]
     sums: Tensor  # (B, W) log-probability of what was produced; -inf: this slot is empty
     logps: Tensor  # (B, W, t) of each token
     history: Tensor  # (B, W, P + t) ids, the forced prefix first, -1 before it
-    room: NDArray[np.int64]  # (B,) how many tokens may be produced
+    max_new_tokens: NDArray[np.int64]  # (B,)
     ended: NDArray[np.int64]  # (B,) how many hypotheses have ended
 
     @property
     def step(self) -> int:
         return self.logps.shape[2]
 
-    def keep(self, rows: NDArray[np.int64]) -> None:
-        """On the host, forget the rows that are not among these. The tensors follow with `take`."""
+    def keep_rows(self, rows: NDArray[np.int64]) -> None:
+        """On the host, drop the rows that are not among these. The tensors follow with `reorder`."""
         self.jobs = [self.jobs[row] for row in rows]
-        self.room, self.ended = self.room[rows], self.ended[rows]
+        self.max_new_tokens = self.max_new_tokens[rows]
+        self.ended = self.ended[rows]
 
-    def take(self, rows: Tensor, parents: Tensor) -> None:
-        """Fill the slots anew: place (i, j) gets what was in place (rows[i], parents[i, j])."""
+    def reorder(self, rows: Tensor, parents: Tensor) -> None:
+        """Fill the slots again: slot (i, j) gets what was in slot (rows[i], parents[i, j])."""
         rows = rows[:, None]
         self.sums, self.logps, self.history = (part[rows, parents] for part in (self.sums, self.logps, self.history))
 
@@ -43,26 +46,27 @@ class Batch:
         self.sums = sums
 
 
-def first_batch(jobs: list[Job], device: torch.device) -> Batch:
-    """One hypothesis for each job, which is its prefix."""
-    longest = max(len(job.prefix) for job in jobs)
-    history = [[[-1] * (longest - len(job.prefix)) + job.prefix] for job in jobs]
-    return Batch(
+def initial_beam(jobs: list[SearchJob], device: torch.device) -> Beam:
+    """One hypothesis for each job: its prefix."""
+    max_prefix = max(len(job.prefix) for job in jobs)
+    history = [[[-1] * (max_prefix - len(job.prefix)) + job.prefix] for job in jobs]
+    return Beam(
         jobs,
         torch.zeros(len(jobs), 1, device=device),
         torch.zeros(len(jobs), 1, 0, device=device),
         torch.tensor(history, dtype=torch.long, device=device),
-        np.array([job.room for job in jobs], dtype=np.int64),
+        np.array([job.max_new_tokens for job in jobs], dtype=np.int64),
         np.zeros(len(jobs), dtype=np.int64),
     )
 
 
-def prefill(jobs: list[Job], task: Task) -> tuple[Tensor, Tensor | None]:
-    """The start token and the prefix: ids (B, 1 + P), and which of them are real unless all are."""
-    start, lengths = task.marks.start, [1 + len(job.prefix) for job in jobs]
+def prefill_ids(jobs: list[SearchJob], task: SearchTask) -> tuple[Tensor, Tensor | None]:
+    """The start token and the prefix: ids (B, 1 + P), and which of them are real, or None where all are."""
+    start = task.special_tokens.start
+    lengths = [1 + len(job.prefix) for job in jobs]
     ids = [[start, *job.prefix] + [start] * (max(lengths) - 1 - len(job.prefix)) for job in jobs]
     real = None
     if min(lengths) < max(lengths):
-        places = torch.arange(max(lengths), device=task.device)
-        real = places < torch.tensor(lengths, device=task.device)[:, None]
+        positions = torch.arange(max(lengths), device=task.device)
+        real = positions < torch.tensor(lengths, device=task.device)[:, None]
     return torch.tensor(ids, device=task.device), real

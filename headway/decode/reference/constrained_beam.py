@@ -1,7 +1,9 @@
-"""A beam that must say certain things (after Post & Vilar 2018).
+"""Constrained decoding: a beam search whose outputs must contain certain phrases (after Post & Vilar 2018, dynamic beam
+allocation).
 
-Hypotheses compete with those that have said as many of the demanded ids; each such group has a share of the beam. What
-has not said everything may not end."""
+Hypotheses compete only with those that have as many ids of the phrases; each such group has a share of the beam. A
+hypothesis that lacks a phrase may not end. The phrases and their state are in headway.decode.constraints.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,66 +12,74 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headway.decode.constraints import Demands, State
-from headway.decode.reference import candidates as choose
-from headway.decode.reference.beam import Batch
-from headway.decode.request import Task
+from headway.decode.constraints import ConstraintState, PhraseConstraints
+from headway.decode.reference.beam import Beam
+from headway.decode.reference.candidates import Candidates, pick_beam
+from headway.decode.request import SearchTask
 
-NOTHING = Demands((), frozenset())
+NO_CONSTRAINTS = PhraseConstraints((), frozenset())
 
 
 class Candidate(NamedTuple):
-    total: float  # with all that came before
+    total: float  # log-probability with all tokens before
     logp: float
     token: int
     parent: int
 
 
-def beam(logps: Tensor, batch: Batch, task: Task) -> choose.Picks:
-    """2K candidates for each row: the K that go on, from all groups, then those that stand by. logps: (B·W, V)."""
-    width, now = task.search.beam_size, batch.sums.shape[1]
-    sums, lines = batch.sums.tolist(), batch.history.tolist()
-    asked = [job.demands or NOTHING for job in batch.jobs]
-    states = [[demands.state([t for t in ids if t >= 0]) for ids in own] for demands, own in zip(asked, lines)]
-    owing = [demands.owes(state) for demands, own in zip(asked, states) for state in own]
-    logps[torch.tensor(owing, device=logps.device), task.marks.end] = -torch.inf
-    usual = choose.beam(logps, batch.sums, width)
+def pick_constrained(logps: Tensor, beam: Beam, task: SearchTask) -> Candidates:
+    """2K candidates for each row: the K that go on, from all groups, then spare ones. logps: (B·W, V)."""
+    width = task.search.beam_size
+    now = beam.sums.shape[1]
+    sums, history = beam.sums.tolist(), beam.history.tolist()
+    constraints = [job.constraints or NO_CONSTRAINTS for job in beam.jobs]
+    states = [
+        [phrases.state([t for t in ids if t >= 0]) for ids in hypotheses]
+        for phrases, hypotheses in zip(constraints, history)
+    ]
+    unmet = [phrases.is_unmet(state) for phrases, own in zip(constraints, states) for state in own]
+    logps[torch.tensor(unmet, device=logps.device), task.special_tokens.end] = -torch.inf
+    usual = pick_beam(logps, beam.sums, width)
     found = [
         {(p, t): Candidate(s, v, t, p) for s, v, t, p in zip(*row)}
         for row in zip(*(part.tolist() for part in (usual.sums, usual.logps, usual.ids, usual.parents)))
     ]
-    values, best = (part.tolist() for part in logps.max(1))
-    for row, (demands, own) in enumerate(zip(asked, states)):
+    top_logps, top_ids = (part.tolist() for part in logps.max(1))
+    for row, (phrases, own) in enumerate(zip(constraints, states)):
         for parent, state in enumerate(own):
-            line = row * now + parent
-            further = {token: float(logps[line, token]) for token in demands.next(state)}
-            for token, logp in {**further, best[line]: values[line]}.items():
+            slot = row * now + parent
+            progressing = {token: float(logps[slot, token]) for token in phrases.next_ids(state)}
+            for token, logp in {**progressing, top_ids[slot]: top_logps[slot]}.items():
                 found[row][parent, token] = Candidate(sums[row][parent] + logp, logp, token, parent)
-    chosen = [_shared_out(*one, width) for one in zip(found, asked, states)]
-    return _as_picks(chosen, 2 * width, logps)
+    chosen = [_allocate_beam(*row, width) for row in zip(found, constraints, states)]
+    return _as_candidates(chosen, 2 * width, logps.device)
 
 
-def _shared_out(
-    found: dict[tuple[int, int], Candidate], demands: Demands, states: Sequence[State], width: int
+def _allocate_beam(
+    found: dict[tuple[int, int], Candidate],
+    constraints: PhraseConstraints,
+    states: Sequence[ConstraintState],
+    width: int,
 ) -> list[Candidate]:
     """K from the groups in turn, the furthest first, in order of their sums; then the others."""
-    live = sorted((c for c in found.values() if c.total > -torch.inf), key=lambda c: -c.total)
+    existing = sorted((c for c in found.values() if c.total > -torch.inf), key=lambda c: -c.total)
     groups: dict[int, list[Candidate]] = defaultdict(list)
-    for candidate in live:
-        groups[demands.count(demands.after(states[candidate.parent], candidate.token))].append(candidate)
+    for candidate in existing:
+        state = constraints.advance(states[candidate.parent], candidate.token)
+        groups[constraints.count_met(state)].append(candidate)
     taken: list[Candidate] = []
     turn = 0
-    while len(taken) < min(width, len(live)):
+    while len(taken) < min(width, len(existing)):
         taken += [groups[count][turn] for count in sorted(groups, reverse=True) if turn < len(groups[count])]
         turn += 1
     first = sorted(taken[:width], key=lambda c: -c.total)
-    kept = set(first)
-    return [*first, *(c for c in live if c not in kept)][: 2 * width]
+    in_beam = set(first)
+    return [*first, *(c for c in existing if c not in in_beam)][: 2 * width]
 
 
-def _as_picks(chosen: Sequence[Sequence[Candidate]], count: int, like: Tensor) -> choose.Picks:
-    nobody = Candidate(-torch.inf, -torch.inf, 0, 0)
-    rows = [[*own, *[nobody] * (count - len(own))] for own in chosen]
-    floats = torch.tensor([[c[:2] for c in row] for row in rows], dtype=torch.float32, device=like.device)
-    whole = torch.tensor([[c[2:] for c in row] for row in rows], dtype=torch.long, device=like.device)
-    return choose.Picks(floats[:, :, 0], floats[:, :, 1], whole[:, :, 0], whole[:, :, 1])
+def _as_candidates(chosen: Sequence[Sequence[Candidate]], count: int, device: torch.device) -> Candidates:
+    missing = Candidate(-torch.inf, -torch.inf, 0, 0)
+    rows = [[*own, *[missing] * (count - len(own))] for own in chosen]
+    floats = torch.tensor([[c[:2] for c in row] for row in rows], dtype=torch.float32, device=device)
+    integers = torch.tensor([[c[2:] for c in row] for row in rows], dtype=torch.long, device=device)
+    return Candidates(floats[:, :, 0], floats[:, :, 1], integers[:, :, 0], integers[:, :, 1])

@@ -1,1 +1,12 @@
-"""cache."""
+"""Caches of incremental decoding: what each layer keeps of the tokens it has already processed.
+
+    kv.py              LayerCache, the protocol that beam search, speculation and training rely on
+                       KVCache            keys and values of all earlier tokens     (self-attention)
+                       CrossKVCache       keys and values of the encoder output     (cross-attention)
+                       DecoderState       the caches of all layers of a decoder
+    sliding_window.py  SlidingWindowKVCache   the last tokens only, in a ring buffer    (a mask with a lookback)
+                       InputWindowCache       layer inputs instead of keys and values   (Transformer-XL)
+    recurrent.py       RecurrentState         a running sum of fixed size               (retention)
+
+A mixer makes its own with `new_cache`; `Transformer.new_state` collects them into a DecoderState.
+"""

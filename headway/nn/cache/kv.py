@@ -1,8 +1,11 @@
-"""What decoding remembers. Every state has per-row lengths and one protocol, so that beam search (select),
-speculation (truncate, snapshot, restore) and segment recurrence (detach) work with whatever a mixer keeps.
+"""The KV cache of incremental decoding, and the protocol that every layer's cache follows.
 
-A state need not hold the whole past: one that keeps a window or a running sum says with `shortest` how far back it
-can be truncated, and refuses to go further; a snapshot taken before goes back any distance."""
+All caches know a length per row and have the same operations, so that beam search (select), speculative decoding
+(truncate, snapshot, restore) and segment-level recurrence (detach) work with whatever a mixer keeps.
+
+A cache need not hold all earlier tokens: one that keeps a window or a running sum says with `min_length` how far back
+it can be truncated, and raises TruncationError beyond that; restoring an earlier snapshot goes back any distance.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol, Self
@@ -12,16 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.nn.sequence import Memory, Places, places_from
+from headway.nn.sequence import Memory, TokenPositions, positions_from_start
+
+MIN_CAPACITY = 32  # tokens that a KV cache reserves at first
 
 
-class State(Protocol):
-    lengths: Tensor  # (B,) tokens taken in so far
+class LayerCache(Protocol):
+    lengths: Tensor  # (B,) tokens processed so far
 
     def select(self, rows: Tensor) -> None: ...  # reorder, repeat or drop rows
     @property
-    def shortest(self) -> Tensor: ...  # (B,) what each row can be truncated to
-    def truncate(self, lengths: Tensor) -> None: ...  # forget all but the first tokens of each row, or raise Forgotten
+    def min_length(self) -> Tensor: ...  # (B,) the shortest length that each row can be truncated to
+    def truncate(self, lengths: Tensor) -> None: ...  # keep the first tokens of each row, or raise TruncationError
     def snapshot(self) -> Self: ...
     def restore(self, saved: Self) -> None: ...
     def detach(self) -> None: ...  # stop gradients at this point
@@ -31,28 +36,28 @@ class State(Protocol):
     def bytes(self) -> int: ...
 
 
-class Keys(State, Protocol):
-    """A state that attention can listen to, in whatever slots it keeps its keys."""
+class AttentionCache(LayerCache, Protocol):
+    """A cache that attention can read, in whatever slots it keeps its keys."""
 
-    name: str  # of where the keys stand: layers whose states share a name and a length share the mask laid over them
+    name: str  # of the key positions: layers whose caches share a name and a length share one bound mask
 
-    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]: ...
-
-
-class Forgotten(HeadwayError):
-    """A state was asked to go back to what it no longer holds."""
+    def append(self, k: Tensor, v: Tensor, tokens: TokenPositions) -> tuple[Tensor, Tensor, TokenPositions]: ...
 
 
-def check_remembered(state: State, lengths: Tensor) -> None:
-    if (lengths < state.shortest).any():
-        raise Forgotten(
-            f"a state cannot go back to {lengths.tolist()} tokens: it remembers no row shorter than "
-            f"{state.shortest.tolist()}. Take a snapshot before, and restore it."
+class TruncationError(HeadwayError):
+    """A cache was asked to go back to tokens that it no longer holds."""
+
+
+def check_truncation(cache: LayerCache, lengths: Tensor) -> None:
+    if (lengths < cache.min_length).any():
+        raise TruncationError(
+            f"cannot truncate the cache to {lengths.tolist()} tokens: the shortest possible lengths are "
+            f"{cache.min_length.tolist()}. Take a snapshot earlier, and restore it."
         )
 
 
 class KVCache:
-    """All keys and values so far, a slot for each position."""
+    """All keys and values so far, one slot per position."""
 
     name = "kv"
 
@@ -62,56 +67,56 @@ class KVCache:
         self.uniform = True  # every row is exactly this long
         self.buffers: tuple[Tensor, ...] = ()  # (B, G, capacity, D) each
 
-    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]:
-        """Take in (B, G, T, D) more; padding is left out. Returns everything so far and where it stands."""
+    def append(self, k: Tensor, v: Tensor, tokens: TokenPositions) -> tuple[Tensor, Tensor, TokenPositions]:
+        """Add (B, G, T, D) more, without padding. Returns all keys and values so far, and their positions."""
         new, end = (k, v), self.end + k.shape[2]
         if torch.is_grad_enabled() or any(x.requires_grad for x in self.buffers):
-            # A fresh copy: the old one may be needed to go backwards, if only for the gradient of a query.
+            # A fresh copy: the backward pass may need the old one, if only for the gradient of a query.
             self.buffers = tuple(F.pad(x[:, :, : self.end], (0, 0, 0, k.shape[2])) for x in self._or_empty(new))
         else:
             self._reserve(new, end)
-        if places.valid is not None:
-            rows, columns = places.valid.nonzero(as_tuple=True)
-            slots = places.positions.expand(len(k), -1)[rows, columns]
+        if tokens.valid is not None:
+            rows, columns = tokens.valid.nonzero(as_tuple=True)
+            slots = tokens.positions.expand(len(k), -1)[rows, columns]
             for buffer, x in zip(self.buffers, new):
                 buffer[rows, :, slots] = x[rows, :, columns].to(buffer.dtype)
-            self.lengths = self.lengths + places.valid.sum(1)
-            self.end, self.uniform = _longest(self.lengths), False  # padding takes up no room
+            self.lengths = self.lengths + tokens.valid.sum(1)
+            self.end, self.uniform = _max_length(self.lengths), False  # padding takes no slot
         else:
             for buffer, x in zip(self.buffers, new):
                 if self.uniform:
                     buffer[:, :, self.end : end] = x
-                else:  # each row at its own place, without asking the device where that is
+                else:  # each row at its own position, without a device sync
                     rows = torch.arange(len(k), device=k.device)[:, None]
-                    buffer[rows, :, places.positions] = x.transpose(1, 2).to(buffer.dtype)
+                    buffer[rows, :, tokens.positions] = x.transpose(1, 2).to(buffer.dtype)
             self.lengths, self.end = self.lengths + k.shape[2], end
         keys, values = (x[:, :, : self.end] for x in self.buffers)
-        return keys, values, self.places()
+        return keys, values, self.key_positions()
 
-    def places(self) -> Places:
-        places = places_from(self.end, None, self.lengths.device)
-        return places if self.uniform else places._replace(valid=places.positions < self.lengths[:, None])
+    def key_positions(self) -> TokenPositions:
+        keys = positions_from_start(self.end, None, self.lengths.device)
+        return keys if self.uniform else keys._replace(valid=keys.positions < self.lengths[:, None])
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
         self.buffers = tuple(x.index_select(0, rows) for x in self.buffers)
 
     @property
-    def shortest(self) -> Tensor:
+    def min_length(self) -> Tensor:
         return torch.zeros_like(self.lengths)
 
     def truncate(self, lengths: Tensor) -> None:
         self.lengths = torch.minimum(self.lengths, lengths)
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        self.end, self.uniform = _common_length(self.lengths)
 
     def snapshot(self) -> "KVCache":
         saved = KVCache(0, self.lengths.device)
-        saved._copy(self, lambda x: x.clone())
+        saved.restore(self)
         return saved
 
     def restore(self, saved: "KVCache") -> None:
-        self._copy(saved, lambda x: x.clone())
+        self.lengths, self.end, self.uniform = saved.lengths.clone(), saved.end, saved.uniform
+        self.buffers = tuple(x.clone() for x in saved.buffers)
 
     def detach(self) -> None:
         self.buffers = tuple(x.detach() for x in self.buffers)
@@ -123,54 +128,49 @@ class KVCache:
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.lengths = tensors["lengths"]
         self.buffers = tuple(tensors[name] for name in sorted(tensors) if name.startswith("buffer"))
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        self.end, self.uniform = _common_length(self.lengths)
 
     @property
     def bytes(self) -> int:
         return sum(x.nbytes for x in self.buffers)
 
-    def _copy(self, other: "KVCache", copy: Callable[[Tensor], Tensor]) -> None:
-        self.lengths, self.end, self.uniform = other.lengths.clone(), other.end, other.uniform
-        self.buffers = tuple(copy(x) for x in other.buffers)
-
     def _or_empty(self, new: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return self.buffers or tuple(x[:, :, :0] for x in new)
 
     def _reserve(self, new: tuple[Tensor, ...], end: int) -> None:
-        """Room for `end` tokens; doubling, so that appending one at a time copies each token a few times only."""
+        """Capacity for `end` tokens; doubled, so that appending one at a time copies each token only a few times."""
         if not self.buffers or self.buffers[0].shape[2] < end:
             old = self._or_empty(new)
-            grow = max(end, 2 * old[0].shape[2], 32) - old[0].shape[2]
+            grow = max(end, 2 * old[0].shape[2], MIN_CAPACITY) - old[0].shape[2]
             self.buffers = tuple(F.pad(x, (0, 0, 0, grow)) for x in old)
 
 
 class CrossKVCache:
-    """Keys and values of another text, taken in once: the state of cross-attention."""
+    """Keys and values of the encoder output, computed once: the cache of cross-attention."""
 
     name = "source"
 
     def __init__(self, batch: int, device: torch.device) -> None:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
-        self.kept: tuple[Tensor, Tensor, Places] | None = None
+        self.kv: tuple[Tensor, Tensor, TokenPositions] | None = None
 
-    def append(self, k: Tensor, v: Tensor, places: Places) -> tuple[Tensor, Tensor, Places]:
-        """The other text, whole."""
-        self.kept = (k, v, places)
-        return self.kept
+    def append(self, k: Tensor, v: Tensor, tokens: TokenPositions) -> tuple[Tensor, Tensor, TokenPositions]:
+        """All of the source at once."""
+        self.kv = (k, v, tokens)
+        return self.kv
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
-        if self.kept is not None:
-            k, v, places = self.kept
-            self.kept = (k.index_select(0, rows), v.index_select(0, rows), _select_places(places, rows))
+        if self.kv is not None:
+            k, v, tokens = self.kv
+            self.kv = (k.index_select(0, rows), v.index_select(0, rows), _select_rows(tokens, rows))
 
     @property
-    def shortest(self) -> Tensor:
+    def min_length(self) -> Tensor:
         return torch.zeros_like(self.lengths)
 
     def truncate(self, lengths: Tensor) -> None:
-        """The other text stays whole."""
+        """Nothing to do: the source does not change."""
 
     def snapshot(self) -> "CrossKVCache":
         saved = CrossKVCache(0, self.lengths.device)
@@ -178,115 +178,121 @@ class CrossKVCache:
         return saved
 
     def restore(self, saved: "CrossKVCache") -> None:
-        self.lengths, self.kept = saved.lengths.clone(), saved.kept
+        self.lengths, self.kv = saved.lengths.clone(), saved.kv
 
     def detach(self) -> None:
-        if self.kept is not None:
-            self.kept = (self.kept[0].detach(), self.kept[1].detach(), self.kept[2])
+        if self.kv is not None:
+            self.kv = (self.kv[0].detach(), self.kv[1].detach(), self.kv[2])
 
     def tensors(self) -> dict[str, Tensor]:
-        if self.kept is None:
+        if self.kv is None:
             return {"lengths": self.lengths}
-        k, v, places = self.kept
-        named = {"k": k, "v": v, "positions": places.positions, "end": torch.tensor(places.end)}
-        return {"lengths": self.lengths, **named} | ({} if places.valid is None else {"valid": places.valid})
+        k, v, tokens = self.kv
+        named = {"k": k, "v": v, "positions": tokens.positions, "end": torch.tensor(tokens.end)}
+        return {"lengths": self.lengths, **named} | ({} if tokens.valid is None else {"valid": tokens.valid})
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.lengths = tensors["lengths"]
-        self.kept = None
+        self.kv = None
         if "k" in tensors:
-            places = Places(tensors["positions"], tensors.get("valid"), int(tensors["end"]))
-            self.kept = (tensors["k"], tensors["v"], places)
+            positions = TokenPositions(tensors["positions"], tensors.get("valid"), int(tensors["end"]))
+            self.kv = (tensors["k"], tensors["v"], positions)
 
     @property
     def bytes(self) -> int:
-        return 0 if self.kept is None else self.kept[0].nbytes + self.kept[1].nbytes
+        return 0 if self.kv is None else self.kv[0].nbytes + self.kv[1].nbytes
 
 
-class ModelState:
-    """The states of all layers, and the encoder's memory until they have taken it in."""
+class DecoderState:
+    """The caches of all layers, and the encoder output until cross-attention has projected it into its own cache."""
 
-    def __init__(self, layers: list[dict[str, State]], memory: Memory | None, batch: int, device: torch.device):
+    def __init__(self, layers: list[dict[str, LayerCache]], memory: Memory | None, batch: int, device: torch.device):
         self.layers, self.memory = layers, memory
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.end, self.uniform = 0, True
 
     def advance(self, length: int, valid: Tensor | None) -> None:
         self.lengths = self.lengths + (length if valid is None else valid.sum(1))
-        self.end = self.end + length if valid is None else _longest(self.lengths)
+        self.end = self.end + length if valid is None else _max_length(self.lengths)
         self.uniform = self.uniform and valid is None
         self.memory = None
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
-        self._each(lambda state: state.select(rows))
+        self._each(lambda cache: cache.select(rows))
         if self.memory is not None:
-            places = _select_places(self.memory.places, rows)
-            self.memory = Memory(self.memory.values.index_select(0, rows), places)
+            values, positions = self.memory
+            self.memory = Memory(values.index_select(0, rows), _select_rows(positions, rows))
 
     @property
-    def shortest(self) -> Tensor:
-        states = [state.shortest for layer in self.layers for state in layer.values()]
-        return torch.stack([torch.zeros_like(self.lengths), *states]).amax(0)
+    def min_length(self) -> Tensor:
+        lengths = [cache.min_length for layer in self.layers for cache in layer.values()]
+        return torch.stack([torch.zeros_like(self.lengths), *lengths]).amax(0)
 
     def truncate(self, lengths: Tensor) -> None:
-        check_remembered(self, lengths)  # first, so that all layers go back or none
+        check_truncation(self, lengths)  # first, so that either all layers go back or none
         self.lengths = torch.minimum(self.lengths, lengths)
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
-        self._each(lambda state: state.truncate(lengths))
+        self.end, self.uniform = _common_length(self.lengths)
+        self._each(lambda cache: cache.truncate(lengths))
 
-    def snapshot(self) -> "ModelState":
-        layers = [{name: state.snapshot() for name, state in layer.items()} for layer in self.layers]
-        saved = ModelState(layers, self.memory, 0, self.lengths.device)
+    def snapshot(self) -> "DecoderState":
+        layers = [{name: cache.snapshot() for name, cache in layer.items()} for layer in self.layers]
+        saved = DecoderState(layers, self.memory, 0, self.lengths.device)
         saved.lengths, saved.end, saved.uniform = self.lengths.clone(), self.end, self.uniform
         return saved
 
-    def restore(self, saved: "ModelState") -> None:
+    def restore(self, saved: "DecoderState") -> None:
         self.memory, self.lengths = saved.memory, saved.lengths.clone()
         self.end, self.uniform = saved.end, saved.uniform
         for mine, theirs in zip(self.layers, saved.layers):
-            for name, state in mine.items():
-                state.restore(theirs[name])
+            for name, cache in mine.items():
+                cache.restore(theirs[name])
 
     def detach(self) -> None:
-        self._each(lambda state: state.detach())
+        self._each(lambda cache: cache.detach())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Of all layers; what the encoder said is in them once they have heard it."""
+        """Of all layers; the encoder output is in them once cross-attention has projected it."""
         named = {
             f"{number}.{name}.{key}": tensor
             for number, layer in enumerate(self.layers)
-            for name, state in layer.items()
-            for key, tensor in state.tensors().items()
+            for name, cache in layer.items()
+            for key, tensor in cache.tensors().items()
         }
         return {"lengths": self.lengths, **named}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.lengths = tensors["lengths"]
-        sizes = set(self.lengths.tolist())
-        self.end, self.uniform = max(sizes, default=0), len(sizes) <= 1
+        self.end, self.uniform = _common_length(self.lengths)
         for number, layer in enumerate(self.layers):
-            for name, state in layer.items():
-                start = f"{number}.{name}."
-                state.load({key.removeprefix(start): x for key, x in tensors.items() if key.startswith(start)})
+            for name, cache in layer.items():
+                prefix = f"{number}.{name}."
+                cache.load({key.removeprefix(prefix): x for key, x in tensors.items() if key.startswith(prefix)})
 
     @property
     def bytes(self) -> int:
-        return sum(state.bytes for layer in self.layers for state in layer.values())
+        return sum(cache.bytes for layer in self.layers for cache in layer.values())
 
-    def _each(self, act: Callable[[State], Any]) -> None:
+    def _each(self, act: Callable[[LayerCache], Any]) -> None:
         for layer in self.layers:
-            for state in layer.values():
-                act(state)
+            for cache in layer.values():
+                act(cache)
 
 
-def _longest(lengths: Tensor) -> int:
-    """Asks the device, and so only where padded rows are taken in."""
+def _max_length(lengths: Tensor) -> int:
+    """Synchronises with the device, and so is called only where padded rows are added."""
     return max(lengths.tolist(), default=0)
 
 
-def _select_places(places: Places, rows: Tensor) -> Places:
-    positions, valid = places.positions, places.valid
-    kept = positions if positions.shape[0] == 1 else positions[rows]
-    return places._replace(positions=kept, valid=None if valid is None else valid[rows])
+def _common_length(lengths: Tensor) -> tuple[int, bool]:
+    """The largest length, and whether all are equal."""
+    distinct = set(lengths.tolist())
+    return max(distinct, default=0), len(distinct) <= 1
+
+
+def _select_rows(tokens: TokenPositions, rows: Tensor) -> TokenPositions:
+    positions, valid = tokens.positions, tokens.valid
+    return tokens._replace(
+        positions=positions if positions.shape[0] == 1 else positions[rows],
+        valid=None if valid is None else valid[rows],
+    )

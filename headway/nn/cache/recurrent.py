@@ -1,15 +1,15 @@
-"""What a recurrence carries on from token to token: the same amount, however long the text is."""
+"""The state of a recurrent mixer (retention): a fixed amount per row, however long the text is."""
 
 import torch
 from torch import Tensor
 
-from headway.nn.cache.kv import check_remembered
-from headway.nn.sequence import Places
+from headway.nn.cache.kv import check_truncation
+from headway.nn.sequence import TokenPositions
 
 
-class Recurrent:
-    """Named tensors (B, …) that stand for all of the past. They are replaced and never written into, so a snapshot
-    costs nothing. What they were some tokens ago cannot be told from them: there is no way back but a snapshot."""
+class RecurrentState:
+    """Named tensors (B, …) that summarise all earlier tokens. They are replaced and never written into, so a snapshot
+    costs nothing. Earlier states cannot be recovered from them: the only way back is a snapshot."""
 
     def __init__(self, batch: int, device: torch.device) -> None:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -19,10 +19,10 @@ class Recurrent:
         """None before the first token."""
         return self.values.get(name)
 
-    def advance(self, places: Places, **values: Tensor) -> None:
-        """These tokens were taken in, and this is what they left; padding among them left nothing."""
-        self.lengths = self.lengths + (places.length if places.valid is None else places.valid.sum(1))
-        # A view would keep all that it is a part of.
+    def advance(self, tokens: TokenPositions, **values: Tensor) -> None:
+        """These tokens were processed, and these are the new values; padding among them does not count."""
+        self.lengths = self.lengths + (tokens.length if tokens.valid is None else tokens.valid.sum(1))
+        # A view would keep all of its base tensor in memory.
         own = {name: value.clone() if value._is_view() else value for name, value in values.items()}
         self.values = {**self.values, **own}
 
@@ -31,18 +31,18 @@ class Recurrent:
         self.values = {name: value.index_select(0, rows) for name, value in self.values.items()}
 
     @property
-    def shortest(self) -> Tensor:
+    def min_length(self) -> Tensor:
         return self.lengths
 
     def truncate(self, lengths: Tensor) -> None:
-        check_remembered(self, lengths)
+        check_truncation(self, lengths)
 
-    def snapshot(self) -> "Recurrent":
-        saved = Recurrent(0, self.lengths.device)
+    def snapshot(self) -> "RecurrentState":
+        saved = RecurrentState(0, self.lengths.device)
         saved.restore(self)
         return saved
 
-    def restore(self, saved: "Recurrent") -> None:
+    def restore(self, saved: "RecurrentState") -> None:
         self.load(saved.tensors())
 
     def detach(self) -> None:
@@ -53,7 +53,7 @@ class Recurrent:
         return {"lengths": self.lengths, **self.values}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """What `tensors` gave."""
+        """What `tensors` returned."""
         self.lengths = tensors["lengths"]
         self.values = {name: value for name, value in tensors.items() if name != "lengths"}
 

@@ -1,4 +1,4 @@
-"""Ids to vectors, with their positions."""
+"""Token embedding: ids to vectors, with positions, and segments (BERT)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from headway.config.schema import Node, number
 from headway.nn.build import Cost, Scope, make_norm
 from headway.nn.ops.dropout import Dropout
-from headway.nn.sequence import Places
+from headway.nn.sequence import TokenPositions
 from headway.nn.stack import Stack
 
 
@@ -27,11 +27,11 @@ class Embedding(nn.Module):
             weights = (vocabulary + self.segments) * scope.d_model
             return Cost(parameters=weights + self.norm * scope.norm_parameters())
 
-    def __init__(self, config: Config, scope: Scope, vocabulary: int, words: nn.Embedding | None = None) -> None:
+    def __init__(self, config: Config, scope: Scope, vocabulary: int, tied_table: nn.Embedding | None = None) -> None:
         super().__init__()
-        # Tied words belong to the other side, which registers them; a list hides them from this module.
-        self.tied = [] if words is None else [words]
-        self.words = nn.Embedding(vocabulary, scope.d_model) if words is None else None
+        # A tied table is registered by the other side, which owns it; a list hides it from this module.
+        self.tied = [] if tied_table is None else [tied_table]
+        self.words = nn.Embedding(vocabulary, scope.d_model) if tied_table is None else None
         self.scale = scope.d_model**0.5 if config.scale else 1.0
         self.segments = nn.Embedding(config.segments, scope.d_model) if config.segments else None
         self.norm = make_norm(scope) if config.norm else nn.Identity()
@@ -41,13 +41,13 @@ class Embedding(nn.Module):
     def table(self) -> nn.Embedding:
         return self.tied[0] if self.words is None else self.words
 
-    def forward(self, ids: Tensor, places: Places, stack: Stack, segments: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, tokens: TokenPositions, stack: Stack, segments: Tensor | None = None) -> Tensor:
         x = self.table(ids) * self.scale  # (B, T, d)
         if self.segments is not None:
             x = x + self.segments(ids.new_zeros(()) if segments is None else segments)
-        x = stack.add_positions(x, places)
+        x = stack.add_positions(x, tokens)
         device = x.device.type
-        if torch.is_autocast_enabled(device):  # the stream that runs through the layers is as narrow as what they add
+        if torch.is_autocast_enabled(device):  # the residual stream has the dtype of what layers add to it
             x = x.to(torch.get_autocast_dtype(device))
         result: Tensor = self.dropout(self.norm(x))
         return result

@@ -1,4 +1,4 @@
-"""Feed-forward: what each place does with what it heard, by itself."""
+"""Feed-forward layers, applied to each token by itself: two linear layers with an activation, and SwiGLU."""
 
 import functools
 from collections.abc import Callable
@@ -21,14 +21,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """activation(xW₁ + b₁)W₂ + b₂, the same at every place"""
+    """activation(xW₁ + b₁)W₂ + b₂, the same for every token"""
 
-    adds = ("inner", "outer")  # the layers whose weights a residual for depth starts smaller
+    residual_outputs = ("inner", "outer")  # whose initial weights DeepNorm scales down
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "relu"
-        hidden: int | None = number(None, low=1)  # 4 · d_model unless given
+        hidden: int | None = number(None, low=1)  # = 4 · d_model
         bias: bool = True
         dropout: float | None = number(None, low=0, high=1)  # = the model's
 
@@ -53,20 +53,22 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         inner = self.inner(x)
-        plain = self.activation is F.relu
-        result: Tensor = self.outer(self.dropout.relu(inner) if plain else self.dropout(self.activation(inner)))
+        fusable = self.activation is F.relu
+        result: Tensor = self.outer(self.dropout.relu(inner) if fusable else self.dropout(self.activation(inner)))
         return result
 
 
 class SwiGLU(nn.Module):
     """(silu(xW) ⊙ xV)W₂"""
 
-    adds = ("inner", "outer")
+    residual_outputs = ("inner", "outer")
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "swiglu"
-        hidden: int | None = number(None, low=1)  # ⅔ · 4 · d_model, up to a multiple of 64: as many weights as relu
+        hidden: int | None = number(
+            None, low=1
+        )  # = ⅔ · 4 · d_model, rounded up to a multiple of 64: as many weights as relu
         bias: bool = False
         dropout: float | None = number(None, low=0, high=1)  # = the model's
 

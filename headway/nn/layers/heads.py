@@ -1,4 +1,4 @@
-"""What the stack's output becomes."""
+"""Output heads: logits over the vocabulary, BERT's masked language modelling, and a pooled classifier."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,16 @@ from headway.config.schema import Part, number
 from headway.nn.build import Cost, Scope, make_linear, make_norm
 
 
-class Logits(nn.Module):
-    """xEᵀ: a score for each word. E is the embedding (tied), or a matrix of its own."""
+class LogitsHead(nn.Module):
+    """xEᵀ: a score for each token of the vocabulary. E is the embedding (tied), or a matrix of its own."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "logits"
         bias: bool = False
 
-        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "Logits":
-            return Logits(scope, vocabulary, tied, self.bias)
+        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "LogitsHead":
+            return LogitsHead(scope, vocabulary, tied, self.bias)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             weights = (0 if tied else vocabulary * scope.d_model) + self.bias * vocabulary
@@ -38,15 +38,15 @@ class Logits(nn.Module):
         return F.linear(*self.factors(x, embedding))
 
 
-class Masked(nn.Module):
-    """norm(gelu(xW + b))Eᵀ + c, as BERT guesses hidden words"""
+class MaskedLMHead(nn.Module):
+    """norm(gelu(xW + b))Eᵀ + c, BERT's masked language modelling"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "masked"
 
-        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "Masked":
-            return Masked(scope, vocabulary, tied)
+        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "MaskedLMHead":
+            return MaskedLMHead(scope, vocabulary, tied)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             transform = scope.linear_parameters(scope.d_model, scope.d_model) + scope.norm_parameters()
@@ -58,7 +58,7 @@ class Masked(nn.Module):
         super().__init__()
         self.transform = make_linear(scope.d_model, scope.d_model, scope)
         self.norm = make_norm(scope)
-        self.logits = Logits(scope, vocabulary, tied, bias=True)
+        self.logits = LogitsHead(scope, vocabulary, tied, bias=True)
 
     def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.logits.factors(self.norm(F.gelu(self.transform(x))), embedding)
@@ -67,7 +67,7 @@ class Masked(nn.Module):
         return F.linear(*self.factors(x, embedding))
 
 
-class Pooled(nn.Module):
+class PooledHead(nn.Module):
     """tanh(x₀W + b), and from it a score for each class"""
 
     @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class Pooled(nn.Module):
         kind: str = "pooled"
         classes: int = number(2, low=1)
 
-        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "Pooled":
-            return Pooled(scope, self.classes)
+        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "PooledHead":
+            return PooledHead(scope, self.classes)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             weights = scope.linear_parameters(scope.d_model, scope.d_model)

@@ -1,10 +1,9 @@
-"""Weights in eight bits: each row of a matrix as whole numbers from -127 to 127, times a scale of its own.
+"""8-bit linear layers for the CPU: int8 weights with a scale for each output, inputs rounded with a scale for each token.
 
-Linear layers in 8 bits, on the CPU. Every token has a scale of its own, so that what becomes of it does not depend on
-its neighbours: sums of whole numbers are exact in any order.
+Scales per token make a token's output independent of the other tokens: integer sums are exact in any order.
 
-Weights are whole numbers up to ±127, with a scale for each output. Inputs get 7 bits: processors without VNNI add pairs
-of products in 16 bits, and two products of 127 · 127 just fit. Our own kernels give them 8 bits where they can.
+Weights are integers up to ±127. Inputs get 7 bits: processors without VNNI add pairs of products in 16 bits, and two
+products of 127 · 127 just fit. Our own kernels (ops/native) give them 8 bits where they can.
 """
 
 import copy
@@ -21,89 +20,91 @@ from headway.nn.layers.linear import Dense, Linear
 from headway.nn.ops import native
 from headway.nn.transformer import Transformer
 
+MAX_INT8 = 127  # of a weight, and of an input where none is negative
+MAX_SIGNED_INPUT = 63  # magnitude of an input
+MIN_ROW_MAXIMUM = 1e-30  # in place of 0, to divide by
+BLOCK_OUTPUTS = 64  # outputs that the native kernel computes together
 
-def quantized(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+
+def quantise_rows(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """weight (N, D) ≈ rows (N, D) · scale (N, 1). Rows of zeros, and others too small to divide by, have scale 1."""
     weight = np.asarray(weight, dtype=np.float32)
-    scale = np.abs(weight).max(axis=1, initial=0.0) / np.float32(127)  # (N,)
+    scale = np.abs(weight).max(axis=1, initial=0.0) / np.float32(MAX_INT8)  # (N,)
     scale[scale < np.finfo(np.float32).tiny] = 1
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
-def dequantized(rows: NDArray[np.int8], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What the rows stand for."""
+def dequantise_rows(rows: NDArray[np.int8], scale: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The float weight (N, D) of int8 rows and their scales."""
     return rows * scale[:, None]
 
 
-MOST = 127  # of a weight, and of an input where none is below 0
-BESIDE = 63  # of an input on either side of 0
-LEAST = 1e-30  # stands for the largest of a row of zeros
-BLOCK = 64  # outputs that our own kernel takes together
+def quantise_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """(outputs, inputs) -> 8-bit integers, and a scale for each output: weight ≈ int_weight · scale."""
+    int_weight, scale = quantise_rows(weight.detach().float().numpy())
+    return torch.from_numpy(int_weight), torch.from_numpy(scale)
 
 
-def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """(outputs, inputs) -> whole numbers of 8 bits, and a scale for each output: weight ≈ whole · scale."""
-    whole, scale = quantized(weight.detach().float().numpy())
-    return torch.from_numpy(whole), torch.from_numpy(scale)
-
-
-class Int8(Linear):
+class Int8Linear(Linear):
     """xWᵀ + b, W in 8 bits."""
 
     weight: None
 
     def __init__(
         self,
-        whole: Tensor,
+        int_weight: Tensor,
         scale: Tensor,
         bias: Tensor | None = None,
         *,
         positive: bool = False,
         relu: bool = False,
-        own: bool = True,
+        use_native: bool = True,
     ) -> None:
-        """positive: no input is below 0. relu: and no output shall be. own: by our own kernel, where it can be had."""
+        """positive: no input is negative. relu: apply it to the output. use_native: our own kernel, where available."""
         super().__init__()
         self.weight = None
-        self.outputs, self.inputs = whole.shape
+        self.outputs, self.inputs = int_weight.shape
         self.bias = None if bias is None else nn.Parameter(bias.detach().float(), requires_grad=False)
         self.positive, self.relu = positive, relu
-        self.own = own and native.library() is not None
-        self.packed: Any = self._packed(whole, scale) if self.own else packed(whole, scale / self._most)
+        self.uses_native = use_native and native.load_library() is not None
+        self.packed: Any = (
+            self._pack_native(int_weight, scale)
+            if self.uses_native
+            else pack_for_fbgemm(int_weight, scale / self._max_input)
+        )
 
     @property
-    def _most(self) -> int:
-        return MOST if self.positive else BESIDE
+    def _max_input(self) -> int:
+        return MAX_INT8 if self.positive else MAX_SIGNED_INPUT
 
-    def _packed(self, whole: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As our own kernel wants it: weights, scales, and what is to be taken from each sum."""
-        size = -(-self.outputs // BLOCK) * BLOCK * -(-self.inputs // 4) * 4
-        laid, offsets = torch.zeros(size, dtype=torch.int8), torch.zeros(self.outputs, dtype=torch.int32)
-        native.call("hw_pack", whole.contiguous(), self.outputs, self.inputs, self.positive, laid, offsets)
-        return laid, scale.contiguous(), offsets
+    def _pack_native(self, int_weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """In the layout of the native kernel: weights, scales, and what is to be subtracted from each sum."""
+        size = -(-self.outputs // BLOCK_OUTPUTS) * BLOCK_OUTPUTS * -(-self.inputs // 4) * 4
+        packed, offsets = torch.zeros(size, dtype=torch.int8), torch.zeros(self.outputs, dtype=torch.int32)
+        native.call("hw_pack", int_weight.contiguous(), self.outputs, self.inputs, self.positive, packed, offsets)
+        return packed, scale.contiguous(), offsets
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
+        return self.forward_rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
 
-    def rows(self, x: Tensor) -> Tensor:
+    def forward_rows(self, x: Tensor) -> Tensor:
         """(N, inputs) -> (N, outputs)"""
         x = x.float()
-        if self.own:
+        if self.uses_native:
             x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
             native.call(
                 "hw_linear", x, len(x), self.inputs, *self.packed, self.bias, y, self.outputs, self.positive, self.relu
             )
             return y
-        largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(LEAST)  # (N, 1)
-        zero = 0 if self.positive else BESIDE + 1
-        whole = x * (self._most / largest)
-        y = _multiplied(whole, zero, self.packed)
+        largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(MIN_ROW_MAXIMUM)  # (N, 1)
+        zero = 0 if self.positive else MAX_SIGNED_INPUT + 1
+        y = _multiply(x * (self._max_input / largest), zero, self.packed)
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
 
 
-def in_one_piece(layers: list[Int8]) -> None:
-    """The weights of layers that have our own kernel, side by side: they are read in this order, again and again."""
+def join_weights(layers: list[Int8Linear]) -> None:
+    """Move the weights of native layers into one block of memory, in the order in which they are read at every step."""
     weights = [layer.packed[0] for layer in layers]
     parts = torch.split(native.zeros([sum(map(len, weights))], torch.int8), [len(weight) for weight in weights])
     for layer, part, weight in zip(layers, parts, weights):
@@ -111,56 +112,58 @@ def in_one_piece(layers: list[Int8]) -> None:
 
 
 class Int8Head(nn.Module):
-    """The scores of words, by a matrix in 8 bits."""
+    """The logits, by a matrix in 8 bits."""
 
     def __init__(self, head: nn.Module, embedding: Tensor) -> None:
         super().__init__()
         self.before = head
-        _, weight, bias = head.factors(torch.zeros(1, embedding.shape[1], dtype=embedding.dtype), embedding)  # type: ignore[operator]
-        self.product = Int8(*quantise(weight), bias)
+        empty = torch.zeros(1, embedding.shape[1], dtype=embedding.dtype)
+        _, weight, bias = head.factors(empty, embedding)  # type: ignore[operator]
+        self.product = Int8Linear(*quantise_weight(weight), bias)
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         result: Tensor = self.product(self.before.factors(x, embedding)[0])  # type: ignore[operator]
         return result
 
 
-def with_int8_layers(model: Transformer) -> Transformer:
-    """A copy whose dense layers are in 8 bits, wherever they stand, but for those that a module names in `exact`."""
+def quantise_model(model: Transformer) -> Transformer:
+    """A copy with all dense layers in 8 bits, except those that a module lists in `keep_float`."""
     model = copy.deepcopy(model)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is Dense and name not in getattr(module, "exact", ()):
+            if type(child) is Dense and name not in getattr(module, "keep_float", ()):
                 positive = name == "outer" and getattr(module, "activation", None) is F.relu
-                setattr(module, name, Int8(*quantise(child.weight), child.bias, positive=positive))
-    if hasattr(model.head, "factors"):  # it scores words
+                setattr(module, name, Int8Linear(*quantise_weight(child.weight), child.bias, positive=positive))
+    if hasattr(model.head, "factors"):  # a head over the vocabulary
         model.head = Int8Head(model.head, model.output_embedding)
     return model
 
 
-def packed(whole: Tensor, scale: Tensor) -> Any:
-    """As PyTorch's kernel wants it; where it has none, as floats."""
-    if not has_kernel():
-        return whole.float(), scale
+def pack_for_fbgemm(int_weight: Tensor, scale: Tensor) -> Any:
+    """In the layout of PyTorch's kernel; as floats where it has none."""
+    if unsupported():
+        return int_weight.float(), scale
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions.*")
-        zeros = torch.zeros(len(whole), dtype=torch.long)
-        weight = torch._make_per_channel_quantized_tensor(whole, scale.double(), zeros, 0)
-        before = torch.backends.quantized.engine
+        zeros = torch.zeros(len(int_weight), dtype=torch.long)
+        weight = torch._make_per_channel_quantized_tensor(int_weight, scale.double(), zeros, 0)
+        engine = torch.backends.quantized.engine
         torch.backends.quantized.engine = "fbgemm"
         try:
             return torch.ops.quantized.linear_prepack(weight, None)
         finally:
-            torch.backends.quantized.engine = before
+            torch.backends.quantized.engine = engine
 
 
-def has_kernel() -> bool:
-    """Whether PyTorch multiplies in 8 bits as we need it: fbgemm does, on x86; qnnpack, on ARM, does not."""
-    return "fbgemm" in torch.backends.quantized.supported_engines
+def unsupported() -> str:
+    """Why PyTorch's 8-bit products cannot be used, or "". fbgemm (x86) has what is needed; qnnpack (ARM) has not."""
+    known = "fbgemm" in torch.backends.quantized.supported_engines
+    return "" if known else "this build of PyTorch has no fbgemm"
 
 
-def _multiplied(x: Tensor, zero: int, weight: Any) -> Tensor:
+def _multiply(x: Tensor, zero: int, weight: Any) -> Tensor:
     """(N, inputs), to be rounded -> (N, outputs)"""
-    if isinstance(weight, tuple):  # whole numbers, of which a float32 holds sums up to 2^24 exactly
+    if isinstance(weight, tuple):  # integers, of which float32 holds sums up to 2^24 exactly
         result: Tensor = F.linear(x.round(), weight[0]) * weight[1]
         return result
     result = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, zero, weight)

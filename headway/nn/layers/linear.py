@@ -1,4 +1,4 @@
-"""Linear layers. A kind of linear replaces every one of them, wherever it stands."""
+"""Linear layers. The config's `linear` kind replaces every one of them, wherever it stands."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config.schema import Part
-from headway.nn.ops.fused import Product, fuses
+from headway.nn.ops import fused
 
 
 class Linear(nn.Module):
-    """What a linear layer is to the rest of the model, whatever its kind: (…, inputs) -> (…, outputs)."""
+    """The base class of every kind of linear layer: (…, inputs) -> (…, outputs)."""
 
-    weight: nn.Parameter | None  # (outputs, inputs), for initialisation to fill; None where nothing is trained any more
+    weight: nn.Parameter | None  # (outputs, inputs), set by initialisation; None in layers that are no longer trained
 
 
 class Dense(Linear):
@@ -34,26 +34,26 @@ class Dense(Linear):
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return product(x, self.weight, self.bias)
+        return apply_linear(x, self.weight, self.bias)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """xWᵀ + b"""
-    if bias is None or not fuses(x):
+    if bias is None or fused.unsupported(x):
         return F.linear(x, weight, bias)
     if torch.is_autocast_enabled("cuda"):
-        x, weight, bias = (part.to(torch.get_autocast_dtype("cuda")) for part in (x, weight, bias))
-    return Product.apply(x, weight, bias)  # type: ignore[no-untyped-call,no-any-return]
+        x, weight, bias = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, weight, bias))
+    return fused.FusedBiasLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def together(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """What several layers make of the same input. Where a GPU learns it is one product of their weights side by side,
-    which reads the input once and fills the device better."""
+def project_together(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Several layers applied to the same input. In training on a GPU this is one product with their weights
+    concatenated, which reads the input once and fills the device better."""
     dense = [layer for layer in layers if type(layer) is Dense]
     biases: list[Tensor] = [layer.bias for layer in dense if layer.bias is not None]
-    alike = len(dense) == len(layers) and len(biases) in (0, len(dense))
-    if not (alike and x.is_cuda and torch.is_grad_enabled()):
+    uniform = len(dense) == len(layers) and len(biases) in (0, len(dense))
+    if not (uniform and x.is_cuda and torch.is_grad_enabled()):
         return tuple(layer(x) for layer in layers)
     weights: list[Tensor] = [layer.weight for layer in dense]
-    joined = product(x, torch.cat(weights), torch.cat(biases) if biases else None)
-    return torch.split(joined, [len(weight) for weight in weights], dim=-1)
+    outputs = apply_linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return torch.split(outputs, [len(weight) for weight in weights], dim=-1)

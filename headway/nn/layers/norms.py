@@ -1,4 +1,4 @@
-"""Norms: each place's vector brought to one size."""
+"""Norms: layer norm and RMS norm, over the vector of each token."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config.schema import Part, number
-from headway.nn.ops.fused import Norm, fuses
+from headway.nn.ops import fused
 
 
 class LayerNorm(nn.Module):
@@ -28,8 +28,8 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        if fuses(x):
-            return Norm.apply(x, self.gain, self.bias, self.eps)  # type: ignore[no-untyped-call,no-any-return]
+        if not fused.unsupported(x):
+            return fused.FusedNorm.apply(x, self.gain, self.bias, self.eps)  # type: ignore[no-untyped-call,no-any-return]
         return F.layer_norm(x, self.gain.shape, self.gain, self.bias, self.eps).to(x.dtype)
 
 
@@ -50,8 +50,8 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        if fuses(x):
-            return Norm.apply(x, self.gain, None, self.eps)  # type: ignore[no-untyped-call,no-any-return]
+        if not fused.unsupported(x):
+            return fused.FusedNorm.apply(x, self.gain, None, self.eps)  # type: ignore[no-untyped-call,no-any-return]
         return F.rms_norm(x.to(self.gain.dtype), self.gain.shape, self.gain, self.eps).to(x.dtype)
 
 

@@ -1,13 +1,12 @@
-"""Residual wiring: how a sub-layer's output joins the stream that runs through the stack.
+"""Residual connections: how the output of a sub-layer joins the residual stream. Post-norm, pre-norm, DeepNorm, ResiDual.
 
 A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and
-finish(s) -> x after the last. s is a tensor, or whatever the wiring needs to carry (ResiDual: a pair).
-One instance with role "sublayer" wraps each sub-layer; one with role "stack" stands at both ends. Its config's gain(scope)
-says how large the weights start that add to the stream: those that a sub-layer names in `adds`, by their
-paths inside it.
+finish(s) -> x after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance with role "sublayer"
+wraps each sub-layer; one with role "stack" is used at both ends of the stack. Its config's gain(scope) scales the initial
+weights of the layers that a sub-layer names in `residual_outputs`, by their paths inside it.
 
-
-Residuals for depth: DeepNorm weighs the stream more the deeper the model is; ResiDual carries a second stream."""
+For deep models: DeepNorm weighs the stream more the deeper the model is; ResiDual carries a second stream.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,19 +29,19 @@ class Residual(Protocol):
 
 
 def streams(s: Any) -> tuple[Tensor, ...]:
-    """What a residual carries: one vector a place, or several. Sub-layers hear the first."""
+    """The residual streams: one, or several, of which sub-layers read the first."""
     return s if isinstance(s, tuple) else (s,)
 
 
-class Post(nn.Module):
-    """norm(x + dropout(f(x))): the paper's"""
+class PostNorm(nn.Module):
+    """norm(x + dropout(f(x))), as in the paper"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "post"
 
-        def build(self, scope: Scope, role: Role) -> "Post":
-            return Post(scope, role)
+        def build(self, scope: Scope, role: Role) -> "PostNorm":
+            return PostNorm(scope, role)
 
         def parameters(self, scope: Scope, role: Role) -> int:
             return scope.norm_parameters() if role == "sublayer" else 0
@@ -66,15 +65,15 @@ class Post(nn.Module):
         return s
 
 
-class Pre(nn.Module):
+class PreNorm(nn.Module):
     """x + dropout(f(norm(x))), and one norm after the last layer"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "pre"
 
-        def build(self, scope: Scope, role: Role) -> "Pre":
-            return Pre(scope, role)
+        def build(self, scope: Scope, role: Role) -> "PreNorm":
+            return PreNorm(scope, role)
 
         def parameters(self, scope: Scope, role: Role) -> int:
             return scope.norm_parameters()
@@ -99,7 +98,7 @@ class Pre(nn.Module):
 
 
 class DeepNorm(nn.Module):
-    """norm(α·x + dropout(f(x))), and weights that start β times as large"""
+    """norm(α·x + dropout(f(x))), with initial weights scaled by β"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
@@ -112,14 +111,14 @@ class DeepNorm(nn.Module):
             return scope.norm_parameters() if role == "sublayer" else 0
 
         def alpha(self, scope: Scope) -> float:
-            """How much of the stream is kept. N layers here, M on the other side."""
+            """The weight of the stream. N layers on this side, M on the other."""
             n, m = scope.layers, scope.other_layers
             if not m:
                 return float((2 * n) ** 0.25)
             return float(0.81 * (n**4 * m) ** 0.0625 if scope.side == "encoder" else (3 * n) ** 0.25)
 
         def gain(self, scope: Scope) -> float:
-            """β: by which what adds to the stream starts smaller."""
+            """β: the factor of the initial weights of `residual_outputs`."""
             n, m = scope.layers, scope.other_layers
             if not m:
                 return float((8 * n) ** -0.25)
@@ -143,12 +142,12 @@ class DeepNorm(nn.Module):
 
 
 class ResiDual(nn.Module):
-    """Two streams: x = norm(x + f(x)) as in `post`, and r = r + f(x), which no norm touches; in the end x + norm(r)"""
+    """Two streams: x = norm(x + f(x)) as in `post`, and r = r + f(x), without norms; at the end x + norm(r)"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
-        kind: str = "resi_dual"
-        scale: float = number(1.0, low=1e-6)  # of the second stream: smaller keeps float16 from overflowing
+        kind: str = "residual_dual"
+        scale: float = number(1.0, low=1e-6)  # of the second stream: a smaller one keeps float16 from overflowing
 
         def build(self, scope: Scope, role: Role) -> "ResiDual":
             return ResiDual(scope, self.scale)
@@ -162,7 +161,7 @@ class ResiDual(nn.Module):
     def __init__(self, scope: Scope, scale: float) -> None:
         super().__init__()
         self.scale = scale
-        self.norm = make_norm(scope)  # of the sub-layer's sum, or of the second stream at the end
+        self.norm = make_norm(scope)  # after a sub-layer, or of the second stream at the end
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> tuple[Tensor, Tensor]:

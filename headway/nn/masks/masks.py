@@ -1,119 +1,133 @@
-"""Who may look at whom.
+"""Attention masks as composable rules: full, causal, local (sliding window), and their combinations with & and |.
 
-A mask is a pure function of (batch, head, query position, key position), so one definition renders to a dense
-tensor, to FlexAttention's blocks and to a picture. Laid over a batch it becomes a Pattern, which also hides padding.
+A mask is a pure function of (batch, head, query position, key position), so that one definition yields a dense tensor,
+FlexAttention's BlockMask and a picture. Applied to a batch it becomes a BoundMask, which also hides padding.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from headway.config.schema import Part, make_part, number, slots
-from headway.nn.ops.varlen_attention import Spans
-from headway.nn.sequence import Places
+from headway.config.schema import ObjectPart, Part, make_part, number, slots
+from headway.nn.ops.varlen_attention import KeyIntervals
+from headway.nn.sequence import TokenPositions
 
-Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-Span = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first place that each sees, and that behind the last
-FAR = 1 << 30  # behind every place
+MaskRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Interval = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first key that each sees, and that after the last
+MAX_POSITION = 1 << 30  # beyond every position
+MAX_BLOCK_MASKS = 16  # that a mask keeps, one for each size
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A named rule. Two masks with one name are one mask. It is compiled into kernels, which take it number by number:
-    a reduction inside it (any, sum) gives wrong answers there."""
+    """A named rule. Two masks of the same name are the same mask. Kernels compile the rule and evaluate it one pair at
+    a time: a reduction inside it (any, sum) gives wrong results there."""
 
     name: str
-    allows: Rule
-    reach: int | None = None  # how far back anyone looks; None: all the way
-    sees: int | None = None  # keys that a query looks at, by blocks that a kernel cannot split; None: all of them
+    allows: MaskRule
+    lookback: int | None = None  # how far back any query sees, itself included; None: all the way
+    keys_per_query: int | None = None  # keys that a query sees, in blocks that a kernel cannot split; None: all
     hides_future: bool = False
-    alike: bool = False  # the same for all rows and heads
-    span: Span | None = None  # where a query sees one stretch of places and nothing else
+    broadcasts: bool = False  # the same for all rows and heads
+    interval: Interval | None = None  # the keys of a query, where they are contiguous
+    block_masks: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.allows(b, h, q, k)
 
-    def widest(self, keys: int) -> int:
-        """The most of so many places that one query looks at; all of them, unless it is known to look only so far."""
-        if self.reach is None or not keys:
+    def max_keys(self, keys: int) -> int:
+        """The most of `keys` keys that any one query sees: all of them, unless its lookback is limited."""
+        if self.lookback is None or not keys:
             return keys
         if self.hides_future:
-            return min(keys, self.reach)
-        if self.span is None:
+            return min(keys, self.lookback)
+        if self.interval is None:
             return keys
-        first, last = self.span(torch.arange(keys, device="cpu"))
+        first, last = self.interval(torch.arange(keys, device="cpu"))
         return int((last.clamp(max=keys) - first.clamp(min=0)).max())
 
+    def as_part(self) -> "MaskPart":
+        """For a mask slot of a config, as in Stack.Config(mask=my_mask)."""
+        return MaskPart(value=self)
+
     def __deepcopy__(self, memo: object) -> "Mask":
-        return self  # a copied model looks through the same masks: fast forms know them by what they are
+        return self  # a copied model keeps the same masks: fast paths recognise them by identity
 
     def __and__(self, other: "Mask") -> "Mask":
+        both = (self, other)
         return Mask(
             f"({self.name} & {other.name})",
             lambda b, h, q, k: self(b, h, q, k) & other(b, h, q, k),
-            min((mask.reach for mask in (self, other) if mask.reach is not None), default=None),
-            min((mask.sees for mask in (self, other) if mask.sees is not None), default=None),
-            self.hides_future or other.hides_future,
-            self.alike and other.alike,
-            _overlap(self.span, other.span),
+            lookback=min((mask.lookback for mask in both if mask.lookback is not None), default=None),
+            keys_per_query=min((mask.keys_per_query for mask in both if mask.keys_per_query is not None), default=None),
+            hides_future=self.hides_future or other.hides_future,
+            broadcasts=self.broadcasts and other.broadcasts,
+            interval=_intersect_intervals(self.interval, other.interval),
         )
 
     def __or__(self, other: "Mask") -> "Mask":
-        reach = None if self.reach is None or other.reach is None else max(self.reach, other.reach)
-        sees = None if self.sees is None or other.sees is None else self.sees + other.sees
+        lookback = keys_per_query = None
+        if self.lookback is not None and other.lookback is not None:
+            lookback = max(self.lookback, other.lookback)
+        if self.keys_per_query is not None and other.keys_per_query is not None:
+            keys_per_query = self.keys_per_query + other.keys_per_query
         return Mask(
             f"({self.name} | {other.name})",
             lambda b, h, q, k: self(b, h, q, k) | other(b, h, q, k),
-            reach,
-            sees,
-            self.hides_future and other.hides_future,
-            self.alike and other.alike,
+            lookback=lookback,
+            keys_per_query=keys_per_query,
+            hides_future=self.hides_future and other.hides_future,
+            broadcasts=self.broadcasts and other.broadcasts,
         )
 
 
-def _overlap(one: Span | None, other: Span | None) -> Span | None:
+def _intersect_intervals(one: Interval | None, other: Interval | None) -> Interval | None:
     if one is None or other is None:
         return None
 
-    def span(q: Tensor) -> tuple[Tensor, Tensor]:
+    def interval(q: Tensor) -> tuple[Tensor, Tensor]:
         (first, last), (begin, end) = one(q), other(q)
         return torch.maximum(first, begin), torch.minimum(last, end)
 
-    return span
+    return interval
 
 
 FULL = Mask(
     "full",
     lambda b, h, q, k: (q == q) & (k == k),
-    alike=True,
-    span=lambda q: (torch.zeros_like(q), torch.full_like(q, FAR)),
+    broadcasts=True,
+    interval=lambda q: (torch.zeros_like(q), torch.full_like(q, MAX_POSITION)),
 )
 CAUSAL = Mask(
-    "causal", lambda b, h, q, k: k <= q, hides_future=True, alike=True, span=lambda q: (torch.zeros_like(q), q + 1)
+    "causal",
+    lambda b, h, q, k: k <= q,
+    hides_future=True,
+    broadcasts=True,
+    interval=lambda q: (torch.zeros_like(q), q + 1),
 )
 
 
 def local(window: int) -> Mask:
-    """The `window` nearest places on either side, oneself counted: local(1) sees only itself."""
+    """Sliding window: positions less than `window` away on either side, so local(1) sees only itself."""
     return Mask(
         f"local({window})",
         lambda b, h, q, k: (q - k).abs() < window,
-        window,
-        window,
-        alike=True,
-        span=lambda q: (q - window + 1, q + window),
+        lookback=window,
+        keys_per_query=window,
+        broadcasts=True,
+        interval=lambda q: (q - window + 1, q + window),
     )
 
 
 def documents(ids: Tensor) -> Mask:
-    """Only one's own document. ids (B, T): the document of each position."""
+    """Only the query's own document. ids (B, T): the document of each position."""
     return Mask("document", lambda b, h, q, k: ids[b, q] == ids[b, k])
 
 
-class Full:
+class FullMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "full"
@@ -122,7 +136,7 @@ class Full:
             return FULL
 
 
-class Causal:
+class CausalMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "causal"
@@ -131,7 +145,7 @@ class Causal:
             return CAUSAL
 
 
-class Local:
+class LocalMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "local"
@@ -141,31 +155,42 @@ class Local:
             return local(self.window)
 
 
-class All:
+class AllMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "all"
         parts: tuple[Part, ...] = slots("mask")
 
         def mask(self) -> Mask:
-            return _joined(self.parts, Mask.__and__)
+            return _combine_masks(self.parts, Mask.__and__)
 
 
-class Any_:
+class AnyMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "any"
         parts: tuple[Part, ...] = slots("mask")
 
         def mask(self) -> Mask:
-            return _joined(self.parts, Mask.__or__)
+            return _combine_masks(self.parts, Mask.__or__)
 
 
-def _joined(parts: tuple[Part, ...], join: Callable[[Mask, Mask], Mask]) -> Mask:
+def _combine_masks(parts: tuple[Part, ...], combine: Callable[[Mask, Mask], Mask]) -> Mask:
     mask = make_mask(parts[0])
     for part in parts[1:]:
-        mask = join(mask, make_mask(part))
+        mask = combine(mask, make_mask(part))
     return mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskPart(ObjectPart):
+    """A mask that was given as an object in Python."""
+
+    slot: ClassVar[str] = "mask"
+
+    def mask(self) -> Mask:
+        assert isinstance(self.value, Mask)
+        return self.value
 
 
 def make_mask(part: Any) -> Mask:
@@ -175,15 +200,15 @@ def make_mask(part: Any) -> Mask:
     return mask
 
 
-class Pattern:
-    """A mask laid over one batch: where its queries and keys stand is known, and padded keys are hidden."""
+class BoundMask:
+    """A mask applied to the query and key positions of one batch; padded keys are hidden."""
 
-    def __init__(self, mask: Mask, queries: Places, keys: Places, heads: int) -> None:
+    def __init__(self, mask: Mask, queries: TokenPositions, keys: TokenPositions, heads: int) -> None:
         self.mask, self.queries, self.keys, self.heads = mask, queries, keys, heads
         self._dense: Tensor | None = None
-        self._added: Tensor | None = None
-        self._blocks: Any = None
-        self._spans: Spans | None = None
+        self._bias: Tensor | None = None
+        self._block_mask: Any = None
+        self._intervals: KeyIntervals | None = None
 
     @property
     def name(self) -> str:
@@ -194,78 +219,105 @@ class Pattern:
         return self.mask is FULL and self.keys.valid is None and self.keys.texts is None
 
     @property
-    def plainly_causal(self) -> bool:
-        """Whether it is a triangle and nothing else, which kernels know without being shown."""
-        plain = self.queries.in_order and self.keys.in_order and self.queries.length == self.keys.length
-        return self.mask is CAUSAL and plain and self.keys.valid is None
+    def is_plain_causal(self) -> bool:
+        """Whether it is a lower triangle and nothing else, for which kernels have a flag."""
+        aligned = self.queries.in_order and self.keys.in_order and self.queries.length == self.keys.length
+        return self.mask is CAUSAL and aligned and self.keys.valid is None
 
     def dense(self, batch: int) -> Tensor:
-        """(B or 1, H or 1, T, S), true where looking is allowed."""
+        """(B or 1, H or 1, T, S), true where attention is allowed."""
         if self._dense is None:
             q = self.queries.positions[:, None, :, None]
             k = self.keys.positions[:, None, None, :]
-            # Positions may be one line for all rows; a rule may still tell the rows apart, as documents do.
+            # Positions may be a single row for the whole batch; a rule may still depend on the row, as documents do.
             rows = torch.arange(batch, device=q.device)[:, None, None, None]
             heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
             allowed = self.mask(rows, heads, q, k)
             valid = self.keys.valid
             allowed = allowed if valid is None else allowed & valid[:, None, None, :]
             if self.queries.texts is not None and self.keys.texts is not None:
-                one, other = self.queries.texts.number, self.keys.texts.number
-                allowed = allowed & (one[:, None, :, None] == other[:, None, None, :])
+                query_text, key_text = self.queries.texts.text_index, self.keys.texts.text_index
+                allowed = allowed & (query_text[:, None, :, None] == key_text[:, None, None, :])
             self._dense = allowed
         return self._dense
 
-    def added(self, batch: int, dtype: torch.dtype) -> Tensor | None:
-        """The same to be added to scores, 0 or -inf; None where some query may look at nothing, and would get no number."""
-        if self._added is None or self._added.dtype != dtype:
+    def bias(self, batch: int, dtype: torch.dtype) -> Tensor | None:
+        """The mask as an additive bias, 0 or -inf; None if some query sees no key, since softmax would give NaN."""
+        if self._bias is None or self._bias.dtype != dtype:
             allowed = self.dense(batch)
             if not bool(allowed.any(-1).all()):
                 return None
-            self._added = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(
+            self._bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(
                 ~allowed, -torch.inf
             )
-        return self._added
+        return self._bias
 
-    def spans(self) -> Spans | None:
-        """What each query of a line of texts sees, where that is one stretch of its text."""
-        asks, told = self.queries.texts, self.keys.texts
-        if self.mask.span is None or asks is None or told is None:
+    def intervals(self) -> KeyIntervals | None:
+        """The keys of each query in a packed row; None unless they are one interval of its text."""
+        queries, keys = self.queries.texts, self.keys.texts
+        if self.mask.interval is None or queries is None or keys is None:
             return None
-        if self._spans is None:
-            number, other = asks.number[0], told.number[0]
-            low, high = self.mask.span(self.queries.positions[0].int())
-            begin, end = told.first[number], told.last[number]
-            first, last = begin + low.clamp(min=0), torch.minimum(begin + high.clamp(max=FAR), end)
-            earliest, latest = asks.first[other], asks.last[other]
-            if self.mask.hides_future and asks is told:
-                earliest = torch.arange(len(other), dtype=torch.int32, device=other.device)
-            self._spans = Spans(first, last, earliest, latest)
-        return self._spans
+        if self._intervals is None:
+            query_text, key_text = queries.text_index[0], keys.text_index[0]
+            low, high = self.mask.interval(self.queries.positions[0].int())
+            start, end = keys.starts[query_text], keys.ends[query_text]
+            first = start + low.clamp(min=0)
+            last = torch.minimum(start + high.clamp(max=MAX_POSITION), end)
+            earliest, latest = queries.starts[key_text], queries.ends[key_text]
+            if self.mask.hides_future and queries is keys:
+                earliest = torch.arange(len(key_text), dtype=torch.int32, device=key_text.device)
+            self._intervals = KeyIntervals(first, last, earliest, latest)
+        return self._intervals
 
-    def blocks(self, batch: int) -> Any:
-        """FlexAttention's BlockMask."""
-        if self._blocks is None:
-            from torch.nn.attention.flex_attention import create_block_mask
+    def block_mask(self, batch: int) -> Any:
+        """FlexAttention's BlockMask. Building one takes time O(T·S), far more than attention with a sliding window
+        does, so those that depend on nothing but sizes are cached in the mask, for the next forward passes."""
+        if self._block_mask is None:
+            plain = self.queries.in_order and self.keys.in_order
+            plain = plain and self.keys.valid is None and self.keys.texts is None
+            self._block_mask = self._cached_block_mask(batch) if plain else self._build_block_mask(batch)
+        return self._block_mask
 
-            q, k, valid, mask = self.queries.positions, self.keys.positions, self.keys.valid, self.mask
-            both = self.queries.texts, self.keys.texts
-            texts = None if both[0] is None or both[1] is None else (both[0].number, both[1].number)
-            plain = self.queries.in_order and self.keys.in_order  # a kernel need not look up where a place stands
+    def _cached_block_mask(self, batch: int) -> Any:
+        mask, device = self.mask, self.queries.positions.device
+        rows, heads = (None, None) if mask.broadcasts else (batch, self.heads)
+        key = (rows, heads, self.queries.length, self.keys.length, device)
+        if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            return _create_block_mask(mask.allows, *key)  # its tensors belong to the graph
+        found = mask.block_masks.get(key)
+        if found is None:
+            with torch.inference_mode(False), torch.no_grad():  # a training step may be the next to read it
+                found = _create_block_mask(mask.allows, *key)
+            while len(mask.block_masks) >= MAX_BLOCK_MASKS:
+                mask.block_masks.pop(next(iter(mask.block_masks), None), None)  # the oldest
+            mask.block_masks[key] = found
+        return found
 
-            def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                seen = mask(b, h, i, j) if plain else mask(b, h, q[b % q.shape[0], i], k[b % k.shape[0], j])
-                seen = seen if texts is None else seen & (texts[0][b, i] == texts[1][b, j])
-                return seen if valid is None else seen & valid[b, j]
+    def _build_block_mask(self, batch: int) -> Any:
+        q, k, valid, mask = self.queries.positions, self.keys.positions, self.keys.valid, self.mask
+        query_texts, key_texts = self.queries.texts, self.keys.texts
+        texts = None if query_texts is None or key_texts is None else (query_texts.text_index, key_texts.text_index)
+        in_order = self.queries.in_order and self.keys.in_order  # then a kernel need not look positions up
 
-            rows = None if plain and mask.alike and valid is None else batch
-            heads = None if mask.alike else self.heads
-            self._blocks = create_block_mask(allowed, rows, heads, q.shape[1], k.shape[1], device=str(q.device))
-        return self._blocks
+        def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            seen = mask(b, h, i, j) if in_order else mask(b, h, q[b % q.shape[0], i], k[b % k.shape[0], j])
+            seen = seen if texts is None else seen & (texts[0][b, i] == texts[1][b, j])
+            return seen if valid is None else seen & valid[b, j]
+
+        heads = None if mask.broadcasts else self.heads
+        return _create_block_mask(allows, batch, heads, q.shape[1], k.shape[1], q.device)
+
+
+def _create_block_mask(
+    rule: MaskRule, batch: int | None, heads: int | None, queries: int, keys: int, device: torch.device
+) -> Any:
+    from torch.nn.attention import flex_attention
+
+    return flex_attention.create_block_mask(rule, batch, heads, queries, keys, device=str(device))
 
 
 def dense_mask(mask: Mask, length: int, keys: int | None = None) -> Tensor:
-    """The rule over positions 0 … length-1, as (T, S): what the pictures draw."""
+    """The rule over positions 0 … length-1, as (T, S): for pictures."""
     q, k = torch.arange(length)[:, None], torch.arange(keys or length)[None, :]
     zero = torch.zeros((), dtype=torch.long)
     return mask(zero, zero, q, k).expand(length, keys or length)

@@ -1,4 +1,4 @@
-"""Masks for long texts, where each place sees few others and everything still reaches everything in a few layers."""
+"""Sparse attention masks for long texts: each position sees few others, and a few layers still connect all of them."""
 
 from dataclasses import dataclass
 
@@ -9,80 +9,86 @@ from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.masks.masks import Mask
 
-KERNEL_BLOCK = 128  # places that FlexAttention takes or leaves together
+FLEX_BLOCK = 128  # positions that FlexAttention computes or skips together
 
 
 def strided(stride: int) -> Mask:
-    """Every `stride`-th place, counted from oneself."""
-    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0, alike=True)
+    """Every `stride`-th position, counted from the query."""
+    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0, broadcasts=True)
 
 
 def segments(length: int, memory: int) -> Mask:
-    """One's own segment, and `memory` places before it: what a layer sees that reads a text in segments and remembers
-    the last of what it read."""
+    """The query's own segment, and `memory` positions before it: what a layer sees that processes a text segment by
+    segment and caches the end of the previous one (Transformer-XL)."""
 
     def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         start = q // length * length
         return (k >= start - memory) & (k < start + length)
 
-    def span(q: Tensor) -> tuple[Tensor, Tensor]:
+    def interval(q: Tensor) -> tuple[Tensor, Tensor]:
         start = q // length * length
         return start - memory, start + length
 
-    return Mask(f"segments({length}, {memory})", allows, length + memory, length + memory, alike=True, span=span)
+    lookback = length + memory
+    return Mask(
+        f"segments({length}, {memory})",
+        allows,
+        lookback=lookback,
+        keys_per_query=lookback,
+        broadcasts=True,
+        interval=interval,
+    )
 
 
-def fixed(stretch: int, summary: int = 1, groups: int = 1) -> Mask:
-    """One's own stretch, and the last `summary` places of every other. With several groups, head h takes the columns
-    of group h mod groups, counted from the end of a stretch."""
+def fixed(block: int, summary: int = 1, groups: int = 1) -> Mask:
+    """The query's own block, and the last `summary` positions of every other one. With several groups, head h takes
+    the columns of group h mod groups, counted from the end of a block."""
 
     def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        last = stretch - (h % groups) * summary
-        column = k % stretch
-        return (q // stretch == k // stretch) | ((column >= last - summary) & (column < last))
+        last = block - (h % groups) * summary
+        column = k % block
+        return (q // block == k // block) | ((column >= last - summary) & (column < last))
 
-    return Mask(f"fixed({stretch}, {summary}, {groups})", allows)
+    return Mask(f"fixed({block}, {summary}, {groups})", allows)
 
 
 def bigbird(block: int, plan: Tensor, name: str = "") -> Mask:
-    """By blocks: the first and the last see all and are seen by all; others see their neighbours and, by head, the
-    blocks of plan (H or 1, N, R). N blocks; what lies behind them begins the plan anew."""
+    """Block-sparse: the first and the last block see all and are seen by all; the others see their neighbours and, by
+    head, the random blocks of plan (H or 1, N, R). After N blocks the plan is repeated."""
     heads, blocks, random = plan.shape
-    held = {plan.device: _constant(plan)}  # kernels look up what lies where they run
+    plans = {plan.device: _mark_static(plan)}  # kernels need it on their own device
 
     def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        one, other = q // block, k // block
-        seen = (one == 0) | (other == 0) | (one == blocks - 1) | (other == blocks - 1) | ((one - other).abs() <= 1)
-        if q.device not in held:
-            held[q.device] = _constant(plan.to(q.device))
-        for which in range(random):
-            seen = seen | (held[q.device][h % heads, one % blocks, which] == other)
+        query, key = q // block, k // block
+        seen = (query == 0) | (key == 0) | (query == blocks - 1) | (key == blocks - 1) | ((query - key).abs() <= 1)
+        if q.device not in plans:
+            plans[q.device] = _mark_static(plan.to(q.device))
+        for i in range(random):
+            seen = seen | (plans[q.device][h % heads, query % blocks, i] == key)
         return seen
 
-    return Mask(name or f"bigbird({block})", allows, sees=(5 + random) * max(block, KERNEL_BLOCK))
+    return Mask(name or f"bigbird({block})", allows, keys_per_query=(5 + random) * max(block, FLEX_BLOCK))
 
 
-def _constant(table: Tensor) -> Tensor:
-    """Its shape is one of a kernel's constants: the CPU's compiler cannot make it a variable."""
+def _mark_static(table: Tensor) -> Tensor:
+    """Make its shape a constant of the kernel: the CPU compiler cannot handle it as a variable."""
     torch._dynamo.mark_static(table)
     return table
 
 
-def random_plan(blocks: int, random: int, heads: int, seed: int) -> Tensor:
-    """For each head and block, so many others that it does not see anyway."""
-    draw = torch.Generator("cpu").manual_seed(seed)
+def draw_random_blocks(blocks: int, random: int, heads: int, seed: int) -> Tensor:
+    """For each head and block, `random` others, drawn from those that it does not see anyway: (heads, blocks, random)."""
+    generator = torch.Generator("cpu").manual_seed(seed)
     plan = torch.zeros(heads, blocks, random, dtype=torch.long, device="cpu")
     for head in range(heads):
-        for one in range(blocks):
-            far = [other for other in range(1, blocks - 1) if abs(other - one) > 1]
-            order = torch.randperm(len(far), generator=draw, device="cpu")[:random].tolist()
-            plan[head, one, : len(order)] = torch.tensor(
-                [far[place] for place in order], dtype=torch.long, device="cpu"
-            )
+        for block in range(blocks):
+            far = [other for other in range(1, blocks - 1) if abs(other - block) > 1]
+            order = torch.randperm(len(far), generator=generator, device="cpu")[:random].tolist()
+            plan[head, block, : len(order)] = torch.tensor([far[i] for i in order], dtype=torch.long, device="cpu")
     return plan
 
 
-class Segments:
+class SegmentsMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "segments"
@@ -93,7 +99,7 @@ class Segments:
             return segments(self.length, self.memory)
 
 
-class Strided:
+class StridedMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "strided"
@@ -103,44 +109,46 @@ class Strided:
             return strided(self.stride)
 
 
-class Fixed:
+class FixedMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "fixed"
-        stretch: int = number(128, low=1)
+        block: int = number(128, low=1)
         summary: int = number(8, low=1)
         groups: int = number(1, low=1)
 
         def mask(self) -> Mask:
-            if self.summary * self.groups > self.stretch:
+            if self.summary * self.groups > self.block:
                 raise ConfigError(
-                    f"{self.groups} groups of {self.summary} places do not fit into a stretch of {self.stretch}. "
-                    "Lower them, or raise it.",
+                    f"groups · summary = {self.groups} · {self.summary} does not fit into block = {self.block}. Lower groups "
+                    "or summary, or raise block.",
                     "mask",
                 )
-            return fixed(self.stretch, self.summary, self.groups)
+            return fixed(self.block, self.summary, self.groups)
 
 
-class BigBird:
+class BigBirdMask:
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "bigbird"
         block: int = number(64, low=1)
-        random: int = number(3, low=0)  # blocks that each sees by chance
-        longest: int = number(4096, low=1)  # places that the plan is made for
-        heads: int = number(1, low=1)  # with a plan of their own each
+        random: int = number(3, low=0)  # random blocks that each block sees
+        max_positions: int = number(4096, low=1)  # positions that the plan covers before it is repeated
+        heads: int = number(1, low=1)  # with random blocks of their own each
         seed: int = 0
 
         def mask(self) -> Mask:
-            blocks = -(-self.longest // self.block)
+            blocks = -(-self.max_positions // self.block)
             left = max(blocks - 5, 0)
             if self.random > left:
                 raise ConfigError(
-                    f"random = {self.random}, but {self.longest} places in blocks of {self.block} leave {left} to draw "
-                    "from: the first, the last, oneself and the neighbours are seen anyway. Lower random or block, or "
-                    "raise longest.",
+                    f"random = {self.random}, but {self.max_positions} positions in blocks of {self.block} leave {left} to "
+                    "draw from: a block always sees the first, the last, itself and its neighbours. Lower random or "
+                    "block, or raise max_positions.",
                     "mask",
                 )
-            plan = random_plan(blocks, self.random, self.heads, self.seed)
-            told = ", ".join(str(value) for value in (self.block, self.random, self.longest, self.heads, self.seed))
-            return bigbird(self.block, plan, f"bigbird({told})")
+            plan = draw_random_blocks(blocks, self.random, self.heads, self.seed)
+            settings = ", ".join(
+                str(value) for value in (self.block, self.random, self.max_positions, self.heads, self.seed)
+            )
+            return bigbird(self.block, plan, f"bigbird({settings})")

@@ -1,1 +1,9 @@
-"""What can stand where attention stands, one file each."""
+"""Mixers: the sub-layers in which tokens exchange information, one file each.
+
+mixer.py      the contract: forward, new_cache, residual_outputs, and the base class of settings
+attention.py  multi-head, grouped-query and multi-query attention; self- and cross-attention
+shared_kv.py  attention whose keys and values are shared between layers (YOCO)
+retention.py  retention: linear attention with decay (RetNet)
+
+x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time
+"""

@@ -1,4 +1,4 @@
-"""Multi-head attention around attend: project, split into heads, attend, join, project."""
+"""Multi-head attention: project, split into heads, attend, concatenate, project. Also grouped- and multi-query."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,24 +10,25 @@ from torch import Tensor, nn
 from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope, make_linear
-from headway.nn.cache.kv import CrossKVCache, Keys, State
-from headway.nn.cache.sliding_window import Inputs, new_keys
+from headway.nn.cache.kv import AttentionCache, CrossKVCache, LayerCache
+from headway.nn.cache.sliding_window import InputWindowCache, new_self_cache
 from headway.nn.context import Context
-from headway.nn.layers.linear import together
+from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
-from headway.nn.mixers.mixer import MixerConfig, head_width, refuse_odd
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Position
-from headway.nn.sequence import KeyValues, Memory, Places
+from headway.nn.sequence import KeyValues, Memory, TokenPositions
 
 
 class Attention(nn.Module):
-    """Concat(head₁ … head_h)W_o with head_i = attend(xW_q, yW_k, yW_v); y is x itself, or a source.
+    """Concat(head₁ … head_h)W_o with head_i = attend(xW_q, yW_k, yW_v); y is x itself (self-attention), or a source
+    (cross-attention).
 
     groups = heads is multi-head attention, groups = 1 multi-query, between them grouped-query.
     """
 
-    adds = ("value", "output")  # the layers whose weights a residual for depth starts smaller
+    residual_outputs = ("value", "output")  # whose initial weights DeepNorm scales down
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MixerConfig):
@@ -46,13 +47,14 @@ class Attention(nn.Module):
             groups = self.groups or self.heads
             if self.heads % groups:
                 raise ConfigError(
-                    f"{groups} groups do not divide {self.heads} heads. Choose a number that does.", "groups"
+                    f"heads = {self.heads} is not a multiple of groups = {groups}. Choose another number of groups.",
+                    "groups",
                 )
             dropout = scope.dropout if self.dropout is None else self.dropout
             if self.kernel == "flex" and dropout:
                 raise ConfigError(
-                    f"flex cannot drop attention weights, and dropout is {dropout}. Set the mixer's dropout = 0, "
-                    'or leave the kernel at "auto".',
+                    f'the kernel "flex" has no dropout, and dropout = {dropout}. Set the mixer\'s dropout = 0, or '
+                    'kernel = "auto".',
                     "kernel",
                 )
             return replace(
@@ -64,17 +66,17 @@ class Attention(nn.Module):
                 scale=d_k**-0.5 if self.scale is None else self.scale,
             )
 
-        def refuse(self, mask: Mask, position: Position.Config) -> None:
-            refuse_odd(self.d_k, position)
-            if position.hears and self.kernel in ("sdpa", "flex"):
+        def check(self, mask: Mask, position: Position.Config) -> None:
+            check_even_heads(self.d_k, position)
+            if position.needs_weights and self.kernel in ("sdpa", "flex"):
                 raise ConfigError(
-                    f'{position.kind} needs the weights of attention, and "{self.kernel}" does not show them. Leave the '
-                    'kernel at "auto", or set "math".',
+                    f'{position.kind} needs attention weights, which the kernel "{self.kernel}" does not return. Set '
+                    'kernel = "auto" or "math".',
                     "position",
                 )
 
         def bounded(self, mask: Mask) -> bool:
-            return mask.reach is not None
+            return mask.lookback is not None
 
         def cost(self, scope: Scope) -> Cost:
             c = self.resolved(scope)
@@ -87,7 +89,7 @@ class Attention(nn.Module):
                 flops_per_query=2 * scope.d_model * (wide + c.heads * c.d_v),
                 flops_per_key=2 * scope.d_model * (narrow + values),
                 flops_per_pair=2 * c.heads * (c.d_k + c.d_v),
-                kept_per_token=narrow + values,
+                cached_per_token=narrow + values,
             )
 
     def __init__(self, config: Config, scope: Scope) -> None:
@@ -99,65 +101,78 @@ class Attention(nn.Module):
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
-    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Keys | None = None) -> Tensor:
-        if source is None and state is None:
-            q, k, v = together(x, self.query, self.key, self.value)
-            heard = KeyValues(*self._keys(k, v, ctx.queries, ctx), ctx.queries, "self")
+    def forward(
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: AttentionCache | None = None
+    ) -> Tensor:
+        if source is None and cache is None:
+            q, k, v = project_together(x, self.query, self.key, self.value)
+            kv = KeyValues(*self._split_kv(k, v, ctx.queries, ctx), ctx.queries, "self")
         else:
-            q, heard = self.query(x), self._heard(x, ctx, source, state)
-        heads = look(split(q, self.config.heads), heard, ctx, self.config, self.training)  # (B, H, T, E)
+            q, kv = self.query(x), self._key_values(x, ctx, source, cache)
+        heads = attend_heads(split_heads(q, self.config.heads), kv, ctx, self.config, self.training)  # (B, H, T, E)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
 
-    def new_state(
-        self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
-    ) -> State:
-        """`listens`: to a source that stays as it is, instead of to itself. `reach`: how far back the mask looks.
-        `learns`: the weights will change before it is read again."""
-        return CrossKVCache(batch, device) if listens else new_keys(batch, device, reach, learns)
+    def new_cache(
+        self,
+        batch: int,
+        device: torch.device,
+        *,
+        cross: bool = False,
+        lookback: int | None = None,
+        trainable: bool = False,
+    ) -> LayerCache:
+        """`cross`: a cache for cross-attention. `lookback`: how far back the mask looks. `trainable`: the weights
+        change before the cache is read again."""
+        return CrossKVCache(batch, device) if cross else new_self_cache(batch, device, lookback, trainable)
 
-    def _heard(self, x: Tensor, ctx: Context, source: Memory | None, state: Keys | None) -> KeyValues:
-        if isinstance(state, CrossKVCache):
-            if state.kept is not None:
-                return KeyValues(*state.kept, state.name)
+    def _key_values(self, x: Tensor, ctx: Context, source: Memory | None, cache: AttentionCache | None) -> KeyValues:
+        if isinstance(cache, CrossKVCache):
+            if cache.kv is not None:
+                return KeyValues(*cache.kv, cache.name)
             if source is None:
-                raise ValueError("this attention listens to a source and was given none: pass memory, from encode")
-        given, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
-        return hear(given, owner, state, lambda known: self._project(known, ctx))
+                raise ValueError("cross-attention needs encoder output: pass memory=model.encode(…)")
+        inputs, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
+        return project_kv(inputs, owner, cache, lambda known: self._project(known, ctx))
 
-    def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
-        k, v = together(known.values, self.key, self.value)
-        return self._keys(k, v, known.places, ctx)
+    def _project(self, inputs: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
+        k, v = project_together(inputs.values, self.key, self.value)
+        return self._split_kv(k, v, inputs.positions, ctx)
 
-    def _keys(self, k: Tensor, v: Tensor, places: Places, ctx: Context) -> tuple[Tensor, Tensor]:
+    def _split_kv(self, k: Tensor, v: Tensor, tokens: TokenPositions, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
-        return ctx.turn(split(k, groups), places), split(v, groups)  # (B, G, S, D), (B, G, S, E)
+        return ctx.rotate(split_heads(k, groups), tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
 
 
-def hear(given: Memory, owner: str, state: Keys | None, project: Callable[[Memory], tuple[Tensor, Tensor]]) -> KeyValues:
-    """Keys and values of what is given, after all that the state remembers, which takes in the new. `owner` names where
-    they stand if there is no state."""
-    if isinstance(state, Inputs):
-        given, owner = state.recall(*given), state.name
-    k, v = project(given)
-    if state is None or isinstance(state, Inputs):
-        return KeyValues(k, v, given.places, owner)
-    return KeyValues(*state.append(k, v, given.places), state.name)
+def project_kv(
+    inputs: Memory,
+    owner: str,
+    cache: AttentionCache | None,
+    project: Callable[[Memory], tuple[Tensor, Tensor]],
+) -> KeyValues:
+    """Keys and values of the inputs, after all cached ones; the cache takes in the new. `owner` names their positions if
+    there is no cache."""
+    if isinstance(cache, InputWindowCache):
+        inputs, owner = cache.extend(*inputs), cache.name
+    k, v = project(inputs)
+    if cache is None or isinstance(cache, InputWindowCache):
+        return KeyValues(k, v, inputs.positions, owner)
+    return KeyValues(*cache.append(k, v, inputs.positions), cache.name)
 
 
-def split(x: Tensor, heads: int) -> Tensor:
+def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
 
 
-def look(asked: Tensor, heard: KeyValues, ctx: Context, c: Any, training: bool) -> Tensor:
-    """What queries (B, H, T, D), not turned yet, hear: (B, H, T, E). c: the settings of attention."""
-    q, k, v = ctx.ask(asked), heard.k, heard.v
-    pattern = ctx.pattern(heard.places, c.heads, heard.owner)
-    bend = ctx.bend(asked, heard.places, c.scale)
+def attend_heads(q: Tensor, kv: KeyValues, ctx: Context, c: Any, training: bool) -> Tensor:
+    """Attention of queries (B, H, T, D), not yet rotated -> (B, H, T, E). c: the settings of attention."""
+    score_mod = ctx.bound_score_mod(q, kv.positions, c.scale)
+    mask = ctx.bound_mask(kv.positions, c.heads, kv.owner)
+    q, k, v = ctx.transform_query(q), kv.k, kv.v
     dropout = c.dropout if training else 0.0
-    if not (ctx.traced or ctx.watches("weights")):
-        return attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, kernel=c.kernel)
-    attended = attend(q, k, v, mask=pattern, score=bend, scale=c.scale, dropout=dropout, also="everything")
-    for name, value in (("q", q), ("k", k), ("v", v), ("scores", attended.scores), ("weights", attended.weights)):
+    if not (ctx.traced or ctx.captures("weights")):
+        return attend(q, k, v, mask=mask, score_mod=score_mod, scale=c.scale, dropout=dropout, kernel=c.kernel)
+    result = attend(q, k, v, mask=mask, score_mod=score_mod, scale=c.scale, dropout=dropout, also="everything")
+    for name, value in (("q", q), ("k", k), ("v", v), ("scores", result.scores), ("weights", result.weights)):
         ctx.record(name, value)
-    return attended.output
+    return result.output

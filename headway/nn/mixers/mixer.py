@@ -1,16 +1,17 @@
-"""What a mixer is: a sub-layer in which places listen to each other. Its file lies in headway/nn/mixers/.
+"""The contract of a mixer: a sub-layer in which tokens exchange information. One file each in headway/nn/mixers/.
 
-forward(x, ctx, *, source=None, state=None) -> (B, T, d)
-    The same in training and in decoding. source: another text to hear instead of x; state: what it remembers of
-    earlier calls, which it writes on. ctx.queries tells where x stands and what of it is padding. With a state,
-    padding anywhere in x changes nothing and takes up no position; without one it stands at the end of a row, and
-    changes nothing of what is before it. source is None for one that cannot hear another text: a mixer that
-    refuses the mask "full" is never given one.
-new_state(batch, device, *, reach=None, learns=False) -> State or None
-    reach: how far back its mask looks; learns: the weights will change before the state is read again. None: it
-    remembers nothing (then `remembers = False`). One that can hear another text takes `listens` too.
-adds
-    The names of the linear layers whose output joins the stream: residuals for deep models start them smaller.
+forward(x, ctx, *, source=None, cache=None) -> (B, T, d)
+    The same in training and in decoding. source: encoder output to attend to instead of x; cache: what it keeps of
+    earlier calls, updated in place. ctx.queries says which positions x has and what of it is padding. With a cache,
+    padding anywhere in x has no effect and takes no position; without one, padding is at the end of a row and does not
+    affect what precedes it. source is None for a mixer without cross-attention: one that refuses the mask "full" is
+    never given one.
+new_cache(batch, device, *, lookback=None, trainable=False) -> LayerCache or None
+    lookback: how far back its mask looks; trainable: the weights change before the cache is read again. None: it needs
+    no cache (then `needs_cache = False`). A mixer that can be cross-attention also takes `cross`.
+residual_outputs
+    The linear layers whose output is added to the residual stream, by name: residuals for deep models scale their
+    initial weights down.
 """
 
 from dataclasses import dataclass
@@ -25,36 +26,37 @@ from headway.nn.positions.positions import Position
 
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig(Part):
-    """The settings of a mixer; what is not written here by a kind is as follows."""
+    """The base class of a mixer's settings, with the defaults of what a kind does not override."""
 
-    reads: ClassVar[str] = ""  # what it hears instead of x, by the name under which that is published below it
+    reads: ClassVar[str] = ""  # name of the published keys and values that it reads instead of making its own
 
     def resolved(self, scope: Scope) -> Self:
         """Derived values filled in, impossible ones refused."""
         return self
 
-    def refuse(self, mask: Mask, position: Position.Config) -> None:
-        """Raise a ConfigError for a mask or a position that it could not honour: nothing is ignored silently."""
+    def check(self, mask: Mask, position: Position.Config) -> None:
+        """Raise a ConfigError for a mask or a position that it cannot apply: nothing is ignored silently."""
 
     def bounded(self, mask: Mask) -> bool:
-        """Whether its state stays small however long the text is."""
+        """Whether the size of its cache is bounded, however long the text is."""
         return False
 
     def cost(self, scope: Scope) -> Cost:
-        """What it will cost, before it is built; a test counts. Where the mask looks back only so far, the stack counts
-        fewer pairs, and of what is kept for each token, if it is bounded, as much as a ring holds."""
+        """What it will cost, known before it is built; a test compares. Where the mask has a lookback, the stack counts
+        fewer pairs and, if the cache is bounded, only as many tokens as a sliding window holds."""
         raise NotImplementedError
 
 
 def head_width(heads: int, d_k: int | None, scope: Scope) -> int:
-    """d_k, or else an equal share of the model's width."""
+    """d_k, or an equal share of the model's width."""
     if d_k is None and scope.d_model % heads:
         raise ConfigError(
-            f"{heads} heads do not divide d_model = {scope.d_model}. Choose a number that does, or give d_k.", "heads"
+            f"d_model = {scope.d_model} is not a multiple of {heads} heads. Choose another number of heads, or give d_k.",
+            "heads",
         )
     return d_k or scope.d_model // heads
 
 
-def refuse_odd(d_k: int | None, position: Position.Config) -> None:
-    if position.acts == "turns" and d_k and d_k % 2:
-        raise ConfigError(f"{position.kind} turns pairs of channels, and a head has {d_k}: make d_k even.", "position")
+def check_even_heads(d_k: int | None, position: Position.Config) -> None:
+    if position.applies_to == "qk" and d_k and d_k % 2:
+        raise ConfigError(f"{position.kind} rotates pairs of channels, so d_k must be even, not {d_k}.", "position")

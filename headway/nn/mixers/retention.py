@@ -1,4 +1,4 @@
-"""Retention: a mixer whose past fades, and is kept as one matrix a head (Sun 2023)."""
+"""Retention: linear attention with decay, whose state is one matrix per head (RetNet, Sun 2023; gated, Sun 2024)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Self
@@ -10,22 +10,30 @@ from torch import Tensor, nn
 from headway.config.schema import number
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope, make_linear
-from headway.nn.cache.recurrent import Recurrent
+from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context
 from headway.nn.masks.masks import Mask
-from headway.nn.mixers.attention import split
-from headway.nn.mixers.mixer import MixerConfig, head_width, refuse_odd
-from headway.nn.ops.retention import CHUNK, TOGETHER, Form, fixed_decay, kept_dtype, retain, scores
+from headway.nn.mixers.attention import split_heads
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.ops.retention import (
+    CHUNK_TOKENS,
+    CHUNKS_PER_MATRIX,
+    Form,
+    accumulator_dtype,
+    fixed_log_decay,
+    retain,
+    retention_scores,
+)
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory
 
-TEMPERATURE = 16.0  # of gated decays: it keeps them near 1
+GATE_TEMPERATURE = 16.0  # of gated decays: keeps them near 1
 
 
 class Retention(nn.Module):
-    """(silu(xW_g) ⊙ norm(retain(xW_q, xW_k / √d_k, xW_v))) W_o, the norm over each head by itself"""
+    """(silu(xW_g) ⊙ norm(retain(xW_q, xW_k / √d_k, xW_v))) W_o, with a norm for each head"""
 
-    adds = ("value", "output")  # the layers whose weights a residual for depth starts smaller
+    residual_outputs = ("value", "output")  # whose initial weights DeepNorm scales down
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MixerConfig):
@@ -33,9 +41,9 @@ class Retention(nn.Module):
         heads: int = number(8, low=1)
         d_k: int | None = number(None, low=1)  # = d_model / heads
         d_v: int | None = number(None, low=1)  # = 2 · d_k
-        gated: bool = False  # each token says how much of the past it keeps (Sun 2024)
+        gated: bool = False  # decays depend on the token (Sun 2024)
         form: Literal["auto", "parallel", "recurrent", "chunkwise"] = "auto"
-        chunk: int = number(CHUNK, low=1)
+        chunk: int = number(CHUNK_TOKENS, low=1)
         eps: float = number(1e-6, low=0)
         bias: bool = False
 
@@ -43,20 +51,20 @@ class Retention(nn.Module):
             d_k = head_width(self.heads, self.d_k, scope)
             return replace(self, d_k=d_k, d_v=self.d_v or 2 * d_k)
 
-        def refuse(self, mask: Mask, position: Position.Config) -> None:
+        def check(self, mask: Mask, position: Position.Config) -> None:
             if mask.name != "causal":
                 raise ConfigError(
-                    f'retention hears all of the past, which fades, and nothing else: "{mask.name}" asks for something '
-                    'different. Set mask = "causal", or choose the mixer "attention".',
+                    f'retention supports only the mask "causal", not "{mask.name}". Set mask = "causal", or choose the '
+                    'mixer "attention".',
                     "mask",
                 )
-            if position.acts not in ("nowhere", "adds", "turns"):
+            if position.applies_to not in ("nothing", "input", "qk"):
                 raise ConfigError(
-                    f"{position.kind} changes the scores before a softmax, and retention has none. Choose a position "
-                    'that is added, as "sinusoidal", or that turns, as "rope", or "none": its decays mark order too.',
+                    f"{position.kind} changes attention scores, and retention has none. Choose a position that is added, such "
+                    'as "sinusoidal", or that rotates, such as "rope", or "none": decays mark order too.',
                     "position",
                 )
-            refuse_odd(self.d_k, position)
+            check_even_heads(self.d_k, position)
 
         def bounded(self, mask: Mask) -> bool:
             return True
@@ -71,11 +79,11 @@ class Retention(nn.Module):
                 + scope.linear_parameters(values, scope.d_model, c.bias),
                 flops_per_query=2 * scope.d_model * (sum(outputs) + values),
                 flops_by_length=(c._flops,),
-                kept_per_text=c.heads * c.d_k * c.d_v,
+                cached_per_text=c.heads * c.d_k * c.d_v,
             )
 
         def _flops(self, length: int, _: int) -> int:
-            """Of `retain`: matrix products over this many tokens."""
+            """Of `retain` over this many tokens: matrix products."""
             assert self.d_k and self.d_v
             pair, state = self.d_k + self.d_v, self.d_k * self.d_v
             if self.form == "recurrent" or (self.form == "auto" and length == 1):
@@ -83,8 +91,8 @@ class Retention(nn.Module):
             if self.form == "parallel" or length <= self.chunk:
                 return 2 * self.heads * length * (length * pair + state)
             chunks, rest = divmod(length, self.chunk)
-            joined = [min(TOGETHER, chunks - first) for first in range(0, chunks, TOGETHER)]
-            between = (length - rest + sum(n * (n + 1) for n in joined)) * state if chunks > 1 else 0
+            groups = [min(CHUNKS_PER_MATRIX, chunks - first) for first in range(0, chunks, CHUNKS_PER_MATRIX)]
+            between = (length - rest + sum(n * (n + 1) for n in groups)) * state if chunks > 1 else 0
             within = (length - rest) * (self.chunk * pair + state) + rest * (rest * pair + 2 * state)
             return 2 * self.heads * (within + between)
 
@@ -99,39 +107,39 @@ class Retention(nn.Module):
         self.output = make_linear(values, scope.d_model, scope, bias=c.bias)
 
     def forward(
-        self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: Recurrent | None = None
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: RecurrentState | None = None
     ) -> Tensor:
         c = self.config
         assert source is None and c.d_k and c.d_v
-        q, k, v = (split(project(x), c.heads) for project in (self.query, self.key, self.value))
-        q, k = ctx.turn(q, ctx.queries), ctx.turn(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
+        q, k, v = (split_heads(project(x), c.heads) for project in (self.query, self.key, self.value))
+        q, k = ctx.rotate(q, ctx.queries), ctx.rotate(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
         log_decay, valid = self._log_decay(x, ctx), ctx.queries.valid
         if valid is not None:
             k = k.masked_fill(~valid[:, None, :, None], 0.0)
-            if c.gated or state is not None:  # without a state padding has its place in time, as it has a position
+            if c.gated or cache is not None:  # without a cache padding decays too, as it has a position
                 log_decay = torch.where(valid[:, None], log_decay, 0.0)
         form: Form = "parallel" if ctx.traced else c.form
-        total = None if state is None else state.get("total")
-        heard, total = retain(q, k, v, log_decay, total, form=form, chunk=c.chunk)
-        if state is not None:
-            state.advance(ctx.queries, total=total)
+        total = None if cache is None else cache.get("total")
+        output, total = retain(q, k, v, log_decay, total, form=form, chunk=c.chunk)
+        if cache is not None:
+            cache.advance(ctx.queries, total=total)
         if ctx.traced:
-            for name, value in (("q", q), ("k", k), ("v", v), ("scores", scores(q, k, log_decay))):
+            for name, value in (("q", q), ("k", k), ("v", v), ("scores", retention_scores(q, k, log_decay))):
                 ctx.record(name, value)
             ctx.record("decay", log_decay.exp().expand(*q.shape[:3]))
-        normed = F.rms_norm(heard, (c.d_v,), eps=c.eps).transpose(1, 2).flatten(2)  # (B, T, H·E)
+        normed = F.rms_norm(output, (c.d_v,), eps=c.eps).transpose(1, 2).flatten(2)  # (B, T, H·E)
         result: Tensor = self.output(F.silu(self.gate(x)) * normed)
         return result
 
-    def new_state(
-        self, batch: int, device: torch.device, *, listens: bool = False, reach: int | None = None, learns: bool = False
-    ) -> Recurrent:
-        return Recurrent(batch, device)
+    def new_cache(
+        self, batch: int, device: torch.device, *, lookback: int | None = None, trainable: bool = False
+    ) -> RecurrentState:
+        return RecurrentState(batch, device)
 
     def _log_decay(self, x: Tensor, ctx: Context) -> Tensor:
         if self.decay is None:
             heads = self.config.heads
-            decay: Tensor = ctx.shared(("fixed decay", heads), lambda: fixed_decay(heads, x.device))
+            decay: Tensor = ctx.compute_once(("fixed decay", heads), lambda: fixed_log_decay(heads, x.device))
             return decay
-        kept: Tensor = self.decay(x).transpose(1, 2)  # (B, H, T)
-        return F.logsigmoid(kept.to(kept_dtype(kept))) / TEMPERATURE
+        gate: Tensor = self.decay(x).transpose(1, 2)  # (B, H, T)
+        return F.logsigmoid(gate.to(accumulator_dtype(gate))) / GATE_TEMPERATURE

@@ -1,4 +1,4 @@
-"""YOCO, "you only cache once": the upper layers of a decoder listen to one set of keys and values, made below them."""
+"""YOCO, "you only cache once": the upper layers of a decoder share one set of keys and values, and so one KV cache."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,19 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.build import Cost, Scope, make_linear, make_norm
-from headway.nn.cache.kv import Keys, State
-from headway.nn.cache.sliding_window import new_keys
+from headway.nn.cache.kv import AttentionCache, LayerCache
+from headway.nn.cache.sliding_window import new_self_cache
 from headway.nn.context import Context
-from headway.nn.mixers.attention import Attention, hear, look, split
+from headway.nn.mixers.attention import Attention, attend_heads, project_kv, split_heads
 from headway.nn.sequence import Memory
 
 
-class SharedKeys(nn.Module):
-    """norm(x)W_k and norm(x)W_v of the stream below the first layer that shares them; the only ones they remember"""
+class SharedKV(nn.Module):
+    """norm(x)W_k and norm(x)W_v of the stream below the first layer that shares them: the only ones that are cached"""
 
-    adds = ("value",)
+    residual_outputs = ("value",)
 
-    def __init__(self, config: "Shared.Config", scope: Scope) -> None:
+    def __init__(self, config: "SharedKVAttention.Config", scope: Scope) -> None:
         super().__init__()
         c = config.resolved(scope)
         assert c.groups and c.d_k and c.d_v
@@ -28,31 +28,33 @@ class SharedKeys(nn.Module):
         self.key = make_linear(scope.d_model, c.groups * c.d_k, scope, bias=c.bias)
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
 
-    def forward(self, x: Tensor, ctx: Context, state: Keys | None) -> None:
-        """Published in ctx, with all that the state remembers."""
-        ctx.published["shared"] = hear(Memory(x, ctx.queries), "self", state, lambda known: self._project(known, ctx))
+    def forward(self, x: Tensor, ctx: Context, cache: AttentionCache | None) -> None:
+        """Publishes them in ctx, after all cached ones."""
+        inputs = Memory(x, ctx.queries)
+        ctx.published["shared"] = project_kv(inputs, "self", cache, lambda known: self._project(known, ctx))
 
-    def new_state(self, batch: int, device: torch.device, reach: int | None, learns: bool) -> State:
-        return new_keys(batch, device, reach, learns)
+    def new_cache(self, batch: int, device: torch.device, lookback: int | None, trainable: bool) -> LayerCache:
+        return new_self_cache(batch, device, lookback, trainable)
 
-    def _project(self, known: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
-        normed = self.norm(known.values)
-        return ctx.turn(split(self.key(normed), self.groups), known.places), split(self.value(normed), self.groups)
+    def _project(self, inputs: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
+        normed = self.norm(inputs.values)
+        k, v = (split_heads(project(normed), self.groups) for project in (self.key, self.value))
+        return ctx.rotate(k, inputs.positions), v
 
 
-class Shared(nn.Module):
-    """Attention with queries of its own, to keys and values that it shares with all layers of its kind"""
+class SharedKVAttention(nn.Module):
+    """Attention with its own queries, and keys and values that all layers of its kind share"""
 
-    adds = ("output",)
-    remembers = False  # what it reads now is nothing to what it will read later
+    residual_outputs = ("output",)
+    needs_cache = False  # of its own inputs
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Attention.Config):
         reads: ClassVar[str] = "shared"
-        kind: str = "shared"
+        kind: str = "shared_kv"
 
         def shared_cost(self, scope: Scope) -> Cost:
-            """Of what is made once."""
+            """Of the keys and values, which are made once."""
             c = self.resolved(scope)
             assert c.groups and c.d_k and c.d_v
             sizes = (c.groups * c.d_k, c.groups * c.d_v)
@@ -60,7 +62,7 @@ class Shared(nn.Module):
             return Cost(
                 parameters=weights + scope.norm_parameters(),
                 flops_per_key=2 * scope.d_model * sum(sizes),
-                kept_per_token=sum(sizes),
+                cached_per_token=sum(sizes),
             )
 
         def cost(self, scope: Scope) -> Cost:
@@ -81,13 +83,15 @@ class Shared(nn.Module):
         self.query = make_linear(scope.d_model, c.heads * c.d_k, scope, bias=c.bias)
         self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
 
-    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, state: State | None = None) -> Tensor:
-        asked = split(self.query(x), self.config.heads)  # (B, H, T, D)
-        heads = look(asked, ctx.published["shared"], ctx, self.config, self.training)
+    def forward(
+        self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: LayerCache | None = None
+    ) -> Tensor:
+        q = split_heads(self.query(x), self.config.heads)  # (B, H, T, D)
+        heads = attend_heads(q, ctx.published["shared"], ctx, self.config, self.training)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return result
 
-    def new_state(
-        self, batch: int, device: torch.device, *, reach: int | None = None, learns: bool = False
-    ) -> State | None:
+    def new_cache(
+        self, batch: int, device: torch.device, *, lookback: int | None = None, trainable: bool = False
+    ) -> LayerCache | None:
         return None

@@ -1,1 +1,11 @@
-"""ops."""
+"""Operations: pure functions of tensors, each with a naive form that is the specification of the faster ones.
+
+attention.py         attend: scaled dot-product attention, by one of several kernels
+varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
+retention.py         retention: recurrent, parallel and chunkwise
+cross_entropy.py     output projection and cross-entropy in one, in chunks
+dropout.py           dropout without the cost of PyTorch's random numbers
+fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU
+
+triton/   GPU kernels in Triton, called by the above        native/   CPU kernels in C, for int8 decoding
+"""

@@ -1,9 +1,10 @@
-"""Dropout: PyTorch's, but for training, where drawing its random numbers takes longer than all else.
+"""Dropout: PyTorch's result, without its cost in training, where drawing random numbers takes longer than all else.
 
-On a GPU, what is dropped follows from a hash of the place and of one number drawn for the whole tensor. It is computed
-again going backwards, so that nothing need be kept; in plain operations for a compiler, else in kernels of our own.
-On the CPU 16 bits are drawn for each place, by a generator that begins with a number of PyTorch's: so a run that goes on
-from a checkpoint drops what it would have dropped."""
+On a GPU the dropout mask is a hash of the element's index and of one seed drawn for the tensor. It is recomputed in the
+backward pass, so no mask is stored: in plain operations where torch.compile fuses them, else in Triton kernels
+(ops/triton/dropout.py). On a CPU, 16 random bits are drawn for each element, by a generator seeded from PyTorch's: a run
+resumed from a checkpoint drops what it would have dropped without the interruption.
+"""
 
 from typing import Any
 
@@ -12,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.ops.fused import AddDropped, DroppedRelu, fuses
+from headway.nn.ops import fused
 
-NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
+NUMPY_DTYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 class Dropout(nn.Dropout):
@@ -23,12 +24,12 @@ class Dropout(nn.Dropout):
             return x
         if x.is_cuda and torch.compiler.is_compiling():
             return hashed_dropout(x, self.p)
-        return drawn_dropout(x, self.p)
+        return random_dropout(x, self.p)
 
     def add(self, stream: Tensor, x: Tensor) -> Tensor:
         """stream + dropout(x)"""
-        if self.training and 0 < self.p < 1 and fuses(x) and stream.shape == x.shape:
-            return AddDropped.apply(stream, x, self.p)  # type: ignore[no-untyped-call,no-any-return]
+        if self.training and 0 < self.p < 1 and stream.shape == x.shape and not fused.unsupported(x):
+            return fused.FusedAddDropout.apply(stream, x, self.p)  # type: ignore[no-untyped-call,no-any-return]
         dropped: Tensor = self(x)
         return stream + dropped
 
@@ -36,12 +37,12 @@ class Dropout(nn.Dropout):
         """dropout(relu(x))"""
         if not (self.training and 0 < self.p < 1 and x.is_cuda):
             return self(x.relu())  # type: ignore[no-any-return]
-        function = DroppedRelu if fuses(x) else PlainDroppedRelu
+        function = CompiledReluDropout if fused.unsupported(x) else fused.FusedReluDropout
         return function.apply(x, self.p)  # type: ignore[no-untyped-call,no-any-return]
 
 
-class PlainDroppedRelu(torch.autograd.Function):
-    """dropout(relu(x)), for a compiler. Its result alone tells where gradients go, and the next layer keeps that."""
+class CompiledReluDropout(torch.autograd.Function):
+    """dropout(relu(x)) for torch.compile. The result alone says where gradients go, and the next layer saves that."""
 
     @staticmethod
     def forward(ctx, x, p):  # type: ignore[no-untyped-def]
@@ -57,30 +58,30 @@ class PlainDroppedRelu(torch.autograd.Function):
         return torch.ops.aten.threshold_backward(grad * ctx.scale, y, 0), None
 
 
-def drawn_dropout(x: Tensor, p: float) -> Tensor:
-    """F.dropout, in a fraction of the time where a CPU draws. p is rounded to 1/65536, and the mean kept by what it is
-    then."""
-    dropped = round(p * 0x10000)
-    plain = x.device.type == "cpu" and x.dtype in NUMPY and 0 < dropped < 0x10000
-    if not plain or torch.compiler.is_compiling():
+def random_dropout(x: Tensor, p: float) -> Tensor:
+    """F.dropout, in a fraction of its time on a CPU. There p is rounded to a multiple of 1/65536, and the scale follows
+    the rounded p, so that the mean is kept."""
+    threshold = round(p * 0x10000)
+    fast = x.device.type == "cpu" and x.dtype in NUMPY_DTYPES and 0 < threshold < 0x10000
+    if not fast or torch.compiler.is_compiling():
         return F.dropout(x, p)
     seed = int(torch.randint(1 << 62, ()))
     bits = np.random.SFC64(seed).random_raw(-(-x.numel() // 4)).view(np.uint16)[: x.numel()]
-    scale = NUMPY[x.dtype](0x10000 / (0x10000 - dropped))
-    kept: np.ndarray = np.multiply(bits >= dropped, scale, dtype=scale.dtype)
-    return x * torch.from_numpy(kept).view(x.shape)
+    scale = NUMPY_DTYPES[x.dtype](0x10000 / (0x10000 - threshold))
+    factors: np.ndarray = np.multiply(bits >= threshold, scale, dtype=scale.dtype)
+    return x * torch.from_numpy(factors).view(x.shape)
 
 
 def hashed_dropout(x: Tensor, p: float) -> Tensor:
-    """Each number is 0 with probability p, and the others grow as much as keeps the mean."""
+    """Each element becomes 0 with probability p; the others are scaled so that the mean is kept."""
     seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=x.device)
-    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    kept = (mixed((place ^ seed) * -1640531535) & 0xFFFFFF) >= int(p * 0x1000000)
+    index = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
+    kept = (murmur_mix((index ^ seed) * -1640531535) & 0xFFFFFF) >= int(p * 0x1000000)
     return torch.where(kept, x * (1 / (1 - p)), 0.0)
 
 
-def mixed(x: Tensor) -> Tensor:
-    """int32 -> int32, every bit of which depends on every bit: Murmur's last steps."""
+def murmur_mix(x: Tensor) -> Tensor:
+    """int32 -> int32, every bit of which depends on every bit of x: the finaliser of MurmurHash3."""
     x = (x ^ (x >> 16 & 0xFFFF)) * -2048144789
     x = (x ^ (x >> 13 & 0x7FFFF)) * -1028477387
     return x ^ (x >> 16 & 0xFFFF)

@@ -1,8 +1,8 @@
-"""What a layer does between its products, each in one kernel, for training on a GPU without a compiler.
+"""Fused elementwise operations for eager training on a GPU: norm, dropout + add, relu + dropout, gradient of a bias.
 
-Norms, dropout with the sum or the relu beside it, and the gradient of a bias: PyTorch has all of them, in more passes
-over memory, which is what they cost. A compiler fuses them by itself; so this is for steps that are not compiled, and
-spares them the minute that compiling takes. Each equals the plain form that stands where it is called from.
+PyTorch has all of them, but in several passes over memory, which is what they cost. A compiler would fuse them by
+itself; these are for training steps that are not compiled, and save the minute that compiling takes. Each one equals
+the plain form at its call site.
 """
 
 import torch
@@ -11,29 +11,40 @@ from torch import Tensor
 
 from headway.nn.ops.triton import HAS_TRITON
 
-AT_ONCE = 4096  # numbers of a matrix that a program holds
-PROGRAMS = 1024  # that share the rows of a matrix, where sums over all rows are wanted
+TILE_ELEMENTS = 4096  # of a matrix, held by one program
+DROPOUT_BLOCK = TILE_ELEMENTS // 4  # elements of one program of the dropout kernels
+MAX_PROGRAMS = 1024  # that share the rows of a matrix, where sums over all rows are needed
 
 
-def fuses(x: Tensor) -> bool:
-    """Whether something is learned from x on a GPU, step by step."""
-    eager = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    return x.is_cuda and eager and x.numel() > 0 and x.dtype != torch.float64 and HAS_TRITON
+def unsupported(x: Tensor) -> str:
+    """Why the fused kernels cannot run on x; "" where they can."""
+    if not x.is_cuda:
+        return "not on a GPU"
+    if not torch.is_grad_enabled():
+        return "no gradients wanted"
+    if torch.compiler.is_compiling():
+        return "torch.compile fuses by itself"
+    if x.dtype == torch.float64:
+        return "no float64 kernels"
+    if not x.numel():
+        return "empty"
+    return "" if HAS_TRITON else "Triton is not installed"
 
 
-class Norm(torch.autograd.Function):
-    """Layer norm with a bias, RMS norm without; the result is as wide as x."""
+class FusedNorm(torch.autograd.Function):
+    """Layer norm with a bias, RMS norm without; the result has the dtype of x."""
 
     @staticmethod
     def forward(ctx, x, gain, bias, eps):  # type: ignore[no-untyped-def]
         from headway.nn.ops.triton import norms
 
-        lines, y = x.contiguous().view(-1, x.shape[-1]), torch.empty_like(x, memory_format=torch.contiguous_format)
-        mean, rate = torch.empty(2, len(lines), dtype=torch.float32, device=x.device)
-        sizes = _tile(lines, bias is not None)
-        grid = (-(-len(lines) // sizes["ROWS"]),)
-        norms.forward[grid](lines, gain, gain if bias is None else bias, y, mean, rate, len(lines), eps, **sizes)
-        ctx.save_for_backward(lines, gain, mean, rate)
+        rows = x.contiguous().view(-1, x.shape[-1])
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        mean, rate = torch.empty(2, len(rows), dtype=torch.float32, device=x.device)
+        sizes = _norm_sizes(rows, bias is not None)
+        grid = (-(-len(rows) // sizes["ROWS"]),)
+        norms.forward[grid](rows, gain, gain if bias is None else bias, y, mean, rate, len(rows), eps, **sizes)
+        ctx.save_for_backward(rows, gain, mean, rate)
         ctx.centred = bias is not None
         return y
 
@@ -41,17 +52,20 @@ class Norm(torch.autograd.Function):
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         from headway.nn.ops.triton import norms
 
-        lines, gain, mean, rate = ctx.saved_tensors
-        sizes = _tile(lines, ctx.centred)
-        count = min(PROGRAMS, -(-len(lines) // sizes["ROWS"]))
-        dx, parts = torch.empty_like(lines), torch.empty(2, count, lines.shape[1], device=lines.device)
+        rows, gain, mean, rate = ctx.saved_tensors
+        sizes = _norm_sizes(rows, ctx.centred)
+        programs = min(MAX_PROGRAMS, -(-len(rows) // sizes["ROWS"]))
+        dx = torch.empty_like(rows)
+        partial_sums = torch.empty(2, programs, rows.shape[1], device=rows.device)  # of the gain, of the bias
         grad = grad.contiguous()
-        norms.backward[(count,)](lines, gain, grad, mean, rate, dx, parts[0], parts[1], len(lines), **sizes)
-        sums = parts.sum(1).to(gain.dtype)
+        norms.backward[(programs,)](
+            rows, gain, grad, mean, rate, dx, partial_sums[0], partial_sums[1], len(rows), **sizes
+        )
+        sums = partial_sums.sum(1).to(gain.dtype)
         return dx.view_as(grad), sums[0], sums[1] if ctx.centred else None, None
 
 
-class AddDropped(torch.autograd.Function):
+class FusedAddDropout(torch.autograd.Function):
     """stream + dropout(x)"""
 
     @staticmethod
@@ -59,8 +73,8 @@ class AddDropped(torch.autograd.Function):
         from headway.nn.ops.triton import dropout
 
         stream, x = stream.contiguous(), x.contiguous()
-        out, seed = torch.empty_like(stream), _seed(x)
-        dropout.add[_grid(x)](stream, x, out, seed, x.numel(), p, BLOCK=AT_ONCE // 4)
+        out, seed = torch.empty_like(stream), _draw_seed(x)
+        dropout.add[_grid(x)](stream, x, out, seed, x.numel(), p, BLOCK=DROPOUT_BLOCK)
         ctx.save_for_backward(seed)
         ctx.p, ctx.dtype = p, x.dtype
         return out
@@ -71,12 +85,12 @@ class AddDropped(torch.autograd.Function):
 
         grad = grad.contiguous()
         dx = torch.empty_like(grad, dtype=ctx.dtype)
-        dropout.add_backward[_grid(grad)](grad, dx, *ctx.saved_tensors, grad.numel(), ctx.p, BLOCK=AT_ONCE // 4)
+        dropout.add_backward[_grid(grad)](grad, dx, *ctx.saved_tensors, grad.numel(), ctx.p, BLOCK=DROPOUT_BLOCK)
         return grad, dx, None
 
 
-class DroppedRelu(torch.autograd.Function):
-    """dropout(relu(x)). Its result alone tells where gradients go, and the next layer keeps that anyway."""
+class FusedReluDropout(torch.autograd.Function):
+    """dropout(relu(x)). The result alone says where gradients go, and the next layer saves that anyway."""
 
     @staticmethod
     def forward(ctx, x, p):  # type: ignore[no-untyped-def]
@@ -84,7 +98,7 @@ class DroppedRelu(torch.autograd.Function):
 
         x = x.contiguous()
         y = torch.empty_like(x)
-        dropout.relu[_grid(x)](x, y, _seed(x), x.numel(), p, BLOCK=AT_ONCE // 4)
+        dropout.relu[_grid(x)](x, y, _draw_seed(x), x.numel(), p, BLOCK=DROPOUT_BLOCK)
         ctx.save_for_backward(y)
         ctx.p = p
         return y
@@ -95,12 +109,12 @@ class DroppedRelu(torch.autograd.Function):
 
         (y,), grad = ctx.saved_tensors, grad.contiguous()
         dx = torch.empty_like(grad)
-        dropout.relu_backward[_grid(grad)](y, grad, dx, grad.numel(), ctx.p, BLOCK=AT_ONCE // 4)
+        dropout.relu_backward[_grid(grad)](y, grad, dx, grad.numel(), ctx.p, BLOCK=DROPOUT_BLOCK)
         return dx, None
 
 
-class Product(torch.autograd.Function):
-    """xWᵀ + b, all of one type. PyTorch sums a bias's gradient up slowly."""
+class FusedBiasLinear(torch.autograd.Function):
+    """xWᵀ + b, all of one dtype. PyTorch is slow at summing the gradient of a bias."""
 
     @staticmethod
     def forward(ctx, x, weight, bias):  # type: ignore[no-untyped-def]
@@ -110,32 +124,32 @@ class Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         x, weight = ctx.saved_tensors
-        lines = grad.reshape(-1, grad.shape[-1]).contiguous()
-        dx = (lines @ weight).view_as(x) if ctx.needs_input_grad[0] else None
-        return dx, lines.t() @ x.reshape(-1, x.shape[-1]), column_sums(lines).to(weight.dtype)
+        rows = grad.reshape(-1, grad.shape[-1]).contiguous()
+        dx = (rows @ weight).view_as(x) if ctx.needs_input_grad[0] else None
+        return dx, rows.t() @ x.reshape(-1, x.shape[-1]), sum_columns(rows).to(weight.dtype)
 
 
-def column_sums(x: Tensor) -> Tensor:
+def sum_columns(x: Tensor) -> Tensor:
     """(rows, d) -> (d,), in float32."""
     from headway.nn.ops.triton import norms
 
     rows, width = x.shape
-    columns, tall = 128, 32
-    wide = -(-width // columns)
-    parts = max(1, min(-(-rows // tall), PROGRAMS // wide))
+    tile_columns, tile_rows = 128, 32
+    tiles = -(-width // tile_columns)
+    parts = max(1, min(-(-rows // tile_rows), MAX_PROGRAMS // tiles))
     sums = torch.empty(parts, width, device=x.device)
-    norms.column_sums[(wide, parts)](x, sums, rows, width, ROWS=tall, COLUMNS=columns)
+    norms.column_sums[(tiles, parts)](x, sums, rows, width, ROWS=tile_rows, COLUMNS=tile_columns)
     return sums.sum(0)
 
 
-def _tile(lines: Tensor, centred: bool) -> dict[str, int | bool]:
-    width = 1 << (lines.shape[1] - 1).bit_length()
-    return {"CENTRED": centred, "D": lines.shape[1], "WIDTH": width, "ROWS": max(1, AT_ONCE // 2 // width)}
+def _norm_sizes(rows: Tensor, centred: bool) -> dict[str, int | bool]:
+    width = 1 << (rows.shape[1] - 1).bit_length()
+    return {"CENTRED": centred, "D": rows.shape[1], "WIDTH": width, "ROWS": max(1, TILE_ELEMENTS // 2 // width)}
 
 
-def _seed(x: Tensor) -> Tensor:
+def _draw_seed(x: Tensor) -> Tensor:
     return torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=x.device)
 
 
 def _grid(x: Tensor) -> tuple[int]:
-    return (-(-x.numel() // (AT_ONCE // 4)),)
+    return (-(-x.numel() // DROPOUT_BLOCK),)

@@ -1,7 +1,8 @@
-"""Attention over spans: each query sees one stretch of keys, and all texts of a batch lie in one line.
+"""Varlen attention: all texts of a batch are packed into one row, and each query sees one interval of keys.
 
-That is what most masks are (a triangle, a window, a text among others, a row without its padding), and it lets a kernel
-skip everything else. `naive_spans` is the definition; the kernel in kernels/spans.py equals it, gradients too.
+Most masks are of this form (causal, sliding window, one text among others, a row without its padding), and it lets a
+kernel skip everything else. `naive_varlen` is the definition; the kernel in triton/varlen_attention.py equals it,
+gradients included.
 """
 
 from typing import Any, NamedTuple
@@ -9,41 +10,43 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-WIDEST = 128  # of a head, for the kernel
+MAX_HEAD_WIDTH = 128  # that the kernel supports
 
 
-class Spans(NamedTuple):
-    """int32, on the device. Query i sees the keys first[i] … last[i] - 1 of the line."""
+class KeyIntervals(NamedTuple):
+    """int32, on the device. Query i sees the keys first[i] … last[i] - 1 of the packed row."""
 
     first: Tensor  # (queries,)
     last: Tensor
-    earliest: Tensor  # (keys,) no query before it sees this key,
-    latest: Tensor  # nor this one or any after it
+    earliest: Tensor  # (keys,) the queries that see key j lie in earliest[j] … latest[j] - 1
+    latest: Tensor
 
 
-def naive_spans(q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float) -> Tensor:
+def naive_varlen(q: Tensor, k: Tensor, v: Tensor, intervals: KeyIntervals, scale: float) -> Tensor:
     """q (N, H, D), k (M, G, D), v (M, G, E) -> (N, H, E)."""
     from headway.nn.ops.attention import naive
 
     j = torch.arange(len(k), device=k.device)
-    mask = (j >= spans.first[:, None]) & (j < spans.last[:, None])  # (N, M)
+    mask = (j >= intervals.first[:, None]) & (j < intervals.last[:, None])  # (N, M)
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
     return naive(q, k, v, mask, None, scale).output[0].transpose(0, 1)
 
 
-def attend_spans(q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, dropout: float = 0.0) -> Tensor:
-    """The same by a kernel, on a GPU."""
-    seed = torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=q.device) if dropout else spans.first[:1]
-    output: Tensor = _attend(*map(_lines, (q, k, v)), *spans, seed, scale, dropout)[0]
+def attend_varlen(
+    q: Tensor, k: Tensor, v: Tensor, intervals: KeyIntervals, scale: float, dropout: float = 0.0
+) -> Tensor:
+    """The same by the Triton kernel."""
+    seed = torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=q.device) if dropout else intervals.first[:1]
+    output: Tensor = _attend(*map(_pack_heads, (q, k, v)), *intervals, seed, scale, dropout)[0]
     return output
 
 
-def _lines(x: Tensor) -> Tensor:
-    """Heads side by side within a token, as the kernel reads them; views of one larger product may stay what they are."""
+def _pack_heads(x: Tensor) -> Tensor:
+    """The heads of a token contiguous, as the kernel reads them; slices of a larger projection need no copy."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 
-@torch.library.custom_op("headway::attend_spans", mutates_args=())
+@torch.library.custom_op("headway::varlen_attention", mutates_args=())
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, first: Tensor, last: Tensor, earliest: Tensor, latest: Tensor, seed: Tensor,
     scale: float, dropout: float,
@@ -69,7 +72,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     return q.new_empty(q.shape[0], q.shape[1], v.shape[2]), lse
 
 
-@torch.library.custom_op("headway::attend_spans_backward", mutates_args=())
+@torch.library.custom_op("headway::varlen_attention_backward", mutates_args=())
 def _backward(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: Tensor, lse: Tensor, first: Tensor, last: Tensor,
     earliest: Tensor, latest: Tensor, seed: Tensor, scale: float, dropout: float,
@@ -78,7 +81,7 @@ def _backward(
 
     from headway.nn.ops.triton import varlen_attention as kernels
 
-    grad = _lines(grad)
+    grad = _pack_heads(grad)
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     delta, sizes = torch.empty_like(lse), _sizes(q, k, v, dropout)
     kernels.backward_queries[(triton.cdiv(len(q), sizes["BLOCK_Q"]), q.shape[1])](
@@ -98,25 +101,25 @@ def _(q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor, T
     return dq, dk, dv
 
 
-def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
-    q, k, v, *where, scale, dropout = inputs
-    ctx.save_for_backward(q, k, v, *output, *where)
+def _setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+    q, k, v, *intervals_and_seed, scale, dropout = inputs
+    ctx.save_for_backward(q, k, v, *output, *intervals_and_seed)
     ctx.scale, ctx.dropout = scale, dropout
 
 
-def _gradients(ctx, grad, _):  # type: ignore[no-untyped-def]
-    q, k, v, out, lse, *where = ctx.saved_tensors
-    return *_backward(q, k, v, out, grad, lse, *where, ctx.scale, ctx.dropout), *[None] * 7
+def _autograd_backward(ctx, grad, _):  # type: ignore[no-untyped-def]
+    q, k, v, out, lse, *intervals_and_seed = ctx.saved_tensors
+    return *_backward(q, k, v, out, grad, lse, *intervals_and_seed, ctx.scale, ctx.dropout), *[None] * 7
 
 
-_attend.register_autograd(_gradients, setup_context=_keep)
+_attend.register_autograd(_autograd_backward, setup_context=_setup_context)
 
 
 def _sizes(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> dict[str, Any]:
     d, e = q.shape[2], v.shape[2]
-    wide = max(16, 1 << (max(d, e) - 1).bit_length())
-    block = 64 if wide <= 64 else 32  # and half as many keys, which suits short texts
+    widest = max(16, 1 << (max(d, e) - 1).bit_length())
+    block = 64 if widest <= 64 else 32  # of queries; fewer keys, which suits short texts
     power = {name: max(16, 1 << (size - 1).bit_length()) for name, size in (("WIDTH", d), ("VALUES", e))}
-    exact = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
-    blocks = {"BLOCK_Q": block, "BLOCK_K": 32, "DROPS": dropout > 0, "PRECISION": exact}
+    precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    blocks = {"BLOCK_Q": block, "BLOCK_K": 32, "DROPS": dropout > 0, "PRECISION": precision}
     return {"GROUP": q.shape[1] // k.shape[1], "D": d, "E": e, **power, **blocks}

@@ -1,4 +1,7 @@
-"""What marks order. A position adds to x, turns queries and keys, or bends scores; each kind does one of the three."""
+"""Positional encodings: the contract, and sinusoidal, learned, rope (rotary) and alibi.
+
+A position is added to the input, rotates queries and keys, or changes attention scores; each kind does one of the three.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,22 +14,23 @@ from torch import Tensor, nn
 from headway.config.schema import Part, number
 from headway.errors import HeadwayError
 from headway.nn.build import Cost, Scope
-from headway.nn.positions.score_mod import Looking, Score
-from headway.nn.sequence import Places
+from headway.nn.positions.score_mod import ScoreMod, ScoreModInputs
+from headway.nn.sequence import TokenPositions
 
-Layout = Literal["interleaved", "halves"]
-Spacing = Literal["open", "closed"]
-PREPARED = 1024  # positions whose sinusoids lie ready
+ChannelLayout = Literal["interleaved", "halves"]
+RateSpacing = Literal["open", "closed"]
+CACHED_POSITIONS = 1024  # whose sinusoids are computed once
 
 
 class Position(nn.Module):
-    """The contract, and what does nothing. Belongs to the stack, so that learned tables can be shared by its layers:
-    scope.layers says how many of them there are, and what each has for itself lies here by their number."""
+    """The contract, with defaults that do nothing. A position belongs to the stack, so that its layers can share learned
+    tables: scope.layers is their number; what each layer has of its own is indexed by its number."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
-        acts: ClassVar[Literal["nowhere", "adds", "turns", "bends"]] = "nowhere"  # a mixer may refuse what it ignores
-        hears: ClassVar[bool] = False  # it needs the weights, which only the explicit kernel shows
+        # A mixer refuses what it cannot apply.
+        applies_to: ClassVar[Literal["nothing", "input", "qk", "scores"]] = "nothing"
+        needs_weights: ClassVar[bool] = False  # of attention, which only the kernel "math" returns
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "Position.Config":
             """Derived values filled in. `mixers`: of the layers that share this position."""
@@ -35,17 +39,17 @@ class Position(nn.Module):
         def cost(self, scope: Scope) -> Cost:
             return Cost()
 
-    def add(self, x: Tensor, places: Places) -> Tensor:  # x (B, T, d), before the first layer
+    def add(self, x: Tensor, tokens: TokenPositions) -> Tensor:  # x (B, T, d), before the first layer
         return x
 
-    def turn(self, x: Tensor, places: Places) -> Tensor:  # queries or keys (B, H, T, D)
+    def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:  # queries or keys (B, H, T, D)
         return x
 
-    def ask(self, q: Tensor, places: Places, layer: int) -> Tensor:
-        """Queries, where they are changed in another way than keys."""
-        return self.turn(q, places)
+    def transform_query(self, q: Tensor, tokens: TokenPositions, layer: int) -> Tensor:
+        """As `rotate`, for kinds that treat queries differently from keys."""
+        return self.rotate(q, tokens)
 
-    def score(self, looking: Looking) -> Score | None:
+    def score_mod(self, inputs: ScoreModInputs) -> ScoreMod | None:
         return None
 
 
@@ -58,7 +62,7 @@ class NoPosition(Position):
         super().__init__()
 
 
-def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: Layout = "interleaved") -> Tensor:
+def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: ChannelLayout = "interleaved") -> Tensor:
     """PE(pos, 2i) = sin(pos / base^(2i/width)), PE(pos, 2i+1) = cos(same); "halves" puts all sines first. float64."""
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
     angles = positions[..., None].double() * rates  # (..., width / 2)
@@ -70,7 +74,7 @@ def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: Layo
 class Sinusoidal(Position):
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "adds"
+        applies_to = "input"
         kind: str = "sinusoidal"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # the paper's; Marian's
@@ -78,55 +82,57 @@ class Sinusoidal(Position):
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.config, self.width = config, scope.d_model
-        # Read by compiled code, which would compute them anew for every token; a longer text does that anyway.
-        self.register_buffer("table", self._values(torch.arange(PREPARED)), persistent=False)
+        # For GPUs: compiled code would compute them again for every token, as longer texts still do.
+        self.register_buffer("table", self._values(torch.arange(CACHED_POSITIONS)), persistent=False)
 
     def _values(self, positions: Tensor) -> Tensor:
         return sinusoids(positions, self.width, self.config.base, self.config.layout)
 
-    def add(self, x: Tensor, places: Places) -> Tensor:
-        if x.is_cuda and places.end <= PREPARED:
+    def add(self, x: Tensor, tokens: TokenPositions) -> Tensor:
+        if x.is_cuda and tokens.end <= CACHED_POSITIONS:
             table: Tensor = self.table  # type: ignore[assignment]
-            return x + table[places.positions].to(x.dtype)
-        return x + self._values(places.positions).to(x.dtype)
+            return x + table[tokens.positions].to(x.dtype)
+        return x + self._values(tokens.positions).to(x.dtype)
 
 
 class Learned(Position):
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "adds"
+        applies_to = "input"
         kind: str = "learned"
-        longest: int = number(1024, low=1)
+        max_positions: int = number(1024, low=1)
 
         def cost(self, scope: Scope) -> Cost:
-            return Cost(parameters=self.longest * scope.d_model)
+            return Cost(parameters=self.max_positions * scope.d_model)
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
-        self.table = nn.Embedding(config.longest, scope.d_model)
+        self.table = nn.Embedding(config.max_positions, scope.d_model)
 
-    def add(self, x: Tensor, places: Places) -> Tensor:
-        positions, size = places.positions, self.table.num_embeddings
-        if places.end > size:  # a bound: padding may have raised it, so look before refusing
-            real = positions if places.valid is None else positions.expand_as(places.valid)[places.valid]
-            longest = int(real.max()) + 1 if real.numel() else 0
-            if longest > size:
+    def add(self, x: Tensor, tokens: TokenPositions) -> Tensor:
+        positions, size = tokens.positions, self.table.num_embeddings
+        if tokens.end > size:  # an upper bound, which padding may have raised: look at the real tokens
+            real = positions if tokens.valid is None else positions.expand_as(tokens.valid)[tokens.valid]
+            length = int(real.max()) + 1 if real.numel() else 0
+            if length > size:
                 raise HeadwayError(
-                    f"this model learned {size} positions and was given {longest} tokens. Shorten the text, or train "
-                    'with another position: "sinusoidal", "rope" and "alibi" have no last one.'
+                    f"this model learned {size} positions and was given {length} tokens. Shorten the text, or train "
+                    'with a position that has no maximum: "sinusoidal", "rope" or "alibi".'
                 )
             positions = positions.clamp(max=size - 1)
         return x + self.table(positions)  # type: ignore[no-any-return]
 
 
-def rotate(x: Tensor, positions: Tensor, base: float, layout: Layout, spacing: Spacing = "open") -> Tensor:
-    """Turn each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2 ("halves").
-    `spacing`: "closed" turns by base^(-i/(D/2-1)) instead, so that the slowest pair turns by 1/base."""
-    return turned(x, *turns(positions, x.shape[-1], base, spacing, x.dtype), layout)
+def rotate(x: Tensor, positions: Tensor, base: float, layout: ChannelLayout, spacing: RateSpacing = "open") -> Tensor:
+    """Rotary embedding: rotate each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2
+    ("halves"). `spacing`: "closed" rotates by base^(-i/(D/2-1)) instead, so that the slowest pair rotates by 1/base."""
+    return apply_rotary(x, *rotary_cos_sin(positions, x.shape[-1], base, spacing, x.dtype), layout)
 
 
-def turns(positions: Tensor, width: int, base: float, spacing: Spacing, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine by which each position (B or 1, T) turns each pair of channels: (B or 1, 1, T, D / 2)."""
+def rotary_cos_sin(
+    positions: Tensor, width: int, base: float, spacing: RateSpacing, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angle of each position (B or 1, T) and pair of channels: (B or 1, 1, T, D / 2)."""
     steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
     if spacing == "closed":
         steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=positions.device)
@@ -135,7 +141,7 @@ def turns(positions: Tensor, width: int, base: float, spacing: Spacing, dtype: t
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, layout: ChannelLayout) -> Tensor:
     if layout == "halves":
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
@@ -146,7 +152,7 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 class Rope(Position):
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "turns"
+        applies_to = "qk"
         kind: str = "rope"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # RoFormer's; Llama's
@@ -156,14 +162,14 @@ class Rope(Position):
         super().__init__()
         self.config = config
 
-    def turn(self, x: Tensor, places: Places) -> Tensor:
+    def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         if x.shape[-1] % 2:
-            raise HeadwayError(f"rope turns pairs of channels, and a head has {x.shape[-1]}: make d_k even.")
-        return rotate(x, places.positions, self.config.base, self.config.layout, self.config.spacing)
+            raise HeadwayError(f"rope rotates pairs of channels, so d_k must be even, not {x.shape[-1]}.")
+        return rotate(x, tokens.positions, self.config.base, self.config.layout, self.config.spacing)
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8/n), 2^(-16/n) … for n heads; between powers of two, every other slope of the next power fills up."""
+    """2^(-8/n), 2^(-16/n) … for n heads; if n is no power of two, the rest are every other slope of the next power."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     extra = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]
@@ -173,12 +179,12 @@ def alibi_slopes(heads: int) -> list[float]:
 class Alibi(Position):
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "bends"
+        applies_to = "scores"
         kind: str = "alibi"
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
 
-    def score(self, looking: Looking) -> Score | None:
-        slopes = torch.tensor(alibi_slopes(looking.q.shape[1]), dtype=torch.float64, device=looking.q.device)
-        return Score("alibi", lambda s, b, h, q, k: s - slopes[h].to(s.dtype) * (q - k).abs().to(s.dtype))
+    def score_mod(self, inputs: ScoreModInputs) -> ScoreMod | None:
+        slopes = torch.tensor(alibi_slopes(inputs.q.shape[1]), dtype=torch.float64, device=inputs.q.device)
+        return ScoreMod("alibi", lambda s, b, h, q, k: s - slopes[h].to(s.dtype) * (q - k).abs().to(s.dtype))

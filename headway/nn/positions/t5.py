@@ -1,4 +1,4 @@
-"""Positions that are learned as scores of distance: how much to look at whoever stands so far away."""
+"""T5's relative position bias: a learned score for each bucket of distances."""
 
 import math
 from collections.abc import Sequence
@@ -12,28 +12,28 @@ from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope
 from headway.nn.positions.positions import Position
-from headway.nn.positions.score_mod import Looking, Score
+from headway.nn.positions.score_mod import ScoreMod, ScoreModInputs
 
 
-def same(name: str, part: Part, mixers: Sequence[Any]) -> int:
-    """What all layers have: one table serves them."""
+def shared_setting(name: str, part: Part, mixers: Sequence[Any]) -> int:
+    """The mixers' value of a setting that one table for all layers needs: it must be the same in all of them."""
     kind, given = part.kind, getattr(part, name)
     found = sorted({value for mixer in mixers if (value := getattr(mixer, name, None)) is not None})
     if not found:
-        raise ConfigError(f"{kind} bends the scores of heads, and no mixer here has any. Choose another position.")
+        raise ConfigError(f"{kind} changes attention scores, and no mixer here has any. Choose another position.")
     if len(found) > 1:
         several = " and ".join(map(str, found))
         raise ConfigError(
-            f"{kind} serves all layers alike, and they have {name} = {several}. Give them the same.", name
+            f"{kind} is shared by all layers, but they have {name} = {several}. Give them the same.", name
         )
     if given not in (None, found[0]):
-        raise ConfigError(f"{name} = {given} was given, and the mixers have {found[0]}. Leave it out.", name)
+        raise ConfigError(f"{name} = {given} differs from the mixers' {found[0]}. Leave it out.", name)
     return int(found[0])
 
 
 def distance_bucket(offset: Tensor, buckets: int, distance: int, both_ways: bool) -> Tensor:
     """The bucket of key position - query position. Half of the buckets hold one small distance each; the others grow
-    with the logarithm up to `distance`, and the last holds all that is further. `both_ways`: one half for each side."""
+    logarithmically up to `distance`, and the last holds all larger ones. `both_ways`: half of the buckets per side."""
     bucket = torch.zeros_like(offset)
     if both_ways:
         buckets //= 2
@@ -52,22 +52,21 @@ class T5Bias(Position):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "bends"
+        applies_to = "scores"
         kind: str = "t5"
         buckets: int = number(32, low=4)
-        distance: int = number(128, low=2)  # from which on all is equally far
+        max_distance: int = number(128, low=2)  # larger ones share the last bucket
         heads: int | None = number(None, low=1)  # = the mixer's
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "T5Bias.Config":
             if self.buckets % 4:
-                raise ConfigError(f"{self.buckets} buckets cannot be halved twice. Give a multiple of 4.", "buckets")
-            if self.distance <= self.buckets // 2:
+                raise ConfigError(f"buckets must be a multiple of 4, not {self.buckets}.", "buckets")
+            if self.max_distance <= self.buckets // 2:
                 raise ConfigError(
-                    f"{self.buckets} buckets reach further than a distance of {self.distance}. Raise it above "
-                    f"{self.buckets // 2}.",
-                    "distance",
+                    f"max_distance must be above buckets / 2 = {self.buckets // 2}, not {self.max_distance}.",
+                    "max_distance",
                 )
-            return replace(self, heads=same("heads", self, mixers))
+            return replace(self, heads=shared_setting("heads", self, mixers))
 
         def cost(self, scope: Scope) -> Cost:
             return Cost(parameters=self.buckets * (self.heads or 0))
@@ -77,10 +76,10 @@ class T5Bias(Position):
         self.config, self.both_ways = config, scope.side == "encoder"
         self.table = nn.Parameter(torch.zeros(config.buckets, config.heads or 1))
 
-    def score(self, looking: Looking) -> Score | None:
+    def score_mod(self, inputs: ScoreModInputs) -> ScoreMod | None:
         c, table, both_ways = self.config, self.table, self.both_ways
 
         def bucket(q: Tensor, k: Tensor) -> Tensor:
-            return distance_bucket(k - q, c.buckets, c.distance, both_ways)
+            return distance_bucket(k - q, c.buckets, c.max_distance, both_ways)
 
-        return Score("t5", lambda s, b, h, q, k: s + table[bucket(q, k), h].to(s.dtype), column=bucket)
+        return ScoreMod("t5", lambda s, b, h, q, k: s + table[bucket(q, k), h].to(s.dtype), bucket=bucket)

@@ -1,5 +1,8 @@
-"""Transformer-XL's positions: what a query says to a distance, beside what it says to a key. They mean the same however
-far into a text they are, so that a layer can remember what it read in the segment before."""
+"""Transformer-XL's relative positions: a term for each query and distance, beside that for each query and key.
+
+They depend on distances only, not on how far into a text a token is, so that a layer can attend to the cached inputs of
+the previous segment.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +15,14 @@ from headway.config.schema import number
 from headway.nn.build import Cost, Scope, make_linear
 from headway.nn.masks.masks import Mask
 from headway.nn.positions.positions import Position, sinusoids
-from headway.nn.positions.score_mod import Looking, Score
-from headway.nn.positions.t5 import same
-from headway.nn.sequence import Places
+from headway.nn.positions.score_mod import ScoreMod, ScoreModInputs
+from headway.nn.positions.t5 import shared_setting
+from headway.nn.sequence import TokenPositions
 
 
-def _reached(mask: Mask, length: int) -> tuple[int, int]:
-    """How many distances there are ahead of a query, and how many behind it, its own counted."""
-    behind = length if mask.reach is None else min(length, mask.reach)
+def _distance_counts(mask: Mask, length: int) -> tuple[int, int]:
+    """How many distances there are ahead of a query, and how many behind it, 0 included."""
+    behind = length if mask.lookback is None else min(length, mask.lookback)
     return 0 if mask.hides_future else max(behind - 1, 0), behind
 
 
@@ -28,15 +31,15 @@ class TransformerXL(Position):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
-        acts = "bends"
-        kind: str = "xl"
+        applies_to = "scores"
+        kind: str = "transformer_xl"
         base: float = number(10000.0, low=1)
         tied: bool = True  # u and v are the same in all layers; W never is
         heads: int | None = number(None, low=1)  # = the mixer's
         d_k: int | None = number(None, low=1)
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "TransformerXL.Config":
-            return replace(self, heads=same("heads", self, mixers), d_k=same("d_k", self, mixers))
+            return replace(self, heads=shared_setting("heads", self, mixers), d_k=shared_setting("d_k", self, mixers))
 
         def cost(self, scope: Scope) -> Cost:
             width = (self.heads or 0) * (self.d_k or 0)
@@ -44,8 +47,9 @@ class TransformerXL(Position):
             parameters = weights + 2 * width * (1 if self.tied else scope.layers)
 
             def flops(length: int, _: int) -> int:
-                """Every distance is projected, and every query speaks to all of them."""
-                return sum(2 * width * (scope.d_model + length) * sum(_reached(mask, length)) for mask in scope.masks)
+                """Every distance is projected, and multiplied with every query."""
+                distances = sum(sum(_distance_counts(mask, length)) for mask in scope.masks)
+                return 2 * width * (scope.d_model + length) * distances
 
             return Cost(parameters=parameters, flops_by_length=(flops,))
 
@@ -59,18 +63,18 @@ class TransformerXL(Position):
             make_linear(scope.d_model, outputs, scope, bias=False) for _ in range(scope.layers)
         )
 
-    def ask(self, q: Tensor, places: Places, layer: int) -> Tensor:
+    def transform_query(self, q: Tensor, tokens: TokenPositions, layer: int) -> Tensor:
         return q + self.to_keys[layer % len(self.to_keys)].to(q.dtype)
 
-    def score(self, looking: Looking) -> Score | None:
-        q, layer, mask = looking.q, looking.layer, looking.mask
-        ahead, behind = _reached(mask, max(looking.queries.end, looking.keys.end, 1))
+    def score_mod(self, inputs: ScoreModInputs) -> ScoreMod | None:
+        q, layer = inputs.q, inputs.layer
+        ahead, behind = _distance_counts(inputs.mask, max(inputs.queries.end, inputs.keys.end, 1))
         distances = torch.arange(-ahead, behind, device=q.device)
         waves = sinusoids(distances, self.width, self.config.base, "halves").to(q.dtype)  # (C, d)
         directions = self.project[layer](waves).view(len(distances), q.shape[1], -1).permute(1, 2, 0)  # (H, D, C)
-        asked = q + self.to_distances[layer % len(self.to_distances)].to(q.dtype)
-        return Score(
-            "xl",
-            asks=asked @ directions.to(q.dtype) * looking.scale,  # (B, H, T, C)
-            column=lambda q, k: (q - k).clamp(-ahead, behind - 1) + ahead,
+        shifted = q + self.to_distances[layer % len(self.to_distances)].to(q.dtype)
+        return ScoreMod(
+            "transformer_xl",
+            query_bias=shifted @ directions.to(q.dtype) * inputs.scale,  # (B, H, T, C)
+            bucket=lambda q, k: (q - k).clamp(-ahead, behind - 1) + ahead,
         )

@@ -1,4 +1,4 @@
-"""/docs: what /spec says, as a page that needs nothing from elsewhere, and no script."""
+"""/docs: the OpenAPI description as a page, without scripts and without anything from other servers."""
 
 import json
 from html import escape
@@ -14,8 +14,8 @@ pre { overflow-x: auto; padding: .75rem; background: color-mix(in srgb, currentC
 """
 
 
-def docs_page(spec: dict[str, Any]) -> str:
-    parts = [_section(path, verb, one) for path, verbs in spec["paths"].items() for verb, one in verbs.items()]
+def render_docs_page(spec: dict[str, Any]) -> str:
+    parts = [_section(path, verb, route) for path, verbs in spec["paths"].items() for verb, route in verbs.items()]
     title = escape(f"{spec['info']['title']} {spec['info']['version']}")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -25,30 +25,30 @@ def docs_page(spec: dict[str, Any]) -> str:
     )
 
 
-def _section(path: str, verb: str, one: dict[str, Any]) -> str:
-    bodies = one.get("requestBody", {}).get("content", {})
+def _section(path: str, verb: str, route: dict[str, Any]) -> str:
+    bodies = route.get("requestBody", {}).get("content", {})
     lines = [f'<h2><span class="verb">{verb.upper()}</span> <code>{escape(path)}</code></h2>']
-    lines.append(f"<p>{escape(one.get('description') or one.get('summary', ''))}</p>")
+    lines.append(f"<p>{escape(route.get('description') or route.get('summary', ''))}</p>")
     for schema in [content["schema"] for content in bodies.values()][:1]:
         lines += [f"<p>Body: {escape(', '.join(bodies))}</p>", _table(schema)]
         if "application/json" in bodies:
             lines.append(f"<pre>{escape(_example(path, schema))}</pre>")
-    codes = ", ".join(f"{code} {answer['description']}" for code, answer in one["responses"].items())
-    return "\n".join([*lines, f"<p>Answers: {escape(codes)}</p>"])
+    codes = ", ".join(f"{code} {response['description']}" for code, response in route["responses"].items())
+    return "\n".join([*lines, f"<p>Responses: {escape(codes)}</p>"])
 
 
 def _table(schema: dict[str, Any]) -> str:
     rows = [
-        f"<tr><td><code>{escape(name)}</code>{' (needed)' * (name in schema.get('required', []))}</td>"
-        f"<td>{escape(_kind(part))}</td><td>{escape(part.get('description', ''))}</td></tr>"
+        f"<tr><td><code>{escape(name)}</code>{' (required)' * (name in schema.get('required', []))}</td>"
+        f"<td>{escape(_type_name(part))}</td><td>{escape(part.get('description', ''))}</td></tr>"
         for name, part in schema.get("properties", {}).items()
     ]
-    return f"<table><tr><th>key</th><th>value</th><th></th></tr>{''.join(rows)}</table>"
+    return f"<table><tr><th>field</th><th>value</th><th></th></tr>{''.join(rows)}</table>"
 
 
-def _kind(part: dict[str, Any]) -> str:
+def _type_name(part: dict[str, Any]) -> str:
     if "anyOf" in part:
-        return " or ".join(dict.fromkeys(_kind(one) for one in part["anyOf"] if one.get("type") != "null"))
+        return " or ".join(dict.fromkeys(_type_name(one) for one in part["anyOf"] if one.get("type") != "null"))
     kind = str(part.get("type", "anything"))
     low, high = part.get("minimum"), part.get("maximum")
     return f"{kind}, {low} to {high}" if low is not None and high is not None else kind

@@ -1,4 +1,4 @@
-"""What the page asks beside the stream: of which models, how they are made, and what they computed for given tokens."""
+"""What the page asks beside the stream: the models, their structure, and what they compute for given tokens."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,177 +11,193 @@ from starlette.responses import JSONResponse
 from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
-from headway.serve.model_pool import Model
-from headway.serve.schemas import PlaceBody, PlacesBody, ReadBody, TokensBody
-from headway.serve.state import Service
-from headway.serve.translate import using
+from headway.serve.model_pool import ServedModel
+from headway.serve.schemas import PositionsBody, ReadBody, SublayerBody, TokensBody
+from headway.serve.state import ServerState
+from headway.serve.translate import use_model
 from headway.translate.translator import Translator
 
 T = TypeVar("T")
+EXTRA_TOKENS = 64  # that an output may have beyond the longest text of the training
+MAX_COUNTED_LENGTH = 4096  # tokens for which operations are counted
+DEFAULT_COUNTED_LENGTH = 32
 
 
-def routes(service: Service) -> APIRouter:
-    router, shelf = APIRouter(), service.shelf
+def make_router(state: ServerState) -> APIRouter:
+    router = APIRouter()
+    pool = state.pool
 
-    async def working(request: Request, model: Model, work: Callable[[], T]) -> T:
-        """In a thread, with one of the places for streams: it is no less work."""
+    async def run_with_model(request: Request, model: ServedModel, work: Callable[[], T]) -> T:
+        """In a thread. It counts as a stream: it is as much work."""
 
-        async def loaded() -> T:
-            async with using(shelf, model):
+        async def run() -> T:
+            async with use_model(pool, model):
                 return await asyncio.to_thread(work)
 
-        service.begin_stream([])
+        state.begin_stream([])
         try:
-            return await service.answered(request, loaded())
+            return await state.finish_in_time(request, run())
         except HeadwayError as error:
-            raise ApiError(400, f"Invalid request: {model.hidden(str(error))}") from None
+            raise ApiError(400, f"Invalid request: {model.hide_path(str(error))}") from None
         finally:
-            service.end_stream()
+            state.end_stream()
 
-    @router.get("/api/models", **openapi.INSIDE_MODELS)
+    @router.get("/api/models", **openapi.INSPECT_MODELS)
     async def models(request: Request) -> JSONResponse:
-        """The models of this server, of every kind."""
-        service.admit(request, {})
-        return JSONResponse([_named(model) for model in shelf.models])
+        """All models of this server."""
+        state.check_key(request, {})
+        return JSONResponse([_model_entry(model) for model in pool.models])
 
-    @router.get("/api/models/{name}", **openapi.INSIDE_MODEL)
+    @router.get("/api/models/{name}", **openapi.INSPECT_MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
-        """How a model is made: its config, and the parameters and operations of its blocks. Loads it."""
-        service.admit(request, {})
-        found = shelf.named(name)
-        lengths = [_length(request.query_params.get(side, "")) for side in ("source", "target")]
-        return JSONResponse(await working(request, found, lambda: made_of(found, *lengths)))
+        """A model's config, and the parameters and operations of its blocks. Loads it."""
+        state.check_key(request, {})
+        found = pool.model_named(name)
+        lengths = [_parse_length(request.query_params.get(side, "")) for side in ("source", "target")]
+        return JSONResponse(await run_with_model(request, found, lambda: describe_served_model(found, *lengths)))
 
-    @router.post("/api/read", **openapi.INSIDE_READ)
+    @router.post("/api/read", **openapi.INSPECT_READ)
     async def read(request: Request) -> JSONResponse:
-        """What a language model does with a text, as the events of /api/translate, in a list."""
-        body = await service.body(request, ReadBody)
-        service.check_size(request, [body.q])
-        found = shelf.named(body.model)
-        return JSONResponse(await working(request, found, lambda: read_by(found, body)))
+        """Trace a language model on a text: the events of /api/translate, in a list."""
+        body = await state.read_body(request, ReadBody)
+        state.check_size(request, [body.q])
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: trace_text_events(found, body)))
 
-    @router.post("/api/places", **openapi.INSIDE_PLACES)
+    @router.post("/api/places", **openapi.INSPECT_POSITIONS)
     async def places(request: Request) -> JSONResponse:
-        """For each place of the target what was likely there."""
-        body = await service.body(request, PlacesBody)
-        found = shelf.named(body.model)
-        return JSONResponse(await working(request, found, lambda: places_in(found, body)))
+        """The likeliest tokens at each target position."""
+        body = await state.read_body(request, PositionsBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: predict_positions(found, body)))
 
-    @router.post("/api/inside", **openapi.INSIDE_PLACE)
+    @router.post("/api/inside", **openapi.INSPECT_SUBLAYER)
     async def inside(request: Request) -> JSONResponse:
-        """Queries, keys, values, scores and weights of one sub-layer, with what came in and what went out."""
-        body = await service.body(request, PlaceBody)
-        found = shelf.named(body.model)
-        return JSONResponse(await working(request, found, lambda: place_in(found, body)))
+        """Queries, keys, values, scores and weights of one sub-layer, with its input and output."""
+        body = await state.read_body(request, SublayerBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: describe_sublayer_of(found, body)))
 
-    @router.post("/api/vectors", **openapi.INSIDE_VECTORS)
+    @router.post("/api/vectors", **openapi.INSPECT_VECTORS)
     async def vectors(request: Request) -> JSONResponse:
-        """Where the tokens lie: neighbours, their way through the layers, what positions do."""
-        body = await service.body(request, TokensBody)
-        found = shelf.named(body.model)
-        return JSONResponse(await working(request, found, lambda: vectors_in(found, body)))
+        """Embeddings: nearest tokens, paths through the layers, positional encodings."""
+        body = await state.read_body(request, TokensBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: describe_token_vectors(found, body)))
 
     return router
 
 
-def _named(model: Model) -> dict[str, Any]:
+def _model_entry(model: ServedModel) -> dict[str, Any]:
     pairs = [list(pair) for pair in model.pairs]
-    return {"name": model.name, "kind": model.outline.objective, "pairs": pairs, "loaded": model.loaded is not None}
+    return {"name": model.name, "kind": model.summary.objective, "pairs": pairs, "loaded": model.loaded is not None}
 
 
-def _length(text: str) -> int:
-    return min(max(int(text), 1), 4096) if text.isascii() and text.isdigit() and len(text) < 9 else 32
+def _parse_length(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        return DEFAULT_COUNTED_LENGTH
+    return min(max(int(text), 1), MAX_COUNTED_LENGTH)
 
 
-def made_of(model: Model, source: int, target: int) -> dict[str, Any]:
-    from headway.inspect.html_page import described
+def describe_served_model(model: ServedModel, source: int, target: int) -> dict[str, Any]:
+    from headway.inspect.html_page import describe_model
 
-    config = _config(model)
-    made = described(config.model, config.search.to_dict(), source, target)
-    return {**_named(model), **made, "longest": model.outline.longest}
+    config = _model_config(model)
+    description = describe_model(config.model, config.search.to_dict(), source, target)
+    return {**_model_entry(model), **description, "longest": model.summary.max_tokens}
 
 
-def read_by(model: Model, body: Any) -> list[dict[str, Any]]:
-    from headway.inspect.events import events_of
+def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
+    from headway.inspect.events import trace_events
 
-    if model.translates:
-        raise ApiError(400, f"Invalid request: {model.name} is a translator: ask /api/translate")
-    loaded = model.writer
+    if model.is_translator:
+        raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
+    loaded = model.language_model
     if loaded.config.train.objective.kind == "causal":
-        settings = body.changes()
+        settings = body.search_settings()
         if not settings.get("sample"):
             settings.setdefault("beam_size", 1)
         trace = loaded.trace(body.q, length=body.length, **(settings if body.length else {}))
     else:
         trace = loaded.trace(body.q)
-    return events_of(trace, model.name)
+    return trace_events(trace, model.name)
 
 
-def places_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.events import places_of
+def predict_positions(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.events import describe_predictions
 
-    tensors, written = _opened(model, body), [*body.written, *[_writer(model).end] * body.finished]
-    if model.outline.objective != "masked":
-        return places_of(tensors["output.logps"], written, _writer(model).pieces, body.top, body.temperature)
-    raise ApiError(400, "Invalid request: this model writes nothing")
+    tensors = _trace_tokens(model, body)
+    if model.summary.objective == "masked":
+        raise ApiError(400, "Invalid request: this is a masked language model, which generates no tokens")
+    tokenizer = _target_tokenizer(model)
+    written = [*body.written, *[tokenizer.end] * body.finished]
+    return describe_predictions(tensors["output.logps"], written, tokenizer.pieces, body.top, body.temperature)
 
 
-def place_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.events import place_of
+def describe_sublayer_of(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.events import describe_sublayer
 
-    tensors = _opened(model, body)
+    tensors = _trace_tokens(model, body)
     if not any(name.startswith(f"{body.place}.") for name in tensors):
         raise ApiError(400, f"Invalid request: there is no such layer in this model: {body.place}")
-    return place_of(tensors, body.place)
+    return describe_sublayer(tensors, body.place)
 
 
-def vectors_in(model: Model, body: Any) -> dict[str, Any]:
-    from headway.inspect.embeddings import vectors_of
+def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.embeddings import describe_vectors
 
-    read = {"encoder": body.read, "decoder": _target(model, body)}
-    tensors, tokenizers = _opened(model, body), {"encoder": _reader(model), "decoder": _writer(model)}
+    read = {"encoder": body.read, "decoder": _decoder_input(model, body)}
+    tensors = _trace_tokens(model, body)
+    tokenizers = {"encoder": _source_tokenizer(model), "decoder": _target_tokenizer(model)}
     sides = {side: ids for side, ids in read.items() if f"{side}.embedded" in tensors}
-    return vectors_of(tensors, sides, _network(model), lambda side, ids: tokenizers[side].pieces(ids))
+    return describe_vectors(tensors, sides, _network(model), lambda side, ids: tokenizers[side].pieces(ids))
 
 
-def _opened(model: Model, body: Any) -> dict[str, Any]:
-    """Everything that is computed for these tokens. A side that the model has not is not read."""
-    from headway.inspect.tracer import MOST, read_openly
+def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
+    """All tensors of a forward pass over these tokens. A side that the model does not have is ignored."""
+    from headway.inspect.tracer import MAX_TRACED_TOKENS, trace_forward
 
     network = _network(model)
     config = network.config
     sides = (("encoder", body.read, config.source_vocabulary), ("decoder", body.written, config.vocabulary))
-    for side, ids, size in sides:
-        if max(ids, default=0) >= (size or config.vocabulary):
+    max_tokens = max(model.summary.max_tokens, MAX_TRACED_TOKENS if model.is_causal else 0) + EXTRA_TOKENS
+    for side, ids, vocabulary in sides:
+        if max(ids, default=0) >= (vocabulary or config.vocabulary):
             raise ApiError(400, f"Invalid request: token {max(ids)} is not in this model's vocabulary")
-        if side in config.sides and len(ids) >= max(model.outline.longest, MOST if model.writes else 0) + 64:
-            raise ApiError(400, f"Invalid request: {len(ids)} tokens are more than this model reads")
+        if side in config.sides and len(ids) >= max_tokens:
+            raise ApiError(
+                400, f"Invalid request: {len(ids)} tokens are too many: this model reads fewer than {max_tokens}"
+            )
     if "encoder" in config.sides and not body.read:
-        raise ApiError(400, "Invalid request: read is empty: there is nothing to look at")
-    ends = model.outline.positions
-    if ends is not None and max(len(body.read), len(body.written) + 1) > ends:
-        raise ApiError(400, f"Invalid request: this model has positions for {ends} tokens")
+        raise ApiError(400, "Invalid request: read is empty: send the token ids of the source")
+    positions = model.summary.max_positions
+    if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
+        raise ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
     read = list(body.read) if "encoder" in config.sides else []
-    return read_openly(network, read, _target(model, body))
+    return trace_forward(network, read, _decoder_input(model, body))
 
 
-def _target(model: Model, body: Any) -> list[int]:
-    start = _writer(model).start if isinstance(model.loaded, Translator) else model.writer.marks.start
-    return [start, *body.written] if "decoder" in _network(model).config.sides else []
+def _decoder_input(model: ServedModel, body: Any) -> list[int]:
+    """What the decoder reads: the start token, then what it has generated."""
+    if "decoder" not in _network(model).config.sides:
+        return []
+    if isinstance(model.loaded, Translator):
+        return [model.loaded.tokenizers.target.start, *body.written]
+    return [model.language_model.special_tokens.start, *body.written]
 
 
-def _config(model: Model) -> Any:
+def _model_config(model: ServedModel) -> Any:
     assert model.loaded is not None
     return model.loaded.config
 
 
-def _network(model: Model) -> Any:
-    return model.loaded.steppers[0].model if isinstance(model.loaded, Translator) else model.writer.model
+def _network(model: ServedModel) -> Any:
+    return model.loaded.steppers[0].model if isinstance(model.loaded, Translator) else model.language_model.model
 
 
-def _reader(model: Model) -> Any:
-    return model.loaded.tokenizers.source if isinstance(model.loaded, Translator) else model.writer.tokenizer
+def _source_tokenizer(model: ServedModel) -> Any:
+    return model.loaded.tokenizers.source if isinstance(model.loaded, Translator) else model.language_model.tokenizer
 
 
-def _writer(model: Model) -> Any:
-    return model.loaded.tokenizers.target if isinstance(model.loaded, Translator) else model.writer.tokenizer
+def _target_tokenizer(model: ServedModel) -> Any:
+    return model.loaded.tokenizers.target if isinstance(model.loaded, Translator) else model.language_model.tokenizer

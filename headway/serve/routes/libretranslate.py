@@ -1,164 +1,174 @@
-"""LibreTranslate's API: https://docs.libretranslate.com. Its keys, its answers, its error texts."""
+"""LibreTranslate's API (https://docs.libretranslate.com), with its field names and error messages."""
 
 import asyncio
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse
 
+from headway.errors import HeadwayError
 from headway.serve import documents, openapi
-from headway.serve.errors import ApiError, file_too_large, missing
-from headway.serve.languages import Detected, detected, heard, name_of, untranslated
-from headway.serve.schemas import DetectBody, TranslateBody, Upload, Wishes, checked, read
-from headway.serve.state import Service
-from headway.serve.translate import How, translated
+from headway.serve.errors import ApiError, file_too_large, missing_parameter
+from headway.serve.languages import (
+    DetectedLanguage,
+    detect_languages,
+    detect_source,
+    language_name,
+    untranslated_warning,
+)
+from headway.serve.schemas import DetectBody, ExtendedOptions, TranslateBody, Upload, parse_body, read_body
+from headway.serve.state import ServerState
+from headway.serve.translate import RequestOptions, translate_texts
+from headway.text.glossary import Glossary
+from headway.translate.options import TranslateOptions
 from headway.translate.results import Guess, Translation
 
 
-def routes(service: Service) -> APIRouter:
-    router, shelf = APIRouter(), service.shelf
+def make_router(state: ServerState) -> APIRouter:
+    router = APIRouter()
+    pool = state.pool
 
     @router.post("/translate", **openapi.TRANSLATE)
     async def translate(request: Request) -> JSONResponse:
-        """Translate text from a language to another."""
-        body = await service.body(request, TranslateBody)
+        """Translate text from one language to another."""
+        body = await state.read_body(request, TranslateBody)
         texts = [body.q] if isinstance(body.q, str) else body.q
-        service.check_size(request, texts)
-        return JSONResponse(await service.answered(request, answer_of(service, body, texts)))
+        state.check_size(request, texts)
+        return JSONResponse(await state.finish_in_time(request, translate_request(state, body, texts)))
 
     @router.post("/detect", **openapi.DETECT)
     async def detect(request: Request) -> JSONResponse:
         """Detect the language of a text."""
-        body = await service.body(request, DetectBody)
-        service.check_size(request, [body.q])
-        found = await asyncio.to_thread(detected, body.q, shelf.languages)
-        return JSONResponse([one._asdict() for one in found])
+        body = await state.read_body(request, DetectBody)
+        state.check_size(request, [body.q])
+        detected = await asyncio.to_thread(detect_languages, body.q, pool.languages)
+        return JSONResponse([one._asdict() for one in detected])
 
     @router.get("/languages", **openapi.LANGUAGES)
     async def languages() -> JSONResponse:
-        """The languages, and what each can be translated to."""
+        """The languages, each with those it can be translated to."""
         return JSONResponse(
-            [{"code": code, "name": name_of(code), "targets": shelf.targets(code)} for code in shelf.languages]
+            [{"code": code, "name": language_name(code), "targets": pool.targets_from(code)} for code in pool.languages]
         )
 
     @router.get("/frontend/settings", **openapi.FRONTEND)
     async def frontend_settings() -> JSONResponse:
-        """What a page needs to know."""
-        first = next(iter(shelf.pairs), ("", ""))
-        sides = [{"code": code, "name": name_of(code)} for code in first]
+        """Settings for web pages."""
+        first = next(iter(pool.pairs), ("", ""))
+        sides = [{"code": code, "name": language_name(code)} for code in first]
         return JSONResponse(
             {
-                "apiKeys": service.keys.required,
-                "keyRequired": service.keys.required,
-                "charLimit": service.settings.limits.characters,
-                "filesTranslation": bool(documents.suffixes()),
+                "apiKeys": state.keys.required,
+                "keyRequired": state.keys.required,
+                "charLimit": state.settings.limits.characters,
+                "filesTranslation": bool(documents.file_suffixes()),
                 "frontendTimeout": 500,
                 "language": {"source": sides[0], "target": sides[1]},
                 "suggestions": False,
-                "supportedFilesFormat": documents.suffixes(),
+                "supportedFilesFormat": documents.file_suffixes(),
             }
         )
 
     @router.get("/health", **openapi.HEALTH)
     async def health() -> JSONResponse:
-        """Whether the server lives."""
+        """Whether the server is up."""
         return JSONResponse({"status": "ok"})
 
     @router.post("/translate_file", **openapi.TRANSLATE_FILE)
     async def translate_file(request: Request) -> JSONResponse:
-        """Translate a file; the answer says where to fetch the result."""
-        table = await read(request)
-        service.admit(request, table)
+        """Translate a file; the answer has the URL of the result."""
+        table = await read_body(request)
+        state.check_key(request, table)
         url = str(request.url_for("download_file", filename="x"))[:-1]
-        return JSONResponse(await service.answered(request, file_of(service, table, url)))
+        return JSONResponse(await state.finish_in_time(request, translate_upload(state, table, url)))
 
     @router.get("/download_file/{filename}", name="download_file", **openapi.DOWNLOAD)
     async def download_file(filename: str) -> FileResponse:
-        """Fetch a translated file."""
-        path = service.files.find(filename)
+        """Download a translated file."""
+        path = state.downloads.find(filename)
         return FileResponse(path, media_type="application/octet-stream", filename=f"translated{path.suffix}")
 
     return router
 
 
-async def answer_of(service: Service, body: Any, texts: list[str]) -> dict[str, Any]:
-    shelf = service.shelf
-    target = shelf.language(body.target)
+async def translate_request(state: ServerState, body: Any, texts: list[str]) -> dict[str, Any]:
+    pool = state.pool
+    target = pool.resolve_language(body.target)
     if body.format not in ("text", "html"):
         raise ApiError(400, f"{body.format[:40]} format is not supported")
-    guesses: list[Detected] = []
+    detections: list[DetectedLanguage] = []
     if body.source == "auto":
-        among = shelf.sources_of(target)
-        said = documents.said_in if body.format == "html" else str
-        guesses = await asyncio.to_thread(lambda: [heard(said(text), among, target) for text in texts])
-        sources = [guess.language if guess.language in among else target for guess in guesses]  # target: it stays
+        known = pool.sources_for(target)
+        plain_text = documents.html_text if body.format == "html" else str
+        detections = await asyncio.to_thread(lambda: [detect_source(plain_text(text), known, target) for text in texts])
+        sources = [
+            detected.language if detected.language in known else target for detected in detections
+        ]  # target: unchanged
     else:
-        sources = [shelf.language(body.source)] * len(texts)
-    how = how_of(body, target, body.alternatives)
+        sources = [pool.resolve_language(body.source)] * len(texts)
+    request = parse_options(body, target, body.alternatives)
     if body.format == "html":
-        found = await html_of(service, texts, sources, how)
+        translations = await translate_html_texts(state, texts, sources, request)
     else:
-        found = await found_for(service, texts, sources, how)
-    for made, guess in zip(found, guesses):
-        if guess.language not in among:
-            made.warnings.append(untranslated(guess.language))
-    return shown(body, found, guesses)
+        translations = await translate_by_language(state, texts, sources, request)
+    for translation, detected in zip(translations, detections):
+        if detected.language not in known:
+            translation.warnings.append(untranslated_warning(detected.language))
+    return format_answer(body, translations, detections)
 
 
-def how_of(body: Wishes, target: str, alternatives: int = 0) -> How:
-    """In which way a request wants to be translated."""
+def parse_options(body: ExtendedOptions, target: str, alternatives: int = 0) -> RequestOptions:
+    """The options of a translation from a request's fields."""
     changes: dict[str, Any] = {"beam_size": body.beam_size} if body.beam_size else {}
     if alternatives:
         changes["n_best"] = alternatives + 1
         if body.beam_size:
             changes["beam_size"] = max(body.beam_size, alternatives + 1)
-    more: dict[str, Any] = {}
-    if body.glossary:
-        more["glossary"] = tuple(sorted(body.glossary.items()))
-    if body.protect:  # as they are: a pattern from outside could keep a core busy for ever
-        more["protect"] = tuple(re.escape(text) for text in body.protect)
-    if body.min_score:
-        more["min_score"] = body.min_score
-    return How(
-        target,
-        changes=tuple(sorted(changes.items())),
-        align=body.alignments,
-        more=tuple(sorted(more.items())),
-        whole=body.scores,
-    )
+    try:
+        options = TranslateOptions(
+            target=target,
+            align=body.alignments,
+            protect=tuple(re.escape(text) for text in body.protect or ()),  # a pattern could keep a core busy for ever
+            glossary=Glossary(dict(sorted(body.glossary.items()))) if body.glossary else None,
+            min_confidence=body.min_score or 0.0,
+        )
+    except HeadwayError as error:
+        raise ApiError(400, f"Invalid request: {error}") from None
+    return RequestOptions(options, tuple(sorted(changes.items())), needs_scores=body.scores)
 
 
-async def found_for(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:
-    """Each text by the model for its language, all at the same time."""
-    found: list[Translation] = [unscored(text, text) for text in texts]
+async def translate_by_language(
+    state: ServerState, texts: Sequence[str], sources: Sequence[str], request: RequestOptions
+) -> list[Translation]:
+    """Each text by the model for its language, concurrently."""
+    translations: list[Translation] = [unscored_translation(text, text) for text in texts]
 
     async def fill(source: str) -> None:
-        model = service.shelf.between(source, how.to)
+        model = state.pool.model_for(source, request.options.target)
         if model is None:
             return
-        places = [n for n, one in enumerate(sources) if one == source]
-        own = replace(how, source=source)
-        for n, made in zip(places, await translated(service.shelf, model, [texts[n] for n in places], own)):
-            found[n] = made
+        indices = [n for n, one in enumerate(sources) if one == source]
+        own = request.with_options(source=source)
+        for n, translation in zip(indices, await translate_texts(state.pool, model, [texts[n] for n in indices], own)):
+            translations[n] = translation
 
     wanted = dict.fromkeys(sources)
     for source in wanted:
-        service.shelf.between(source, how.to)  # refused before anything is begun
+        state.pool.model_for(source, request.options.target)  # refuse before anything is translated
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_caught(fill(source))) for source in wanted]
+        tasks = [group.create_task(_catch_error(fill(source))) for source in wanted]
     for task in tasks:
         if error := task.result():
             raise error
-    return found
+    return translations
 
 
-async def _caught(work: Any) -> Exception | None:
-    """A group of tasks would wrap it."""
+async def _catch_error(work: Any) -> Exception | None:
+    """Returns an exception, because a TaskGroup would wrap it."""
     try:
         await work
     except Exception as error:
@@ -166,79 +176,88 @@ async def _caught(work: Any) -> Exception | None:
     return None
 
 
-async def html_of(service: Service, texts: Sequence[str], sources: Sequence[str], how: How) -> list[Translation]:
-    found = []
+async def translate_html_texts(
+    state: ServerState, texts: Sequence[str], sources: Sequence[str], request: RequestOptions
+) -> list[Translation]:
+    translations = []
     for text, source in zip(texts, sources):
-        model = service.shelf.between(source, how.to)
-        made, warnings = await documents.html(service.shelf, model, text, replace(how, source=source))
-        found.append(unscored(text, made, warnings))
-    return found
+        model = state.pool.model_for(source, request.options.target)
+        translated, warnings = await documents.translate_html(
+            state.pool, model, text, request.with_options(source=source)
+        )
+        translations.append(unscored_translation(text, translated, warnings))
+    return translations
 
 
-def unscored(source: str, text: str, warnings: Sequence[str] = ()) -> Translation:
-    """What no model has translated as a whole: a text that stays, or HTML, which is many."""
+def unscored_translation(source: str, text: str, warnings: Sequence[str] = ()) -> Translation:
+    """Without a score: a text that is left unchanged, or HTML, which is many segments."""
     return Translation(source, [Guess(text, math.nan, math.nan, [], [], [])], list(warnings))
 
 
-def shown(body: TranslateBody, found: list[Translation], guesses: Sequence[Detected]) -> dict[str, Any]:
-    """As LibreTranslate answers; more only where it was asked for."""
-    columns: dict[str, list[Any]] = {"translatedText": [made.text for made in found]}
-    if guesses:
-        columns["detectedLanguage"] = [guess._asdict() for guess in guesses]
+def format_answer(
+    body: TranslateBody, translations: list[Translation], detections: Sequence[DetectedLanguage]
+) -> dict[str, Any]:
+    """LibreTranslate's answer; other fields only where they were requested."""
+    columns: dict[str, list[Any]] = {"translatedText": [one.text for one in translations]}
+    if detections:
+        columns["detectedLanguage"] = [detected._asdict() for detected in detections]
     if body.alternatives:
-        columns["alternatives"] = [others(made, body.alternatives) for made in found]
+        columns["alternatives"] = [distinct_alternatives(one, body.alternatives) for one in translations]
     if body.scores:
-        columns["scores"] = [score_of(made.guesses[0]) for made in found]
+        columns["scores"] = [format_score(one.guesses[0]) for one in translations]
     if body.alignments:
-        columns["alignments"] = [made.guesses[0].alignment or [] for made in found]
+        columns["alignments"] = [one.guesses[0].alignment or [] for one in translations]
     if body.warnings:
-        columns["warnings"] = [made.warnings for made in found]
+        columns["warnings"] = [one.warnings for one in translations]
     return columns if isinstance(body.q, list) else {name: values[0] for name, values in columns.items()}
 
 
-def others(made: Translation, most: int) -> list[str]:
-    """What else it could be, each once: a search may find one text in several spellings by tokens."""
-    return [text for text in dict.fromkeys(guess.text for guess in made.guesses) if text != made.text][:most]
+def distinct_alternatives(made: Translation, count: int) -> list[str]:
+    """Other translations, each once: beam search may find one text as several token sequences."""
+    return [text for text in dict.fromkeys(guess.text for guess in made.guesses) if text != made.text][:count]
 
 
-def score_of(guess: Guess) -> float | None:
-    """Between 0 and 1 where the model has been calibrated; otherwise the search's, which is never above 0. None: nobody
-    has scored it."""
+def format_score(guess: Guess) -> float | None:
+    """A calibrated model's confidence, from 0 to 1; otherwise the search's score, never above 0; None without."""
     score = guess.score if guess.confidence is None else guess.confidence
     return None if math.isnan(score) else round(score, 4)
 
 
-async def file_of(service: Service, table: dict[str, Any], url: str) -> dict[str, Any]:
-    """url: where results are fetched, before their names."""
+async def translate_upload(state: ServerState, table: dict[str, Any], url: str) -> dict[str, Any]:
+    """url: of downloads, without the file's name."""
     upload = table.get("file")
     if not isinstance(upload, Upload):
-        raise missing("file")
-    if len(upload.content) > service.settings.limits.file:
-        raise file_too_large(service.settings.limits.file)
+        raise missing_parameter("file")
+    if len(upload.content) > state.settings.limits.file_bytes:
+        raise file_too_large(state.settings.limits.file_bytes)
     for name in ("source", "target"):
         if not isinstance(table.get(name), str) or not table[name]:
-            raise missing(name)
+            raise missing_parameter(name)
     suffix = re.sub(r".*(?=\.)|^[^.]*$", "", upload.filename.lower())
-    if suffix not in documents.suffixes():
-        known = ", ".join(documents.suffixes())
-        named = f"{suffix[:20]} is not one of {known}" if suffix else f"its name does not end with one of {known}"
-        raise ApiError(400, f"Invalid request: file format not supported: {named}")
-    shelf, target = service.shelf, service.shelf.language(table["target"])
-    told = None if table["source"] == "auto" else shelf.language(table["source"])
-    how = how_of(checked(Wishes, table), target)
-    result, given = service.files.new(suffix), service.files.new(suffix)
-    guess: dict[str, Any] = {}
+    if suffix not in documents.file_suffixes():
+        known = ", ".join(documents.file_suffixes())
+        reason = f"{suffix[:20]} is not one of {known}" if suffix else f"its name does not end with one of {known}"
+        raise ApiError(400, f"Invalid request: file format not supported: {reason}")
+    pool = state.pool
+    target = pool.resolve_language(table["target"])
+    named_source = None if table["source"] == "auto" else pool.resolve_language(table["source"])
+    request = parse_options(parse_body(ExtendedOptions, table), target)
+    result = state.downloads.new_path(suffix)
+    given = state.downloads.new_path(suffix)
+    detected: dict[str, Any] = {}
     try:
         await asyncio.to_thread(given.write_bytes, upload.content)
-        if told is None:
-            found = await documents.language_of(given, shelf.sources_of(target), target)
-            guess = {"detectedLanguage": found._asdict()}
-        source = told or found.language
-        counts = await documents.file(shelf, shelf.between(source, target), given, result, replace(how, source=source))
+        if named_source is None:
+            found = await documents.detect_file_language(given, pool.sources_for(target), target)
+            detected = {"detectedLanguage": found._asdict()}
+        source = named_source or found.language
+        counts = await documents.translate_file(
+            pool, pool.model_for(source, target), given, result, request.with_options(source=source)
+        )
     finally:
         given.unlink(missing_ok=True)
-    return {"translatedFileUrl": url + result.name, **_counted(counts), **guess}
+    return {"translatedFileUrl": url + result.name, **_format_counts(counts), **detected}
 
 
-def _counted(counts: Any) -> dict[str, Any]:
+def _format_counts(counts: Any) -> dict[str, Any]:
     return {"segments": counts.segments, "translated": counts.translated, "warnings": list(counts.warnings)}

@@ -16,204 +16,229 @@ from starlette.responses import JSONResponse, Response
 from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
-from headway.serve.event_stream import Emit, Event, Stopped, Streamed
-from headway.serve.model_pool import Model
+from headway.serve.event_stream import Emit, Event, EventStreamResponse, StreamStopped
+from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import CompletionBody
-from headway.serve.state import Service
-from headway.serve.translate import using
+from headway.serve.state import ServerState
+from headway.serve.translate import use_model
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
 
-MOST_STOPS, LONGEST_STOP = 4, 200
-NOT_DONE = ("best_of", "logprobs", "suffix", "logit_bias")
+MAX_STOPS = 4
+MAX_STOP_CHARACTERS = 200
+GREEDY_TEMPERATURE = 0.01  # below this the likeliest token is taken
+UNSUPPORTED_FIELDS = ("best_of", "logprobs", "suffix", "logit_bias")
 
 
-class Written(NamedTuple):
+class Completion(NamedTuple):
     text: str
-    reason: str  # "stop": it ended by itself, or at a stop word; "length": it was cut
-    prompt: int  # tokens
+    finish_reason: str  # "stop": at its end or at a stop text; "length": cut at max_tokens
+    prompt_tokens: int
     tokens: int
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One prompt, continued once."""
+class CompletionTask:
+    """One prompt, to be continued once."""
 
     prompt: str
     settings: dict[str, Any]
     stops: list[str]
     echo: bool
-    copy: int  # of the same prompt, which is read once
+    copy: int  # which of the n completions of its prompt
 
 
-def routes(service: Service) -> APIRouter:
+def make_router(state: ServerState) -> APIRouter:
     router = APIRouter()
     started = int(time.time())
 
-    def described(model: Model) -> dict[str, Any]:
+    def format_model(model: ServedModel) -> dict[str, Any]:
         return {"id": model.name, "object": "model", "created": started, "owned_by": "headway"}
 
-    def named(name: str) -> Model:
-        model = service.shelf.writer(name)
+    def find_model(name: str) -> ServedModel:
+        model = state.pool.causal_model_named(name)
         if model is None:
             raise ApiError(404, f"The model `{name[:100]}` does not exist", param="model", code="model_not_found")
         return model
 
     @router.get("/v1/models", **openapi.MODELS)
     async def models(request: Request) -> JSONResponse:
-        """The language models."""
-        service.admit(request, {})
-        return JSONResponse({"object": "list", "data": [described(m) for m in service.shelf.models if m.writes]})
+        """List the language models."""
+        state.check_key(request, {})
+        return JSONResponse({"object": "list", "data": [format_model(m) for m in state.pool.models if m.is_causal]})
 
     @router.get("/v1/models/{name}", **openapi.MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
-        """One of them."""
-        service.admit(request, {})
-        return JSONResponse(described(named(name)))
+        """Describe one of them."""
+        state.check_key(request, {})
+        return JSONResponse(format_model(find_model(name)))
 
     @router.post("/v1/completions", **openapi.COMPLETIONS)
     async def completions(request: Request) -> Response:
         """Continue a prompt, or several."""
-        body = await service.body(request, CompletionBody)
-        wishes = wishes_of(body, service.settings.limits.texts)
-        service.check_size(request, [wish.prompt for wish in wishes])
-        chosen = named(body.model)
-        service.begin_stream([wish.prompt for wish in wishes])
-        head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()), "model": chosen.name}  # fmt: skip
+        body = await state.read_body(request, CompletionBody)
+        tasks = make_tasks(body, state.settings.limits.texts)
+        state.check_size(request, [task.prompt for task in tasks])
+        chosen = find_model(body.model)
+        state.begin_stream([task.prompt for task in tasks])
+        head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": chosen.name,
+        }
         if body.stream:
-            return _stream(service, request, chosen, wishes, head)
+            return _stream_completions(state, request, chosen, tasks, head)
         try:
-            return JSONResponse(await service.answered(request, whole(chosen, wishes, head)))
+            return JSONResponse(await state.finish_in_time(request, complete_all(chosen, tasks, head)))
         finally:
-            service.end_stream()
+            state.end_stream()
 
-    async def whole(model: Model, wishes: list[Wish], head: dict[str, Any]) -> dict[str, Any]:
-        gone = threading.Event()
-        async with using(service.shelf, model):
+    async def complete_all(model: ServedModel, tasks: list[CompletionTask], head: dict[str, Any]) -> dict[str, Any]:
+        cancelled = threading.Event()
+        async with use_model(state.pool, model):
             try:
-                written = await asyncio.to_thread(lambda: [_all(model, wish, gone.is_set) for wish in wishes])
+                completions = await asyncio.to_thread(
+                    lambda: [_complete_task(model, task, cancelled.is_set) for task in tasks]
+                )
             finally:
-                gone.set()
-        choices = [choice_of(n, one.text, one.reason) for n, one in enumerate(written)]
-        prompts = sum(one.prompt for one, wish in zip(written, wishes) if not wish.copy)
-        tokens = sum(one.tokens for one in written)
+                cancelled.set()
+        choices = [format_choice(n, one.text, one.finish_reason) for n, one in enumerate(completions)]
+        prompts = sum(one.prompt_tokens for one, task in zip(completions, tasks) if not task.copy)
+        tokens = sum(one.tokens for one in completions)
         usage = {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
         return {**head, "choices": choices, "usage": usage}
 
     return router
 
 
-def wishes_of(body: Any, most: int) -> list[Wish]:
-    for name in NOT_DONE:
+def make_tasks(body: Any, max_tasks: int) -> list[CompletionTask]:
+    for name in UNSUPPORTED_FIELDS:
         if getattr(body, name) not in (None, {}):
             raise ApiError(400, f"{name} is not supported by this server", param=name)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     stops = [] if body.stop is None else [body.stop] if isinstance(body.stop, str) else body.stop
     stops = [stop for stop in stops if stop]
-    if len(stops) > MOST_STOPS or any(len(stop) > LONGEST_STOP for stop in stops):
-        raise ApiError(400, f"at most {MOST_STOPS} stop texts of {LONGEST_STOP} characters are allowed", param="stop")
-    count = body.n or 1
-    if len(prompts) * count > most or not prompts:
+    if len(stops) > MAX_STOPS or any(len(stop) > MAX_STOP_CHARACTERS for stop in stops):
         raise ApiError(
-            400, f"{len(prompts) * count} completions were asked for: 1 to {most} are allowed", param="prompt"
+            400, f"at most {MAX_STOPS} stop texts of {MAX_STOP_CHARACTERS} characters are allowed", param="stop"
         )
-    warmth = 1.0 if body.temperature is None else body.temperature
+    count = body.n or 1
+    if len(prompts) * count > max_tasks or not prompts:
+        raise ApiError(
+            400, f"{len(prompts) * count} completions requested: 1 to {max_tasks} are allowed", param="prompt"
+        )
+    temperature = 1.0 if body.temperature is None else body.temperature
     settings: dict[str, Any] = {"length": body.max_tokens or 16}
-    if warmth < 0.01:
+    if temperature < GREEDY_TEMPERATURE:
         settings["beam_size"] = 1
     else:
-        settings |= {"temperature": warmth, "top_p": body.top_p or 1.0}
-    wishes = []
+        settings |= {"temperature": temperature, "top_p": body.top_p or 1.0}
+    tasks = []
     for prompt in prompts:
         for copy in range(count):
-            seeded = {} if body.seed is None or warmth < 0.01 else {"seed": body.seed + copy}
-            wishes.append(Wish(prompt, {**settings, **seeded}, stops, bool(body.echo), copy))
-    return wishes
+            seeded = {} if body.seed is None or temperature < GREEDY_TEMPERATURE else {"seed": body.seed + copy}
+            tasks.append(CompletionTask(prompt, {**settings, **seeded}, stops, bool(body.echo), copy))
+    return tasks
 
 
-class Stops:
-    """Text that passes, up to the first stop text. What may be the beginning of one is held back."""
+class StopFilter:
+    """Passes text on, up to the first stop text. What may be the beginning of one is held back."""
 
     def __init__(self, stops: list[str]) -> None:
-        self.stops, self.held, self.found = stops, "", False
-        self.longest = max(map(len, stops), default=1)
+        self.stops = stops
+        self.found = False
+        self._held = ""
+        self._max_length = max(map(len, stops), default=1)
 
     def push(self, text: str) -> str:
         if self.found:
             return ""
-        self.held += text
-        places = [self.held.find(stop) for stop in self.stops if stop in self.held]
-        if places:
-            self.found, self.held = True, self.held[: min(places)]
-        return self._give(0 if self.found else self.longest - 1)
+        self._held += text
+        offsets = [self._held.find(stop) for stop in self.stops if stop in self._held]
+        if offsets:
+            self.found = True
+            self._held = self._held[: min(offsets)]
+        return self._release(0 if self.found else self._max_length - 1)
 
-    def rest(self) -> str:
-        return self._give(0)
+    def finish(self) -> str:
+        """What is still held back, once no more text comes."""
+        return self._release(0)
 
-    def _give(self, keep: int) -> str:
-        ready = self.held[: max(len(self.held) - keep, 0)]
-        self.held = self.held[len(ready) :]
+    def _release(self, keep: int) -> str:
+        ready = self._held[: max(len(self._held) - keep, 0)]
+        self._held = self._held[len(ready) :]
         return ready
 
 
-def pieces(model: "LanguageModel", wish: Wish) -> Iterator[str | Written]:
-    """The text as it is written, up to a stop text; last of all, what there is to know of it."""
+def generate_pieces(model: "LanguageModel", task: CompletionTask) -> Iterator[str | Completion]:
+    """The text as it is generated, up to a stop text; last a Completion, without the text."""
     from headway.decode import stream
 
-    prefix = model.prompt(wish.prompt)
-    search = model.search(prefix, **wish.settings)
-    text, stops, count = model.after(prefix), Stops(wish.stops), 0
-    if wish.echo:
-        yield wish.prompt
-    ids = stream(model.stepper, None, marks=model.marks, search=search, prefix=prefix)
+    prefix = model.encode_prompt(task.prompt)
+    search = model.search(prefix, **task.settings)
+    text = model.stream_decoder(prefix)
+    stops = StopFilter(task.stops)
+    count = 0
+    if task.echo:
+        yield task.prompt
+    ids = stream(model.stepper, None, special_tokens=model.special_tokens, search=search, prefix=prefix)
     reason = "stop"
     while not stops.found:
         try:
             ready = stops.push(text.push(next(ids)))
             count += 1
         except StopIteration as end:
-            yield stops.push(text.finish()) + stops.rest()
+            yield stops.push(text.finish()) + stops.finish()
             reason = "stop" if stops.found or end.value.finished else "length"
             break
         if ready:
             yield ready
-    yield Written("", reason, len(prefix), count)
+    yield Completion("", reason, len(prefix), count)
 
 
-def _all(model: Model, wish: Wish, gone: Callable[[], bool]) -> Written:
+def _complete_task(model: ServedModel, task: CompletionTask, is_cancelled: Callable[[], bool]) -> Completion:
     """In a thread."""
     text = ""
     try:
-        for piece in pieces(model.writer, wish):
-            if gone():
-                raise Stopped
-            if isinstance(piece, Written):
+        for piece in generate_pieces(model.language_model, task):
+            if is_cancelled():
+                raise StreamStopped
+            if isinstance(piece, Completion):
                 return piece._replace(text=text)
             text += piece
     except HeadwayError as error:
-        raise ApiError(400, model.hidden(str(error)), param="prompt") from None
-    raise AssertionError("what was written ends with a report")
+        raise ApiError(400, model.hide_path(str(error)), param="prompt") from None
+    raise AssertionError("generate_pieces ends with a Completion")
 
 
-def _stream(service: Service, request: Request, model: Model, wishes: list[Wish], head: dict[str, Any]) -> Response:
+def _stream_completions(
+    state: ServerState, request: Request, model: ServedModel, tasks: list[CompletionTask], head: dict[str, Any]
+) -> Response:
     def work(emit: Emit) -> None:
-        for number, wish in enumerate(wishes):
-            for piece in pieces(model.writer, wish):
-                emit(choice_of(number, "", piece.reason) if isinstance(piece, Written) else choice_of(number, piece))
+        for number, task in enumerate(tasks):
+            for piece in generate_pieces(model.language_model, task):
+                if isinstance(piece, Completion):
+                    emit(format_choice(number, "", piece.finish_reason))
+                else:
+                    emit(format_choice(number, piece))
 
-    def shown(event: Event) -> bytes:
-        whole = event if "error" in event else {**head, "choices": [event]}
-        return b"data: " + json.dumps(whole, ensure_ascii=False).encode() + b"\n\n"
+    def encode(event: Event) -> bytes:
+        data = event if "error" in event else {**head, "choices": [event]}
+        return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
 
-    def failed(error: Exception) -> Event:
-        told = model.hidden(str(error)) if isinstance(error, HeadwayError) else "something went wrong on the server"
-        return {"error": {"message": told, "type": "server_error", "param": None, "code": None}}
+    def error_event(error: Exception) -> Event:
+        known = isinstance(error, HeadwayError)
+        message = model.hide_path(str(error)) if known else "something went wrong on the server"
+        return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    last = b"data: [DONE]\n\n"
-    return Streamed(request, service, model, work, shown=shown, failed=failed, last=last, headers=headers)
+    trailer = b"data: [DONE]\n\n"
+    return EventStreamResponse(
+        request, state, model, work, encode=encode, error_event=error_event, trailer=trailer, headers=headers
+    )
 
 
-def choice_of(number: int, text: str, reason: str | None = None) -> dict[str, Any]:
-    return {"index": number, "text": text, "finish_reason": reason, "logprobs": None}
+def format_choice(number: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": number, "text": text, "finish_reason": finish_reason, "logprobs": None}

@@ -1,61 +1,61 @@
-"""Which source word each target word came from, if words are drawn one after the other by a walk over the source."""
+"""The HMM alignment model (Vogel et al. 1996): posteriors of source words by the forward-backward algorithm."""
 
 import numpy as np
 
-NOBODY = 0.002  # how often a word is said by no word of the other side
-ANYWHERE = 0.6  # how often the next word's origin has nothing to do with that of the word before
-FARTHEST = 12  # jumps beyond this count as this
+NULL_PROBABILITY = 0.002  # that a word is aligned to NULL, no word of the other side
+UNIFORM_JUMP_SHARE = 0.6  # how often the next word's origin does not depend on that of the word before
+MAX_JUMP = 12  # longer jumps count as this
 
 
-def jumps_between(places: int) -> np.ndarray:
+def jump_indices(size: int) -> np.ndarray:
     """(from, to) -> index into the table of jumps."""
-    steps = np.arange(places)[None, :] - np.arange(places)[:, None]
-    table: np.ndarray = np.clip(steps, -FARTHEST, FARTHEST) + FARTHEST
+    steps = np.arange(size)[None, :] - np.arange(size)[:, None]
+    table: np.ndarray = np.clip(steps, -MAX_JUMP, MAX_JUMP) + MAX_JUMP
     return table
 
 
-def even_jumps() -> np.ndarray:
-    return np.ones(2 * FARTHEST + 1)
+def uniform_jumps() -> np.ndarray:
+    return np.ones(2 * MAX_JUMP + 1)
 
 
-def posterior(said: np.ndarray, jumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How likely each target word came from each source word, and how often each jump was made.
+def compute_posteriors(emissions: np.ndarray, jumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N, T, 1 + S) The probability that a target word is aligned to each source word, and how often each jump occurs.
 
-    said (N, T, 1 + S): the probability of target word t if source word s says it; s = 0 is nobody. Target word t comes
-    from nobody with probability NOBODY; else from a place that depends on the last one by `jumps`, or, in ANYWHERE of
-    all cases, on nothing. The forward-backward algorithm, each step scaled so that nothing underflows.
+    emissions (N, T, 1 + S): the probability of target word t given source word s; s = 0 is NULL. Target word t is
+    aligned to NULL with probability NULL_PROBABILITY; else to a source position that depends on the last one by
+    `jumps`, or, with probability UNIFORM_JUMP_SHARE, on nothing. Each step is scaled, so that nothing underflows.
     """
-    count, length, places = said.shape[0], said.shape[1], said.shape[2] - 1
-    table = jumps_between(places)
-    step = jumps[table]
-    step = (1 - ANYWHERE) * step / step.sum(1, keepdims=True) + ANYWHERE / places  # (from, to)
-    by_word = (1 - NOBODY) * np.maximum(said[:, :, 1:], 1e-12)  # (N, T, S)
-    by_nobody = NOBODY * np.maximum(said[:, :, :1], 1e-12)  # (N, T, 1)
+    count, length, size = emissions.shape[0], emissions.shape[1], emissions.shape[2] - 1
+    indices = jump_indices(size)
+    transition = jumps[indices]
+    transition = (1 - UNIFORM_JUMP_SHARE) * transition / transition.sum(1, keepdims=True) + UNIFORM_JUMP_SHARE / size
+    by_word = (1 - NULL_PROBABILITY) * np.maximum(emissions[:, :, 1:], 1e-12)  # (N, T, S)
+    by_null = NULL_PROBABILITY * np.maximum(emissions[:, :, :1], 1e-12)  # (N, T, 1)
 
-    # A word that nobody said leaves the walk where it was: `here` sums over whether the last word was such a one.
-    word, nobody = np.zeros((2, count, length, places))
-    here = np.full((count, places), 1 / places)
+    # A word aligned to NULL leaves the source position as it was: `position` sums over whether the last word was one.
+    word, null = np.zeros((2, count, length, size))
+    position = np.full((count, size), 1 / size)
     for t in range(length):
-        word[:, t] = (here @ step if t else here) * by_word[:, t]
-        nobody[:, t] = here * by_nobody[:, t]
-        total = (word[:, t] + nobody[:, t]).sum(1, keepdims=True)
+        word[:, t] = (position @ transition if t else position) * by_word[:, t]
+        null[:, t] = position * by_null[:, t]
+        total = (word[:, t] + null[:, t]).sum(1, keepdims=True)
         word[:, t] /= total
-        nobody[:, t] /= total
-        here = word[:, t] + nobody[:, t]
+        null[:, t] /= total
+        position = word[:, t] + null[:, t]
 
-    made = np.zeros((places, places))
-    rest = np.ones((count, places))  # what follows, given the place
+    jump_counts = np.zeros((size, size))
+    backward = np.ones((count, size))  # the probability of the following words, given the position
     for t in range(length - 1, 0, -1):
-        word[:, t] *= rest
-        nobody[:, t] *= rest
-        ahead = rest * by_word[:, t]
-        before = word[:, t - 1] + nobody[:, t - 1]
-        rest = ahead @ step.T + rest * by_nobody[:, t]
-        made += ((before / (before * rest).sum(1, keepdims=True)).T @ ahead) * step
-        rest /= rest.sum(1, keepdims=True)
-    word[:, 0] *= rest
-    nobody[:, 0] *= rest
+        word[:, t] *= backward
+        null[:, t] *= backward
+        ahead = backward * by_word[:, t]
+        before = word[:, t - 1] + null[:, t - 1]
+        backward = ahead @ transition.T + backward * by_null[:, t]
+        jump_counts += ((before / (before * backward).sum(1, keepdims=True)).T @ ahead) * transition
+        backward /= backward.sum(1, keepdims=True)
+    word[:, 0] *= backward
+    null[:, 0] *= backward
 
-    found = np.concatenate([nobody.sum(2, keepdims=True), word], axis=2)
-    found /= found.sum(2, keepdims=True)
-    return found, np.bincount(table.ravel(), made.ravel(), minlength=2 * FARTHEST + 1)
+    posteriors = np.concatenate([null.sum(2, keepdims=True), word], axis=2)
+    posteriors /= posteriors.sum(2, keepdims=True)
+    return posteriors, np.bincount(indices.ravel(), jump_counts.ravel(), minlength=2 * MAX_JUMP + 1)

@@ -1,4 +1,7 @@
-"""Words: what stands between spaces. Which of them a token belongs to can be told from what it spells alone."""
+"""Words, as alignments count them (between spaces), and which word each token belongs to.
+
+Whether a token starts or continues a word follows from its own text alone.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,61 +13,64 @@ from headway.text.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import numpy as np
 
-NO_TEXT, BLANK, GOES_ON, BEGINS = range(4)  # what a token does: a control token, spaces only, part of a word, a new one
+# The role of a token: a control token, spaces only, part of the word before it, or the start of a new one.
+CONTROL, BLANK, CONTINUES_WORD, STARTS_WORD = range(4)
 SPACES = " \t\n\r\f\v"  # no others: a no-break space joins words
 WORD = re.compile(f"[^{SPACES}]+")
 UNIT = re.compile(r"[^\W_]+")  # letters and digits
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, counted from 0 in alignments. Punctuation belongs to the word it touches."""
     return WORD.findall(text)
 
 
-def words_before(text: str) -> int:
-    """The number of the word that begins, or goes on, where this text ends."""
-    return len(words(text)) - (text[-1:] not in SPACES)
+def current_word_index(text: str) -> int:
+    """The index of the word that continues, or would begin, where this text ends."""
+    return len(split_words(text)) - (text[-1:] not in SPACES)
 
 
-def moses(links: Iterable[Sequence[int]]) -> str:
-    """Links of words as Moses and its kin write them: i-j i-j."""
+def format_moses_links(links: Iterable[Sequence[int]]) -> str:
+    """Word links in Moses format (Pharaoh): i-j i-j."""
     return " ".join(f"{i}-{j}" for i, j in links)
 
 
-def units(text: str) -> tuple[list[str], list[int]]:
-    """What an aligner counts: words in small letters, cut at signs ("twenty-one" is two), and the word of each."""
-    spelled, numbers = [], []
-    for number, word in enumerate(words(text)):
+def split_units(text: str) -> tuple[list[str], list[int]]:
+    """The units that an aligner counts, and the word index of each: lowercased words, split at punctuation
+    ("twenty-one" is two)."""
+    units: list[str] = []
+    indices: list[int] = []
+    for index, word in enumerate(split_words(text)):
         parts = UNIT.findall(word.lower()) or [word]
-        spelled += parts
-        numbers += [number] * len(parts)
-    return spelled, numbers
+        units += parts
+        indices += [index] * len(parts)
+    return units, indices
 
 
-def word_roles(tokenizer: Tokenizer) -> "np.ndarray":
-    """(V,) What each entry of a vocabulary does."""
+def token_roles(tokenizer: Tokenizer) -> "np.ndarray":
+    """(V,) uint8: the role of each vocabulary entry."""
     import numpy as np
 
     if tokenizer.kind == "wordpiece":
         raise ConfigError(
-            'alignments join words between spaces, and "wordpiece" forgets spaces. Use "bpe" or "unigram".', "tokenizer"
+            'alignments count words between spaces, and "wordpiece" loses spaces. Use "bpe" or "unigram".', "tokenizer"
         )
-    roles = [
-        BLANK if not piece.strip(SPACES) else BEGINS if piece[0] in SPACES else GOES_ON
-        for piece in tokenizer.pieces(range(tokenizer.size))
-    ]
-    roles_of = np.array(roles, dtype=np.uint8)
-    roles_of[list(tokenizer.controls)] = NO_TEXT
-    return roles_of
+    roles = np.array(
+        [
+            BLANK if not piece.strip(SPACES) else STARTS_WORD if piece[0] in SPACES else CONTINUES_WORD
+            for piece in tokenizer.pieces(range(tokenizer.size))
+        ],
+        dtype=np.uint8,
+    )
+    roles[list(tokenizer.control_ids)] = CONTROL
+    return roles
 
 
-def word_numbers(ids: "Sequence[int] | np.ndarray", roles: "np.ndarray") -> "np.ndarray":
-    """The word that each token belongs to, counted from 0; -1 for control tokens and spaces by themselves.
-
-    Rows of ids may be padded."""
+def word_indices(ids: "Sequence[int] | np.ndarray", roles: "np.ndarray") -> "np.ndarray":
+    """The index of the word that each token belongs to; -1 for control tokens and spaces. Rows of ids may be padded."""
     import numpy as np
 
     role = roles[np.asarray(ids, dtype=np.int64)]
     before = np.concatenate([np.full_like(role[..., :1], BLANK), role[..., :-1]], axis=-1)
-    begins = (role == BEGINS) | ((role == GOES_ON) & (before == BLANK))
-    return np.where(role >= GOES_ON, np.cumsum(begins, axis=-1) - 1, -1)
+    starts = (role == STARTS_WORD) | ((role == CONTINUES_WORD) & (before == BLANK))
+    return np.where(role >= CONTINUES_WORD, np.cumsum(starts, axis=-1) - 1, -1)

@@ -1,4 +1,7 @@
-"""Spans of a text that no translation may change: what they look like, and how placeholders stand for them."""
+"""Protected spans: URLs, tags, code and other parts that a translation must not change.
+
+Protector finds them; MaskedText holds a sentence with a placeholder ⟦0⟧, ⟦1⟧, … for each, and fills them in again.
+"""
 
 import re
 from collections import Counter
@@ -8,22 +11,22 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 
-EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # pictures and signs, flags and colours of skin among them
-RAISED = "⁰¹²³⁴-⁹"  # digits
-# Those of a tag: with a value, or known to have none. In "if x <y and z> 1" there are none.
-ATTRIBUTES = (
-    r"(?:\s++(?:[\w:@.-]++\s*+=\s*+(?:\"[^\"]{0,500}+\"|'[^']{0,500}+'|[^\s\"'<>=]++)|[\w:@.]++-[\w:.-]++|checked|disabled|selected"
-    r"|hidden|required|readonly|async|defer|controls|autoplay|autofocus|loop|muted|open|reversed|multiple|nowrap|ismap"
+EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # with flags and skin tones
+SUPERSCRIPT_DIGITS = "⁰¹²³⁴-⁹"
+# Attributes of a tag: with a value, or known to have none. "if x <y and z> 1" has none and so is no tag.
+TAG_ATTRIBUTES = (
+    r"(?:\s++(?:[\w:@.-]++\s*+=\s*+(?:\"[^\"]{0,500}+\"|'[^']{0,500}+'|[^\s\"'<>=]++)|[\w:@.]++-[\w:.-]++"
+    r"|checked|disabled|selected|hidden|required|readonly|async|defer|controls|autoplay|autofocus|loop|muted|open|reversed|multiple|nowrap|ismap"
     r"|allowfullscreen|default|novalidate|nomodule|inert|playsinline)(?=[\s/>]))*+"
 )
-# What is protected unless somebody says otherwise. The first that matches at a place wins. Each takes time in proportion
-# to a line, whatever is in it: hence some bounds, and *+, which gives nothing back.
-KINDS = {
+# What is protected by default; the first pattern that matches at a position wins. Each takes time linear in the length
+# of a line, whatever is in it: hence the bounds, and the possessive *+, which does not backtrack.
+SPAN_PATTERNS = {
     "placeholder": r"⟦\d*⟧",
     "code": r"`[^`\n]+`",
     "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
     "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
-    "tag": rf"</?[A-Za-z][\w:.-]*+{ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
+    "tag": rf"</?[A-Za-z][\w:.-]*+{TAG_ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
     "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
@@ -32,186 +35,203 @@ KINDS = {
         r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"
         r"|%\(\w+\)|(?<![\d%])%[1-9]\d?(?!\d)|%[A-Z][A-Z_]{2,}|%%"
     ),
-    "note": rf"(?<=[^\s(\[])(?:\[\d{{1,3}}\])+|(?:(?<=[^\W\d_]{{3}})|(?<=[.!?…,;:)\"”’»]))[{RAISED}]+",
+    "note": rf"(?<=[^\s(\[])(?:\[\d{{1,3}}\])+|(?:(?<=[^\W\d_]{{3}})|(?<=[.!?…,;:)\"”’»]))[{SUPERSCRIPT_DIGITS}]+",
     "rule": r"\.{5,}|_{3,}|={3,}|\#{3,}|\*{4,}|~{3,}|-{4,}|…{2,}",
     "escape": r"\x1b\[[\d;]*[A-Za-z]",
 }
-# Nothing of the above is without one of these.
-HINT = re.compile(rf"[`@<&{{$%⟦\x1b{RAISED}{EMOJI}]|://|www\.|\[\d|\.{{5}}|___|===|\#\#\#|\*{{4}}|~~~|----|……")
+# Every match of the above contains one of these.
+HINT = re.compile(
+    rf"[`@<&{{$%⟦\x1b{SUPERSCRIPT_DIGITS}{EMOJI}]|://|www\.|\[\d|\.{{5}}|___|===|\#\#\#|\*{{4}}|~~~|----|……"
+)
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
-FRAME = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
-TOUCHING = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
-LAST = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
+OUTER_PLACEHOLDERS = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
+TOUCHING_PLACEHOLDER = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
+TRAILING_PLACEHOLDER = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
 OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[\s\S]*)?(?<!/)>"
 CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
 
 
 @lru_cache(maxsize=1)
-def usual() -> re.Pattern[str]:
-    """All of these. To compile it takes milliseconds, which a text without any of them need not wait for."""
-    return re.compile("|".join(KINDS.values()))
+def default_pattern() -> re.Pattern[str]:
+    """All of SPAN_PATTERNS, compiled on first use: that takes milliseconds, and many texts contain none of them."""
+    return re.compile("|".join(SPAN_PATTERNS.values()))
 
 
-def placeholder(number: int) -> str:
+def format_placeholder(number: int) -> str:
     return f"⟦{number}⟧"
 
 
-def spaced(text: str) -> str:
-    """As a model reads it: a word that touches a placeholder would be spelled in other tokens than it has learned."""
-    return TOUCHING.sub(" ", text)
+def space_placeholders(text: str) -> str:
+    """Put spaces around placeholders, as a model reads them: a word touching one would become other tokens."""
+    return TOUCHING_PLACEHOLDER.sub(" ", text)
 
 
 class Protector:
-    """Finds spans: those of patterns that were asked for, then the usual ones, then strange words."""
+    """Finds protected spans: first by custom patterns, then by the default ones, then words in unknown scripts."""
 
-    def __init__(self, own: Sequence[re.Pattern[str]] = (), strange: re.Pattern[str] | None = None) -> None:
-        """strange: see headway.text.spans.unknown_script"""
-        self.own, self.strange = own, strange
+    def __init__(
+        self, custom_patterns: Sequence[re.Pattern[str]] = (), unknown_script: re.Pattern[str] | None = None
+    ) -> None:
+        """unknown_script: see headway.text.spans.unknown_script"""
+        self.custom_patterns = custom_patterns
+        self.unknown_script = unknown_script
 
-    def spans(self, text: str) -> list[re.Match[str]]:
-        """In order; none overlaps another."""
-        asked = apart(found for own in self.own for found in own.finditer(text) if found[0].strip())
-        known = beside(asked, usual().finditer(text)) if HINT.search(text) else asked
-        return known if self.strange is None or text.isascii() else beside(known, self.strange.finditer(text))
+    def find_spans(self, text: str) -> list[re.Match[str]]:
+        """In order, without overlaps."""
+        matches = (match for pattern in self.custom_patterns for match in pattern.finditer(text))
+        spans = drop_overlaps(match for match in matches if match[0].strip())
+        if HINT.search(text):
+            spans = add_without_overlap(spans, default_pattern().finditer(text))
+        if self.unknown_script is not None and not text.isascii():
+            spans = add_without_overlap(spans, self.unknown_script.finditer(text))
+        return spans
 
-    def hide(self, text: str) -> tuple[str, list[str]]:
+    def mask(self, text: str) -> tuple[str, list[str]]:
         """The text with a placeholder for each span, and the spans."""
-        found = self.spans(text)
-        if not found:
+        spans = self.find_spans(text)
+        if not spans:
             return text, []
-        parts, end = [], 0
-        for number, span in enumerate(found):
-            parts += [text[end : span.start()], placeholder(number)]
+        parts = []
+        end = 0
+        for number, span in enumerate(spans):
+            parts += [text[end : span.start()], format_placeholder(number)]
             end = span.end()
-        return "".join(parts) + text[end:], [span[0] for span in found]
+        return "".join(parts) + text[end:], [span[0] for span in spans]
 
-    def missing(self, spans: Sequence[str], output: str) -> list[str]:
-        """Which of a source's spans an output does not have as often; also those that it has too often, or in an order
-        in which a tag closes before it opens."""
-        said = [found[0] for found in self.spans(output)]
-        wanted, had = Counter(spans), Counter(said)
-        wrong = list(dict.fromkeys(span for span in (*spans, *said) if wanted[span] != had[span]))
-        return wrong or unpaired(spans, said)
+    def find_missing(self, spans: Sequence[str], output: str) -> list[str]:
+        """The spans that occur less or more often in an output than in the source, or tags that close before they
+        open."""
+        output_spans = [match[0] for match in self.find_spans(output)]
+        expected = Counter(spans)
+        actual = Counter(output_spans)
+        wrong = list(dict.fromkeys(span for span in (*spans, *output_spans) if expected[span] != actual[span]))
+        return wrong or find_unpaired_tags(spans, output_spans)
 
 
-def beside(taken: list[re.Match[str]], more: Iterable[re.Match[str]]) -> list[re.Match[str]]:
-    """With those of the others that overlap none of them, in order."""
+def add_without_overlap(taken: list[re.Match[str]], more: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """The matches, and of `more` those that overlap none of them, in order."""
     free = [one for one in more if all(one.end() <= t.start() or t.end() <= one.start() for t in taken)]
-    return sorted([*taken, *free], key=lambda found: found.start())
+    return sorted([*taken, *free], key=lambda match: match.start())
 
 
-def apart(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
-    """In order, without those that overlap another: the earliest stays, then the longest.
+def drop_overlaps(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """The matches in order, without those that overlap another: the earliest stays, then the longest.
 
-    Patterns are not joined into one, where flags, names and numbers of groups would get in each other's way."""
+    Custom patterns are not joined into one, because their flags and groups would conflict."""
     taken: list[re.Match[str]] = []
-    for found in sorted(matches, key=lambda found: (found.start(), -found.end())):
-        if not taken or found.start() >= taken[-1].end():
-            taken.append(found)
+    for match in sorted(matches, key=lambda match: (match.start(), -match.end())):
+        if not taken or match.start() >= taken[-1].end():
+            taken.append(match)
     return taken
 
 
 @lru_cache(maxsize=16)
-def protector(patterns: tuple[str, ...] = (), strange: re.Pattern[str] | None = None) -> Protector:
-    """With patterns of one's own, before the usual ones, and with what finds words that a model cannot say."""
-    own = []
+def make_protector(patterns: tuple[str, ...] = (), unknown_script: re.Pattern[str] | None = None) -> Protector:
+    """A protector with custom patterns, and a pattern of words that a model cannot write."""
+    compiled = []
     for pattern in patterns:
         try:
-            found = re.compile(pattern)
+            compiled.append(re.compile(pattern))
         except re.error as error:
             raise HeadwayError(f"{pattern!r} is not a regular expression: {error}.") from None
-        own.append(found)
-        if found.match(""):
-            raise HeadwayError(
-                f"{pattern!r} matches nothing at all, which cannot be protected. Make it match something."
-            )
-    return Protector(own, strange)
+        if compiled[-1].match(""):
+            raise HeadwayError(f"pattern {pattern!r} matches the empty string; it must match at least one character.")
+    return Protector(compiled, unknown_script)
 
 
-def pairs_of(spans: Sequence[str]) -> list[tuple[int, int]]:
-    """Which spans are the two tags of an element, by their numbers."""
-    pairs, waiting = [], []
+def pair_tags(spans: Sequence[str]) -> list[tuple[int, int]]:
+    """(opening, closing) span numbers of each element whose two tags are among the spans."""
+    pairs = []
+    unclosed: list[tuple[str, int]] = []
     for number, span in enumerate(spans):
         if opening := re.fullmatch(OPENING_TAG, span):
-            waiting.append((opening[1], number))
+            unclosed.append((opening[1], number))
         elif closing := re.fullmatch(CLOSING_TAG, span):
-            open_ones = [place for place, (name, _) in enumerate(waiting) if name == closing[1]]
-            if open_ones:
-                pairs.append((waiting[open_ones[-1]][1], number))
-                del waiting[open_ones[-1] :]
+            same_name = [index for index, (name, _) in enumerate(unclosed) if name == closing[1]]
+            if same_name:
+                pairs.append((unclosed[same_name[-1]][1], number))
+                del unclosed[same_name[-1] :]
     return pairs
 
 
-def empty(text: str, spans: Sequence[str]) -> list[str]:
-    """Tags with nothing between them, in a text with its own placeholders for these spans."""
-    found = []
-    for opening, closing in pairs_of(spans):
+def find_empty_tags(text: str, spans: Sequence[str]) -> list[str]:
+    """Tags with nothing between them, in a text with placeholders for these spans."""
+    tags = []
+    for opening, closing in pair_tags(spans):
         if re.search(rf"⟦{opening}⟧\s*⟦{closing}⟧", text):
-            found += [spans[opening], spans[closing]]
-    return found
+            tags += [spans[opening], spans[closing]]
+    return tags
 
 
-def unpaired(spans: Sequence[str], said: Sequence[str]) -> list[str]:
-    """Tags that are a pair in the source and none in the output."""
-    wanted, had = (Counter((side[a], side[b]) for a, b in pairs_of(side)) for side in (spans, said))
-    return [tag for pair in (wanted - had) for tag in pair]
+def find_unpaired_tags(spans: Sequence[str], output_spans: Sequence[str]) -> list[str]:
+    """Tags that are a pair in the source and not in the output."""
+    expected, actual = (Counter((side[a], side[b]) for a, b in pair_tags(side)) for side in (spans, output_spans))
+    return [tag for pair in (expected - actual) for tag in pair]
 
 
-class Hidden(NamedTuple):
-    """A sentence with spans: what stands for them, and what they are."""
+class MaskedText(NamedTuple):
+    """A sentence with placeholders, and the spans that they stand for."""
 
-    text: str  # ⟦0⟧, ⟦1⟧ … in order
+    text: str  # with ⟦0⟧, ⟦1⟧ … in order
     spans: list[str]
 
     @property
     def original(self) -> str:
-        return shown(self.text, self.spans)
+        return fill_placeholders(self.text, self.spans)
 
-    def part(self, text: str) -> "Hidden":
-        """A piece of the text, its placeholders counted anew."""
-        numbers = [int(found[1]) for found in PLACEHOLDER.finditer(text)]
+    def extract(self, text: str) -> "MaskedText":
+        """A part of the text with its own spans, the placeholders renumbered from 0."""
+        numbers = [int(match[1]) for match in PLACEHOLDER.finditer(text)]
         order = iter(range(len(numbers)))
-        return Hidden(PLACEHOLDER.sub(lambda _: placeholder(next(order)), text), [self.spans[n] for n in numbers])
+        return MaskedText(
+            PLACEHOLDER.sub(lambda _: format_placeholder(next(order)), text), [self.spans[n] for n in numbers]
+        )
 
-    def missing(self, output: str) -> list[str]:
-        """Spans whose placeholder an output does not have exactly once, or whose tags it has in a wrong order."""
-        numbers = [int(found[1]) for found in PLACEHOLDER.finditer(output)]
-        had, known = Counter(numbers), range(len(self.spans))
-        wrong = [self.spans[n] for n in known if had[n] != 1] + [placeholder(n) for n in had if n not in known]
+    def find_missing(self, output: str) -> list[str]:
+        """Spans whose placeholder an output does not have exactly once, or whose tags it has in the wrong order."""
+        numbers = [int(match[1]) for match in PLACEHOLDER.finditer(output)]
+        counts = Counter(numbers)
+        known = range(len(self.spans))
+        wrong = [self.spans[n] for n in known if counts[n] != 1]
+        wrong += [format_placeholder(n) for n in counts if n not in known]
         if wrong:
             return wrong
-        wrong = unpaired(self.spans, [self.spans[n] for n in numbers])
-        return wrong or [span for span in empty(output, self.spans) if span not in empty(self.text, self.spans)]
+        wrong = find_unpaired_tags(self.spans, [self.spans[n] for n in numbers])
+        if wrong:
+            return wrong
+        empty_in_source = find_empty_tags(self.text, self.spans)
+        return [span for span in find_empty_tags(output, self.spans) if span not in empty_in_source]
 
-    def said(self, output: str) -> str:
-        """An output with the spans in place of their placeholders. They touch words where they did, and only there; tags
-        also touch signs."""
-        output = spaced(output)
+    def restore(self, output: str) -> str:
+        """An output with the spans in place of their placeholders. A span touches a word only if it did in the source;
+        a tag also touches punctuation."""
+        output = space_placeholders(output)
         for number, span in enumerate(self.spans):
-            sign = placeholder(number)
-            opens, closes = re.fullmatch(OPENING_TAG, span), re.fullmatch(CLOSING_TAG, span)
+            placeholder = format_placeholder(number)
+            opens = re.fullmatch(OPENING_TAG, span)
+            closes = re.fullmatch(CLOSING_TAG, span)
             neighbour = r"\S" if opens or closes else r"\w"
-            if not closes and re.search(sign + neighbour, self.text):
-                output = re.sub(rf"{sign}\s+", sign, output)
-            if not opens and re.search(neighbour + sign, self.text):
-                output = re.sub(rf"\s+{sign}", sign, output)
-        return shown(output, self.spans)
+            if not closes and re.search(placeholder + neighbour, self.text):
+                output = re.sub(rf"{placeholder}\s+", placeholder, output)
+            if not opens and re.search(neighbour + placeholder, self.text):
+                output = re.sub(rf"\s+{placeholder}", placeholder, output)
+        return fill_placeholders(output, self.spans)
 
-    def peeled(self) -> tuple[str, str, str]:
-        """What can be taken off both ends, for it surely stays there, and what is left: tags around everything, and
-        whatever stands behind the end of the sentence."""
-        before, text, behind = "", self.text, ""
-        pairs = pairs_of(self.spans)
-        while framed := FRAME.fullmatch(text):
-            if (int(framed[2]), int(framed[5])) not in pairs:
+    def split_outer(self) -> tuple[str, str, str]:
+        """(before, text, after): what surely stays at the ends, and the text between. That is a pair of tags around all
+        of it, and placeholders after the end of the sentence."""
+        before, text, after = "", self.text, ""
+        pairs = pair_tags(self.spans)
+        while outer := OUTER_PLACEHOLDERS.fullmatch(text):
+            if (int(outer[2]), int(outer[5])) not in pairs:
                 break
-            before, text, behind = before + framed[1], framed[3], framed[4] + behind
-        closers = [placeholder(closing) for _, closing in pairs]
-        while (last := LAST.fullmatch(text)) and last[2].strip() not in closers:
-            text, behind = last[1], last[2] + behind
-        return before, text, behind
+            before, text, after = before + outer[1], outer[3], outer[4] + after
+        closing_tags = [format_placeholder(closing) for _, closing in pairs]
+        while (last := TRAILING_PLACEHOLDER.fullmatch(text)) and last[2].strip() not in closing_tags:
+            text, after = last[1], last[2] + after
+        return before, text, after
 
 
-def shown(text: str, spans: Sequence[str]) -> str:
-    """With the spans in place of their placeholders."""
-    return PLACEHOLDER.sub(lambda found: spans[int(found[1])], text)
+def fill_placeholders(text: str, spans: Sequence[str]) -> str:
+    """Replace placeholders by their spans."""
+    return PLACEHOLDER.sub(lambda match: spans[int(match[1])], text)

@@ -1,23 +1,24 @@
-"""TEXT IN CAPITALS: a model that has hardly met any reads it in small letters, and its answer is put in capitals again."""
+"""Lowercase TEXT IN CAPITALS before translating, for models that tokenize it badly. The output is uppercased again."""
 
 from headway.text.tokenizer.tokenizer import Tokenizer
 
-TIMES = 1.3  # as many tokens as for small letters: then capitals are spelled letter by letter
-LONG = 4  # letters of a word that is more than an abbreviation
+MIN_TOKEN_RATIO = 1.3  # of capitals to lower case: beyond it capitals are tokenized letter by letter
+MIN_WORD_LETTERS = 4  # of a word that is more than an abbreviation
 
 
-def shouted(text: str) -> bool:
-    """Whether it is a phrase without a small letter, and not a row of abbreviations."""
+def is_all_caps(text: str) -> bool:
+    """Whether this is a phrase without a lowercase letter, and not a series of abbreviations."""
     words = [letters for word in text.split() if (letters := [c for c in word if c.isalpha()])]
-    return len(words) > 1 and any(len(word) >= LONG for word in words) and text == text.upper() != text.lower()
+    has_long_word = any(len(word) >= MIN_WORD_LETTERS for word in words)
+    return len(words) > 1 and has_long_word and text == text.upper() != text.lower()
 
 
-def calmed(text: str, tokenizer: Tokenizer) -> str:
-    """In small letters but for the first, if it is shouted and the tokenizer knows capitals worse; else as it is."""
-    if not shouted(text):
+def lowercased(text: str, tokenizer: Tokenizer) -> str:
+    """The text in lower case with a capital first letter, if it is all caps and the tokenizer needs far more tokens for
+    capitals; otherwise unchanged."""
+    if not is_all_caps(text):
         return text
-    small = text.lower()
-    first = next(place for place, letter in enumerate(small) if letter.isalpha())
-    small = small[:first] + small[first].upper() + small[first + 1 :]
-    worse = len(tokenizer.encode(text)) > TIMES * len(tokenizer.encode(small))
-    return small if worse else text
+    lower = text.lower()
+    first = next(index for index, letter in enumerate(lower) if letter.isalpha())
+    lower = lower[:first] + lower[first].upper() + lower[first + 1 :]
+    return lower if len(tokenizer.encode(text)) > MIN_TOKEN_RATIO * len(tokenizer.encode(lower)) else text

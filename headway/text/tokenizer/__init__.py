@@ -1,1 +1,13 @@
-"""tokenizer."""
+"""Tokenizers: text to ids and back.
+
+training_text ─► training ─► tokenizer ─► pair (tokenizer.json)
+                                 │
+                 word_cache ─────┘  a faster encoder for words seen before
+
+tokenizer       Tokenizer (encode, decode) and StreamDecoder
+training        learn a vocabulary: BPE, Unigram, bytes, characters, WordPiece
+training_text   the lines to learn from, and how large a vocabulary they support
+vocabulary      the byte alphabet and the control tokens
+special_tokens  the ids of start, end, padding, …
+pair            the tokenizers of a model's two sides, and their file
+"""

@@ -1,4 +1,4 @@
-"""The tokenizers of a model, one for each side or one for both, and their file."""
+"""The tokenizers of a model, one for each side or one shared by both, and their file, tokenizer.json."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.files.atomic import write_text_atomically
 from headway.text.tokenizer.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -20,12 +21,12 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise HeadwayError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise HeadwayError(f"{path} is cut off or damaged: {error}. Copy it again from where it came.") from None
+        raise HeadwayError(f"{path} is truncated or damaged: {error}. Copy it again.") from None
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The source's and the target's tokenizer: one and the same object if the vocabulary is shared."""
+    """The source and target tokenizers: the same object if the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
@@ -35,18 +36,16 @@ class Tokenizers:
         return self.source is self.target
 
     @property
-    def spelling(self) -> tuple[str, str]:
-        """A fingerprint of each: where they are the same, an id means the same."""
+    def fingerprints(self) -> tuple[str, str]:
+        """Of source and target. Tokenizers with equal fingerprints give an id the same meaning."""
         return self.source.fingerprint(), self.target.fingerprint()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """One file: the library's own format if shared, else both in one. Never half a file."""
+        """Write one file atomically: in the library's format if shared, else with both inside."""
         data = self.source.to_json()
         if not self.shared:
             data = {"format_version": FORMAT_VERSION, "source": data, "target": self.target.to_json()}
-        unfinished = Path(f"{os.fspath(path)}.partial")
-        unfinished.write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        write_text_atomically(Path(path), json.dumps(data, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizers":

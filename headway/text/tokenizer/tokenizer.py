@@ -1,4 +1,4 @@
-"""Text to ids and back. Every kind but WordPiece gives back exactly the text it was given, whatever that was."""
+"""Tokenizer: text to ids and back. Every kind but WordPiece is lossless: decoding gives back exactly the text."""
 
 import codecs
 import functools
@@ -11,33 +11,33 @@ from typing import Any
 import tokenizers
 
 from headway.config import catalogue
-from headway.config.schema import Part, make_part, target_of
+from headway.config.schema import Part, import_target, make_part
 from headway.errors import HeadwayError
-from headway.text.tokenizer.training import Bpe, Bytes, Characters, Json, Unigram, WordPiece, kind_of
+from headway.text.tokenizer.training import Bpe, Bytes, Characters, Json, Unigram, WordPiece, detect_kind
 from headway.text.tokenizer.vocabulary import (
-    FIRST_CONTROLS,
-    MULTIPLE,
+    FIXED_CONTROL_TOKENS,
+    SIZE_MULTIPLE,
     UNKNOWN,
-    byte_letters,
-    control_spellings,
-    is_control,
-    tag_of,
-    utf8,
+    byte_alphabet,
+    encode_utf8,
+    is_control_token,
+    list_control_tokens,
+    parse_tag,
 )
-from headway.text.tokenizer.word_cache import QuickEncoder
+from headway.text.tokenizer.word_cache import CachedEncoder
 
-__all__ = ["Bpe", "Bytes", "Characters", "Stream", "Tokenizer", "Unigram", "WordPiece"]
+__all__ = ["Bpe", "Bytes", "Characters", "StreamDecoder", "Tokenizer", "Unigram", "WordPiece"]
 
-FEW = 64  # texts that the library encodes sooner
-NO_SPACE_BEFORE = tuple(".,;:!?)]}…")  # WordPiece forgets spacing; this much can be guessed
+MIN_CACHED_TEXTS = 64  # building the word cache takes longer than the library takes to encode fewer
+NO_SPACE_BEFORE = tuple(".,;:!?)]}…")  # WordPiece drops spaces; this much can be guessed
 
 
-def bytes_of(spelling: str, kind: str, letters: dict[str, int]) -> bytes:
-    """What an entry of the vocabulary stands for in a text that starts with a space. Control tokens: nothing."""
-    if is_control(spelling):
+def entry_bytes(spelling: str, kind: str, alphabet: dict[str, int]) -> bytes:
+    """The bytes that a vocabulary entry stands for in a text that starts with a space; none for control tokens."""
+    if is_control_token(spelling):
         return b""
     if kind != "wordpiece":
-        return bytes(letters[letter] for letter in spelling)
+        return bytes(alphabet[letter] for letter in spelling)
     if spelling == UNKNOWN:
         return " \ufffd".encode()
     if spelling.startswith("##"):
@@ -45,8 +45,8 @@ def bytes_of(spelling: str, kind: str, letters: dict[str, int]) -> bytes:
     return spelling.encode() if spelling.startswith(NO_SPACE_BEFORE) else f" {spelling}".encode()
 
 
-def why_foreign(data: Any) -> str:
-    """What keeps this JSON from being a tokenizer that Headway wrote; nothing if it is one."""
+def find_format_error(data: Any) -> str:
+    """Why this JSON is not a tokenizer that Headway wrote; "" if it is one."""
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         return "it has no model"
     model, vocabulary = data["model"].get("type"), data["model"].get("vocab")
@@ -54,145 +54,150 @@ def why_foreign(data: Any) -> str:
         return f'its model "{model}" is none of BPE, Unigram, WordPiece'
     pairs = vocabulary.items() if isinstance(vocabulary, dict) else vocabulary
     names = [pair[0] for pair in pairs if isinstance(pair, list | tuple) and pair]
-    if names[: len(FIRST_CONTROLS)] != FIRST_CONTROLS:
-        return f"its vocabulary does not start with {' '.join(FIRST_CONTROLS)}"
+    if names[: len(FIXED_CONTROL_TOKENS)] != FIXED_CONTROL_TOKENS:
+        return f"its vocabulary does not start with {' '.join(FIXED_CONTROL_TOKENS)}"
     if isinstance(vocabulary, dict) and list(vocabulary.values()) != list(range(len(vocabulary))):
         return "its ids are not 0, 1, 2, … in order"
-    if len(names) % MULTIPLE:
-        return f"its size, {len(names)}, is no multiple of {MULTIPLE}"
+    if len(names) % SIZE_MULTIPLE:
+        return f"its size, {len(names)}, is not a multiple of {SIZE_MULTIPLE}"
     if data.get("added_tokens"):
         return "it has added tokens, which would match text"
     if data["model"].get("dropout"):
-        return "it has dropout, so it would cut the same text differently each time"
+        return "it has dropout, so it would split the same text differently each time"
     if model != "WordPiece" and data.get("normalizer") != {"type": "Prepend", "prepend": " "}:
         return "it does not put a space before the text"
-    if model != "WordPiece" and not set(byte_letters()) <= set(names):
-        return "it does not know every byte"
+    if model != "WordPiece" and not set(byte_alphabet()) <= set(names):
+        return "it does not have an entry for every byte"
     return ""
 
 
 class Tokenizer:
-    """A vocabulary and how text is cut into it. Ids: pad 0, start 1, end 2, mask 3, tags, text, filler."""
+    """A vocabulary and how text is split into its entries. Ids: pad 0, start 1, end 2, mask 3, tags, text, filler."""
 
     def __init__(self, data: Json) -> None:
-        """From the library's JSON; see `train` and Tokenizers.load for the usual ways."""
-        if why := why_foreign(data):
-            raise HeadwayError(f"this is not a tokenizer of Headway: {why}.")
-        letters = byte_letters()
+        """From the JSON of the `tokenizers` library. Usually made by `train` or Tokenizers.load."""
+        if reason := find_format_error(data):
+            raise HeadwayError(f"this is not a tokenizer of Headway: {reason}.")
+        alphabet = byte_alphabet()
         try:
             self._library = tokenizers.Tokenizer.from_str(json.dumps(data))
-            self.kind = kind_of(data)
+            self.kind = detect_kind(data)
             self.size: int = self._library.get_vocab_size()
             self._spellings = [str(self._library.id_to_token(n)) for n in range(self.size)]
-            self._bytes = [bytes_of(spelling, self.kind, letters) for spelling in self._spellings]
+            self._bytes = [entry_bytes(spelling, self.kind, alphabet) for spelling in self._spellings]
         except Exception as error:  # the library raises nothing more precise
             raise HeadwayError(f"this tokenizer cannot be read: {error}") from None
-        self._noisy: tuple[float, Any] = (0.0, self._library)
-        self._quick: QuickEncoder | None = None
-        self._asked = 0  # texts
+        self._dropout_library: tuple[float, Any] = (0.0, self._library)
+        self._cached_encoder: CachedEncoder | None = None
+        self._texts_encoded = 0
         self.pad, self.start, self.end, self.mask = range(4)
-        self.tags = {tag: n for n, spelling in enumerate(self._spellings) if (tag := tag_of(spelling))}
-        self.controls = frozenset(n for n, content in enumerate(self._bytes) if not content)
+        self.tags = {tag: n for n, spelling in enumerate(self._spellings) if (tag := parse_tag(spelling))}
+        self.control_ids = frozenset(n for n, content in enumerate(self._bytes) if not content)
 
     @classmethod
     def train(cls, lines: Iterable[str], config: Part | str = "bpe", *, tags: Sequence[str] = ()) -> "Tokenizer":
-        """Learn a vocabulary from lines of text. Lines may be a stream; the same text gives the same tokenizer."""
+        """Learn a vocabulary from lines of text, which may be an iterator. The same text gives the same tokenizer."""
         part = make_part("tokenizer", config)
-        owner = target_of(catalogue.find("tokenizer", part.kind).target)
-        return cls(owner.train(lines, part, control_spellings(tags)))
+        owner = import_target(catalogue.find_entry("tokenizer", part.kind).target)
+        return cls(owner.train(lines, part, list_control_tokens(tags)))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without control tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, dropout: float = 0.0) -> list[list[int]]:
-        """The ids of each text. `dropout` leaves out each merge of a BPE so often, in this call only.
+        """The ids of each text. `dropout` (BPE-dropout): the probability of skipping a merge, in this call only.
 
         The library draws from its own generator, which cannot be seeded: with dropout no two calls are alike.
         """
-        quick = None if dropout else self._quick_encoder(len(texts))
-        found = [None if quick is None else quick.encode(text) for text in texts]
-        left = [n for n, ids in enumerate(found) if ids is None]
-        for n in left:
-            utf8(texts[n], f"text {n}: " if len(texts) > 1 else "")
+        cached_encoder = None if dropout else self._get_cached_encoder(len(texts))
+        ids = [None if cached_encoder is None else cached_encoder.encode(text) for text in texts]
+        remaining = [n for n, text_ids in enumerate(ids) if text_ids is None]
+        for n in remaining:
+            encode_utf8(texts[n], f"text {n}: " if len(texts) > 1 else "")
         library = self._with_dropout(dropout) if dropout else self._library
-        slow = library.encode_batch_fast([texts[n] for n in left], add_special_tokens=False) if left else ()
-        for n, encoding in zip(left, slow):
-            found[n] = encoding.ids
-        return found  # type: ignore[return-value]
+        encodings = (
+            library.encode_batch_fast([texts[n] for n in remaining], add_special_tokens=False) if remaining else ()
+        )
+        for n, encoding in zip(remaining, encodings):
+            ids[n] = encoding.ids
+        return ids  # type: ignore[return-value]
 
-    def _quick_encoder(self, texts: int) -> QuickEncoder | None:
-        """What looks words up; it takes longer to make than a few texts take the library."""
-        self._asked += texts
-        if self._quick is None and self._asked > FEW and self.kind in ("bpe", "unigram"):
-            self._quick = QuickEncoder(self._library)
-        return self._quick
+    def _get_cached_encoder(self, texts: int) -> CachedEncoder | None:
+        """The encoder with a word cache, built once enough texts were encoded to make it worth while."""
+        self._texts_encoded += texts
+        worthwhile = self._texts_encoded > MIN_CACHED_TEXTS and self.kind in ("bpe", "unigram")
+        if self._cached_encoder is None and worthwhile:
+            self._cached_encoder = CachedEncoder(self._library)
+        return self._cached_encoder
 
     def _with_dropout(self, dropout: float) -> Any:
-        """A second tokenizer, so that the first never knows of dropout, not even while threads share it."""
+        """A second library tokenizer with dropout, so that the first never has it, not even while threads share it."""
         if self.kind != "bpe":
-            raise HeadwayError(f'dropout leaves out merges, and a "{self.kind}" tokenizer has none. Use "bpe".')
+            raise HeadwayError(f'dropout skips merges, and a "{self.kind}" tokenizer has none. Use "bpe".')
         if not 0 < dropout <= 1:
-            raise HeadwayError(f"dropout is the share of merges left out: {dropout} is not between 0 and 1.")
-        rate, library = self._noisy
+            raise HeadwayError(f"dropout is {dropout}: it must be between 0 and 1.")
+        rate, library = self._dropout_library
         if rate != dropout:
             library = tokenizers.Tokenizer.from_str(self._library.to_str())
             library.model.dropout = dropout
-            self._noisy = (dropout, library)
+            self._dropout_library = (dropout, library)
         return library
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. Control tokens are left out; bytes that are no UTF-8 become U+FFFD."""
+        """The text of ids. Control tokens are skipped; invalid UTF-8 becomes U+FFFD."""
         return b"".join(map(self._content, ids)).removeprefix(b" ").decode("utf-8", errors="replace")
 
-    def stream(self) -> "Stream":
-        """For output that arrives id by id."""
-        return Stream(self)
+    def stream_decoder(self) -> "StreamDecoder":
+        """A decoder for output that arrives id by id."""
+        return StreamDecoder(self)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as one can read it: " dog", "⟨/s⟩", or "<E2>" for a byte that is only part of a character."""
-        return [self._readable(self._content(n)) or self._spellings[n] for n in ids]
+        """Each id in readable form: " dog", "⟨/s⟩", or "<E2>" for a byte that is only part of a character."""
+        return [self._format_bytes(self._content(n)) or self._spellings[n] for n in ids]
 
-    def _readable(self, content: bytes) -> str:
+    def _format_bytes(self, content: bytes) -> str:
         # surrogateescape turns a stray byte XX into U+DCXX
         text = content.decode("utf-8", errors="surrogateescape")
         return re.sub("[\udc80-\udcff]", lambda stray: f"<{ord(stray[0]) - 0xDC00:02X}>", text)
 
     def _content(self, n: int) -> bytes:
         if not 0 <= n < self.size:
-            raise HeadwayError(f"there is no token {n}: this vocabulary has {self.size}. Is it another model's?")
+            raise HeadwayError(
+                f"there is no token {n}: this vocabulary has {self.size}. Does the id come from another model?"
+            )
         return self._bytes[n]
 
     @functools.cached_property
     def characters(self) -> frozenset[str]:
-        """Those that some entry has as a whole, and not only by bytes."""
+        """The characters that some entry contains completely, not only byte by byte."""
         return frozenset("".join(content.decode("utf-8", errors="ignore") for content in self._bytes))
 
     @functools.cached_property
-    def inner(self) -> frozenset[int]:
-        """Entries that go on with a word: they begin with a letter, a digit or a part of a character."""
-        begun = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]
-        return frozenset(n for n, first in enumerate(begun) if first.isalnum() or first == "\ufffd")
+    def continuation_ids(self) -> frozenset[int]:
+        """Ids that continue a word: their text begins with a letter, a digit or part of a character."""
+        first_characters = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]
+        return frozenset(n for n, first in enumerate(first_characters) if first.isalnum() or first == "\ufffd")
 
     def is_byte(self, n: int) -> bool:
-        """Whether it spells one byte: with these, anything can be said."""
+        """Whether an id stands for a single byte: with these, any text can be written."""
         return len(self._content(n)) == 1
 
     def to_json(self) -> Json:
-        """What the library saves, and all there is to save."""
+        """The library's JSON, which is all there is to save."""
         data: Json = json.loads(self._library.to_str())
         return data
 
     def fingerprint(self) -> str:
-        """The same for the same tokenizer, on any machine."""
+        """A hash, equal for equal tokenizers on any machine."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.size} entries, tags: {', '.join(self.tags) or 'none'})"
 
 
-class Stream:
-    """Text from ids, as they come. A character is held back until all its bytes are there."""
+class StreamDecoder:
+    """Decodes ids one by one. A character is held back until all its bytes have arrived."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -200,7 +205,7 @@ class Stream:
         self._started = False
 
     def push(self, n: int) -> str:
-        """What this id completes; often "", when it is a control token or a part of a character."""
+        """The text that this id completes; "" for a control token or part of a character."""
         content = self._tokenizer._content(n)
         if content and not self._started:
             self._started = True
@@ -208,7 +213,7 @@ class Stream:
         return self._decoder.decode(content)
 
     def finish(self) -> str:
-        """What is left: U+FFFD if the last character never came to its end. Then the stream is new again."""
+        """The rest: U+FFFD if the last character is incomplete. Resets the decoder."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         self._started = False

@@ -1,4 +1,4 @@
-"""The text that a tokenizer is trained on: read as a stream, more than once, and measured."""
+"""The text to train a tokenizer on: lines that can be read more than once, and their size."""
 
 import itertools
 import json
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import IO
 
 from headway.errors import HeadwayError
-from headway.text.tokenizer.vocabulary import utf8
+from headway.text.tokenizer.vocabulary import encode_utf8
 
-# Text in UTF-8 bytes, and a vocabulary that it can teach. Between two rows: a straight line on log-log paper.
-SIZES = (
+# Bytes of UTF-8 text, and the vocabulary size that they support; interpolated linearly in log-log space.
+VOCABULARY_SIZES = (
     (20_000, 320),  # a few pages: hardly more than the bytes
     (100_000, 512),  # 2,000 short lines on each side
     (4_000_000, 7_000),  # 29,000 pairs of captions
@@ -22,50 +22,52 @@ SIZES = (
 )
 
 
-def choose_size(text_bytes: int) -> int:
-    """How many entries a text of so many UTF-8 bytes can teach; more would be seen too rarely to be learned.
+def recommend_size(text_bytes: int) -> int:
+    """The vocabulary size for a text of this many UTF-8 bytes; in a larger one entries are too rare to be learned.
 
-    Bytes, because they compare across scripts: an English, a German and a Chinese text of one length in bytes say
-    about as much; of one length in words or characters they do not. Count the text that the vocabulary is for:
-    both sides if it is shared.
+    Bytes, because they compare across scripts: English, German and Chinese texts of the same length in bytes contain
+    about the same information; of the same length in words or characters they do not. Count the text that the
+    vocabulary is for: both sides if it is shared.
     """
-    if text_bytes <= SIZES[0][0]:
-        return SIZES[0][1]
-    for (low, small), (high, large) in itertools.pairwise(SIZES):
+    if text_bytes <= VOCABULARY_SIZES[0][0]:
+        return VOCABULARY_SIZES[0][1]
+    for (low, small), (high, large) in itertools.pairwise(VOCABULARY_SIZES):
         if text_bytes <= high:
             share = math.log(text_bytes / low) / math.log(high / low)
             return int(small * math.pow(large / small, share))
-    return SIZES[-1][1]
+    return VOCABULARY_SIZES[-1][1]
 
 
 @contextmanager
-def corpus(lines: Iterable[str]) -> Iterator["Corpus"]:
-    """Lines that can be read again, checked and measured. An iterator is kept in a temporary file meanwhile."""
+def open_training_text(lines: Iterable[str]) -> Iterator["TrainingText"]:
+    """Lines that can be read repeatedly, checked and measured. An iterator is copied to a temporary file meanwhile."""
     if isinstance(lines, str):
         raise HeadwayError("the text to train on is one string. Give its lines, as in text.splitlines().")
     if iter(lines) is not lines:
-        yield measured(lines)
+        yield measure_text(lines)
         return
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
-        yield measured(KeptLines(file))
+        yield measure_text(TemporaryLines(file))
 
 
-def measured(lines: Iterable[str]) -> "Corpus":
-    size = sum(len(utf8(line, f"line {n}: ")) for n, line in enumerate(lines, 1))
-    if not size:
+def measure_text(lines: Iterable[str]) -> "TrainingText":
+    utf8_bytes = sum(len(encode_utf8(line, f"line {n}: ")) for n, line in enumerate(lines, 1))
+    if not utf8_bytes:
         raise HeadwayError("there is no text to train a tokenizer on: every line is empty, or there is none.")
-    return Corpus(lines, size)
+    return TrainingText(lines, utf8_bytes)
 
 
 @dataclass(frozen=True)
-class Corpus:
+class TrainingText:
     lines: Iterable[str]
-    bytes: int
+    utf8_bytes: int
 
 
 @dataclass(frozen=True)
-class KeptLines:
+class TemporaryLines:
+    """Lines in a temporary file, one JSON string each."""
+
     file: IO[str]
 
     def __iter__(self) -> Iterator[str]:

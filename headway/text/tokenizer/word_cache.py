@@ -1,8 +1,9 @@
-"""The library's result, sooner: most words have been met before, and are looked up instead of being split again.
+"""A word cache for tokenizers: the library's result faster, by looking up the ids of words seen before.
 
-The `tokenizers` library spends most of its time not on merging but on cutting text into words and keeping track of
-where each came from. Here a word is cut off by Python's regular expressions, which is only done for text whose every
-character they are sure to judge as the library does; all other text is left to the library."""
+The `tokenizers` library spends most of its time not on merging but on splitting text into words and tracking where each
+came from. Here Python's regular expressions split the text, but only text whose every character they are certain to
+classify as the library does; all other text is left to the library.
+"""
 
 import re
 import sys
@@ -11,28 +12,33 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from headway.text.tokenizer.vocabulary import byte_letters
+from headway.text.tokenizer.vocabulary import byte_alphabet
 
-LAST = 0x2E7F  # behind it come scripts that are written without spaces, where looking words up gains nothing
-WORDS_AT_MOST = 500_000  # remembered; about 150 bytes each
-SPACE = " \t\n\r\f\v"
+LAST_CODE_POINT = 0x2E7F  # beyond it are scripts written without spaces, where looking up words gains nothing
+MAX_CACHED_WORDS = 500_000  # about 150 bytes each
+ASCII_SPACES = " \t\n\r\f\v"
 
 
-def _kinds() -> dict[str, list[int]]:
-    """Characters by what the pattern asks: letter or mark, digit, space, sign. Controls and gaps are not among them."""
-    kinds: dict[str, list[int]] = {"letter": [], "digit": [], "space": [ord(c) for c in SPACE], "sign": []}
-    for point in range(LAST + 1):
+def _classify_characters() -> dict[str, list[int]]:
+    """Characters by the classes of the pattern: letter or mark, digit, space, punctuation. No controls, no gaps."""
+    kinds: dict[str, list[int]] = {
+        "letter": [],
+        "digit": [],
+        "space": [ord(c) for c in ASCII_SPACES],
+        "punctuation": [],
+    }
+    for point in range(LAST_CODE_POINT + 1):
         category = unicodedata.category(chr(point))
         if category[0] in "LMN":
             kinds["digit" if category[0] == "N" else "letter"].append(point)
         elif category[0] in "PS" or category == "Cf":
-            kinds["sign"].append(point)
+            kinds["punctuation"].append(point)
         elif category == "Zs" and point != ord(" "):
             kinds["space"].append(point)
     return kinds
 
 
-def _class(points: Iterable[int]) -> str:
+def _character_class(points: Iterable[int]) -> str:
     """The inside of [...] for these characters, as ranges."""
     ranges: list[list[int]] = []
     for point in sorted(points):
@@ -43,49 +49,50 @@ def _class(points: Iterable[int]) -> str:
     return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds a character to be careful with, and what cuts off words, as WORD in training.py does."""
-    kinds = {name: _class(points) for name, points in _kinds().items()}
-    letters, space = f"[{kinds['letter']}]{{1,64}}", f"[{kinds['space']}]"
+def _make_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """One that finds characters left to the library, and one that splits words as WORD_PATTERN in training.py does."""
+    kinds = {name: _character_class(points) for name, points in _classify_characters().items()}
+    letters = f"[{kinds['letter']}]{{1,64}}"
+    space = f"[{kinds['space']}]"
     word = (
-        f" ?{letters}(?:['’]{letters})?| ?[{kinds['digit']}]| ?[{kinds['sign']}]{{1,64}}"
+        f" ?{letters}(?:['’]{letters})?| ?[{kinds['digit']}]| ?[{kinds['punctuation']}]{{1,64}}"
         f"|{space}{{1,64}}(?![^{kinds['space']}])|{space}{{1,64}}"
     )
     return re.compile(f"[^{''.join(kinds.values())}]"), re.compile(word)
 
 
-class Words(dict[str, tuple[int, ...]]):
-    """The ids of each word, worked out by the library's model when it is first met."""
+class WordCache(dict[str, tuple[int, ...]]):
+    """The ids of each word, computed by the library's model when it is first looked up."""
 
     def __init__(self, library: Any) -> None:
         super().__init__()
         self.model = library.model
-        self.letters = {byte: letter for letter, byte in byte_letters().items()}
+        self.letter_of_byte = {byte: letter for letter, byte in byte_alphabet().items()}
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        spelled = "".join(self.letters[byte] for byte in word.encode())
-        ids = tuple(token.id for token in self.model.tokenize(spelled))
-        if len(self) < WORDS_AT_MOST:
+        letters = "".join(self.letter_of_byte[byte] for byte in word.encode())
+        ids = tuple(token.id for token in self.model.tokenize(letters))
+        if len(self) < MAX_CACHED_WORDS:
             self[sys.intern(word)] = ids
         return ids
 
 
-class QuickEncoder:
-    """Encodes lines of text as a tokenizer with the pattern WORD would, a space put before each."""
+class CachedEncoder:
+    """Encodes text as a tokenizer with WORD_PATTERN does, with a space before it."""
 
-    careful: re.Pattern[str] | None = None
-    cut: re.Pattern[str] | None = None
+    uncertain: re.Pattern[str] | None = None  # compiled once for all instances
+    word: re.Pattern[str] | None = None
 
     def __init__(self, library: Any) -> None:
-        if QuickEncoder.cut is None:
-            QuickEncoder.careful, QuickEncoder.cut = _patterns()
-        self.words = Words(library)
+        if CachedEncoder.word is None:
+            CachedEncoder.uncertain, CachedEncoder.word = _make_patterns()
+        self.cache = WordCache(library)
 
     def encode(self, text: str) -> list[int] | None:
-        """The ids of a text; None for one that only the library can judge."""
-        assert self.careful is not None and self.cut is not None
+        """The ids of a text; None for a text that must be left to the library."""
+        assert self.uncertain is not None and self.word is not None
         if not text:
             return []
-        if self.careful.search(text):
+        if self.uncertain.search(text):
             return None
-        return list(chain.from_iterable(map(self.words.__getitem__, self.cut.findall(f" {text}"))))
+        return list(chain.from_iterable(map(self.cache.__getitem__, self.word.findall(f" {text}"))))

@@ -10,8 +10,9 @@ import pytest
 import headway
 from headway.cli.app import main
 from headway.data.toy import toy_corpus
-from headway.text.align.aligner import learn_aligner
-from headway.text.align.words import moses
+from headway.text.align.aligner import train_aligner
+from headway.text.align.words import format_moses_links
+from headway.translate.options import TranslateOptions
 
 Capture = pytest.CaptureFixture[str]
 PAIRS = [(pair.source, pair.target) for pair in toy_corpus(120)[20:]]
@@ -39,8 +40,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_by_counting(capsys: Capture, files: list[str], tmp_path: Path) -> None:
     out, err = run(capsys, "align", "--source", files[0], "--target", files[1])
     pairs = [*PAIRS[:60], ("", "Kavu."), ("A dog.", "")]
-    assert out == "".join(f"{moses(own)}\n" for own in learn_aligner(pairs).align(pairs))
-    assert err == "warning: learned from 62 pairs only: the links are rough. Give more pairs, or a --model\n"
+    assert out == "".join(f"{format_moses_links(own)}\n" for own in train_aligner(pairs).align(pairs))
+    assert err == "warning: learned from only 62 pairs: alignments are unreliable. Give more pairs, or --model\n"
     assert run(capsys, "align", "--pairs", files[2])[0] == out
     assert run(capsys, "align", "--pairs", files[2], "--columns", "1,2")[0] == out
     assert run(capsys, "align", "--pairs", files[2], "--columns", "2,1")[0] != out
@@ -62,9 +63,12 @@ def test_standard_input_can_be_learned_from(
 def test_by_a_model(capsys: Capture, translator_dir: Path, files: list[str]) -> None:
     out, err = run(capsys, "align", "--model", str(translator_dir), "--source", files[0], "--target", files[1])
     translator = headway.load(translator_dir)
-    assert out.splitlines() == [moses(links) for links in translator.align([*PAIRS[:60], ("", "x"), ("x", "")])]
+    assert out.splitlines() == [
+        format_moses_links(links) for links in translator.align([*PAIRS[:60], ("", "x"), ("x", "")])
+    ]
     assert (
-        err == "warning: this model has no head for alignments: they are rough. Train it with train.alignment=guided\n"
+        err
+        == "warning: this model was not trained to align, so alignments are unreliable. Train with train.alignment=guided\n"
     )
 
 
@@ -76,7 +80,7 @@ def test_one_pair(capsys: Capture, translator_dir: Path) -> None:
 def test_a_pair_that_is_too_long_is_told(
     capsys: Capture, translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.translate.alignment.MOST", 64)
+    monkeypatch.setattr("headway.translate.alignment.MAX_ALIGNED_TOKENS", 64)
     out, err = run(capsys, "align", "--model", str(translator_dir), "dog " * 200, "kavu")
     assert out == "\n"
     assert "line 1: not aligned: it has " in err and "reads at most 64" in err
@@ -85,7 +89,7 @@ def test_a_pair_that_is_too_long_is_told(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["A dog.", "Kavu."], "one pair is too little to learn from: give --model, or files."),
+        (["A dog.", "Kavu."], "one pair is too little to learn an aligner from: give --model, or files."),
         ([], "give one source and its target as text, or --source and --target, or --pairs."),
         (["--source", "a"], "give one source and its target as text, or --source and --target, or --pairs."),
     ],
@@ -99,7 +103,7 @@ def test_a_tokenizer_that_forgets_spaces_is_refused(capsys: Capture, train_toy: 
     model = train_toy("--set", "tokenizer=wordpiece(512)", "--set", "train.steps=2", "--set", "train.validate_every=2")
     capsys.readouterr()
     _, err = run(capsys, "translate", "--model", str(model), "--align", "A dog.", code=2)
-    assert 'alignments join words between spaces, and "wordpiece" forgets spaces' in err
+    assert 'alignments count words between spaces, and "wordpiece" loses spaces' in err
 
 
 # ---- translate --align
@@ -111,9 +115,9 @@ def test_links_follow_the_translation(capsys: Capture, translator_dir: Path) -> 
     translated, links = out.splitlines()[0].split(" ||| ")
     assert LINKS.fullmatch(links) and links
     assert out.splitlines()[1] == " |||"
-    found = headway.load(translator_dir).translate([source], align=True)[0]
-    assert (translated, links) == (found.text, moses(found.guesses[0].alignment or []))
-    assert err.count("they are rough") == 1
+    found = headway.load(translator_dir).translate([source], TranslateOptions(align=True))[0]
+    assert (translated, links) == (found.text, format_moses_links(found.guesses[0].alignment or []))
+    assert err.count("so alignments are unreliable") == 1
 
 
 def test_with_scores_and_n_best(capsys: Capture, translator_dir: Path) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from headway.cli import pair_writer as verb
+from headway.cli import terminal
 from headway.cli.app import main
 from headway.data.parallel_files import ParallelFiles, read_parallel
-from headway.workflows.back_translation import Pair
+from headway.workflows.back_translation import SyntheticPair
 
 ROOT = Path(__file__).parents[3]
 Capture = pytest.CaptureFixture[str]
@@ -28,20 +29,20 @@ def augmented(capsys: Capture, model: Path, *arguments: object, code: int = 0) -
 
 
 @pytest.fixture(scope="module")
-def pairs(toy: Path) -> list[Pair]:
+def pairs(toy: Path) -> list[SyntheticPair]:
     """What the model gives back, for it knows them by heart."""
     both = zip((toy / "train.qtx").read_text().splitlines(), (toy / "train.en").read_text().splitlines())
-    return [Pair(f"<BT> {made}", given) for made, given in both]
+    return [SyntheticPair(f"<BT> {made}", given) for made, given in both]
 
 
 @pytest.fixture
-def text(tmp_path: Path, pairs: list[Pair]) -> Path:
+def text(tmp_path: Path, pairs: list[SyntheticPair]) -> Path:
     path = tmp_path / "mono.en"
     path.write_text("".join(f"{pair.target}\n" for pair in pairs[:6]))
     return path
 
 
-def test_standard_output(capsys: Capture, translator_dir: Path, text: Path, pairs: list[Pair]) -> None:
+def test_standard_output(capsys: Capture, translator_dir: Path, text: Path, pairs: list[SyntheticPair]) -> None:
     out, err = augmented(capsys, translator_dir, "--text", text)
     assert out == "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs[:6])
     assert err == "6 lines, 6 pairs\n"
@@ -50,7 +51,7 @@ def test_standard_output(capsys: Capture, translator_dir: Path, text: Path, pair
 
 
 def test_standard_input(
-    capsys: Capture, translator_dir: Path, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
+    capsys: Capture, translator_dir: Path, pairs: list[SyntheticPair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{pairs[0].target}\n".encode())))
     assert augmented(capsys, translator_dir, "--text", "-")[0] == "\t".join(pairs[0]) + "\n"
@@ -60,7 +61,7 @@ def test_standard_input(
 
 @pytest.mark.parametrize("name", ["m.qtx-en.tsv", "m.jsonl", "m.tsv.gz", "m.jsonl.xz", "m.tsv.zst"])
 def test_files_by_their_names(
-    capsys: Capture, translator_dir: Path, text: Path, pairs: list[Pair], tmp_path: Path, name: str
+    capsys: Capture, translator_dir: Path, text: Path, pairs: list[SyntheticPair], tmp_path: Path, name: str
 ) -> None:
     """Several texts, one of them packed; what comes out is read as training text."""
     (tmp_path / "more.en.xz").write_bytes(lzma.compress(pairs[6].target.encode()))
@@ -73,14 +74,16 @@ def test_files_by_their_names(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted([name, "mono.en", "more.en.xz"])
 
 
-def test_what_was_left_out_is_told(capsys: Capture, translator_dir: Path, pairs: list[Pair], tmp_path: Path) -> None:
+def test_what_was_left_out_is_told(
+    capsys: Capture, translator_dir: Path, pairs: list[SyntheticPair], tmp_path: Path
+) -> None:
     (tmp_path / "mono.en").write_text(f"\n{pairs[0].target}\n \n{'dog ' * 200}\n{pairs[1].target}\n")
     out, err = augmented(capsys, translator_dir, "--text", tmp_path / "mono.en")
     assert out.count("\n") == 2
     assert err == "5 lines, 2 pairs\nleft out: 2 blank lines, 1 lines with too many tokens\n"
-    out, err = augmented(capsys, translator_dir, "--text", tmp_path / "mono.en", "--longest", 1)
+    out, err = augmented(capsys, translator_dir, "--text", tmp_path / "mono.en", "--max-tokens", 1)
     assert (out, err.splitlines()[1]) == ("", "left out: 2 blank lines, 3 lines with too many tokens")
-    assert err.splitlines()[2].startswith("warning: there is not one pair: is this the model that translates from")
+    assert err.splitlines()[2].startswith("warning: no pair was made: does this model translate from")
     _, err = augmented(capsys, translator_dir, "--text", tmp_path / "mono.en", "--min-score", "-0.00001")
     assert "2 of a low score" in err
     _, err = augmented(capsys, translator_dir, "--text", tmp_path / "mono.en", "--min-score", "-5")
@@ -118,11 +121,11 @@ def some(toy: Path, tmp_path: Path) -> Path:
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, groups: int, error: type[BaseException]) -> None:
-    def tell(self: verb.Meter, counts: dict[str, int]) -> None:
-        if counts["lines"] == groups * 64 // verb.TOKENS_A_LINE:
+    def stop(self: verb.PairProgress, counts: dict[str, int]) -> None:
+        if counts["lines"] == groups * 64 // verb.TOKENS_PER_LINE:
             raise error
 
-    monkeypatch.setattr(verb.Meter, "tell", tell)
+    monkeypatch.setattr(verb.PairProgress, "update", stop)
 
 
 @pytest.mark.parametrize("name", ["m.tsv", "m.jsonl.gz"])
@@ -134,19 +137,19 @@ def test_an_interrupted_run_goes_on(
     with monkeypatch.context() as patch:
         stop_after(patch, 3, KeyboardInterrupt)
         _, err = augmented(capsys, translator_dir, *command, "--out", tmp_path / name, code=130)
-    assert err == "the same command with --resume goes on after line 24\nerror: interrupted\n"
+    assert err == "to continue after line 24, run the same command with --resume\nerror: interrupted\n"
     assert not (tmp_path / name).exists()
     _, err = augmented(capsys, translator_dir, *command, "--out", tmp_path / name, code=1)
-    assert "is what a stopped run has left. Go on with --resume, or start anew with --overwrite." in err
+    assert "is left over from an interrupted run. Continue it with --resume, or start over with --overwrite." in err
     _, err = augmented(capsys, translator_dir, *command, "--tag", "", "--resume", "--out", tmp_path / name, code=1)
-    assert "was begun with --tag '<BT>', and this is ''. Give the same" in err
+    assert "was started with --tag '<BT>', not ''. Give the same" in err
     _, err = augmented(capsys, translator_dir, *command, "--out", tmp_path / name, "--resume", code=0)
     assert err.startswith("48 lines, ")
     whole, resumed = ((tmp_path / f"{lead}{name}") for lead in ("whole-", ""))
     assert resumed.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob("*.p*"))
     _, err = augmented(capsys, translator_dir, *command, "--out", tmp_path / name, "--resume")
-    assert err == f"{tmp_path / name} is complete: nothing is left to do\n"
+    assert err == f"{tmp_path / name} is complete: nothing to do\n"
 
 
 def test_a_changed_text_is_noticed(
@@ -184,7 +187,7 @@ def test_a_killed_run_loses_at_most_its_last_group(translator_dir: Path, some: P
 def test_a_file_is_not_written_over(capsys: Capture, translator_dir: Path, text: Path, tmp_path: Path) -> None:
     (tmp_path / "m.tsv").write_text("mine\n")
     _, err = augmented(capsys, translator_dir, "--text", text, "--out", tmp_path / "m.tsv", code=1)
-    assert f"{tmp_path}/m.tsv exists already. Choose another --out, or write over it with --overwrite." in err
+    assert f"{tmp_path}/m.tsv already exists. Choose another --out, or overwrite it with --overwrite." in err
     assert (tmp_path / "m.tsv").read_text() == "mine\n"
     augmented(capsys, translator_dir, "--text", text, "--out", tmp_path / "m.tsv", "--overwrite")
     assert (tmp_path / "m.tsv").read_text().count("\n") == 6
@@ -196,7 +199,7 @@ def test_a_broken_text_leaves_what_was_done(capsys: Capture, translator_dir: Pat
     out = tmp_path / "m.tsv"
     command = ["--text", some, "--text", tmp_path / "more.en.gz", "--out", out, "--batch-tokens", 64]
     _, err = augmented(capsys, translator_dir, *command, code=1)
-    assert "more.en.gz cannot be unpacked" in err
+    assert "more.en.gz cannot be decompressed" in err
     assert json.loads(Path(f"{out}.progress").read_text())["counts"]["lines"] >= 40
     (tmp_path / "more.en.gz").write_bytes(packed)
     _, err = augmented(capsys, translator_dir, *command, "--resume")
@@ -215,16 +218,16 @@ def test_more_tokens_at_once_than_there_can_be_lines(capsys: Capture, translator
     ("arguments", "message"),
     [
         ([], "--text is missing."),
-        (["--text", "a", "--resume"], "--resume and --overwrite are about a file: name it with --out."),
-        (["--text", "a", "--out", "a.tsv", "--resume", "--overwrite"], "--resume goes on and --overwrite starts anew"),
-        (["--text", "a", "--out", "a.txt"], "--out is a.txt, and pairs go to a file whose name ends in .tsv or .jsonl"),
-        (["--text", "a.tsv", "--out", "./a.tsv"], "--out is one of the files that are read: name another."),
-        (["--text", "a", "--tag", "a\tb"], "--tag holds a tab or a line break, which end a cell of the file"),
+        (["--text", "a", "--resume"], "--resume and --overwrite need --out."),
+        (["--text", "a", "--out", "a.tsv", "--resume", "--overwrite"], "--resume continues and --overwrite starts over"),
+        (["--text", "a", "--out", "a.txt"], "--out is a.txt: it must end in .tsv or .jsonl"),
+        (["--text", "a.tsv", "--out", "./a.tsv"], "--out is one of the input files: choose another file."),
+        (["--text", "a", "--tag", "a\tb"], "--tag must not contain tabs or line breaks."),
         (["--text", "a", "--length-ratio", "0.5"], "--length-ratio: 0.5 is not in the range x>=1."),
         (["--text", __file__, "--temperature", "2"], "temperature: 2.0 has no effect without sampling."),
         (["--text", __file__, "-b", "0"], "beam_size: 0 is out of range: it must be at least 1 and at most 10000."),
-        (["--text", __file__, "--out", "x/m.en-qtx.tsv"], "the name m.en-qtx.tsv says that en stands first, but the "
-         "machine's qtx does. Write qtx-en there."),
+        (["--text", __file__, "--out", "x/m.en-qtx.tsv"], "the name m.en-qtx.tsv says that en comes first, but qtx "
+         "does: the machine writes the source. Name it qtx-en."),
     ],
 )  # fmt: skip
 def test_c09_wrong_usage(
@@ -252,13 +255,13 @@ def test_a_language_model_does_not_translate(capsys: Capture, lm_dir: Path, text
 
 @pytest.mark.parametrize("live", [True, False])
 def test_progress(capsys: Capture, monkeypatch: pytest.MonkeyPatch, live: bool) -> None:
-    monkeypatch.setattr(verb, "shows_progress", lambda: live)
-    monkeypatch.setattr(verb, "LIVE_EVERY" if live else "LOG_EVERY", 0.0)
+    monkeypatch.setattr(terminal, "shows_progress", lambda: live)
+    monkeypatch.setattr(verb, "LIVE_INTERVAL" if live else "LOG_INTERVAL", 0.0)
     now = iter([100.0, 102.0, 104.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    meter = verb.Meter(1000)
-    meter.tell({"lines": 1200, "pairs": 1100})
-    meter.tell({"lines": 1600, "pairs": 1400})
+    meter = verb.PairProgress(1000)
+    meter.update({"lines": 1200, "pairs": 1100})
+    meter.update({"lines": 1600, "pairs": 1400})
     meter.clear()
     lines = ["1,200 lines  1,100 pairs  100.0 lines/s  0:02", "1,600 lines  1,400 pairs  150.0 lines/s  0:04"]
     shown = "".join(f"\r\x1b[2K{line}" for line in lines) + "\r\x1b[2K" if live else "".join(f"{x}\n" for x in lines)
@@ -266,7 +269,7 @@ def test_progress(capsys: Capture, monkeypatch: pytest.MonkeyPatch, live: bool) 
 
 
 def test_progress_is_not_told_too_often(capsys: Capture) -> None:
-    meter = verb.Meter(0)
+    meter = verb.PairProgress(0)
     for _ in range(100):
-        meter.tell({"lines": 1, "pairs": 1})
+        meter.update({"lines": 1, "pairs": 1})
     assert capsys.readouterr().err == ""

@@ -10,8 +10,9 @@ import torch
 import headway
 from headway.cli.app import main
 from headway.storage.model_dir import read_tensors
-from headway.text import Tokenizer, Tokenizers
-from headway.train.checkpoints import checkpoints
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.train.checkpoints import list_checkpoints
 from headway.translate.translator import Translator
 
 Capture = pytest.CaptureFixture[str]
@@ -34,7 +35,7 @@ def assert_mean(out: Path, files: list[Path]) -> None:
 
 def test_the_last_checkpoints(capsys: Capture, translator_dir: Path, tmp_path: Path) -> None:
     err = averaged(capsys, "--model", translator_dir, "--last", 2, "--out", tmp_path / "out")
-    kept = [found.folder / "model.safetensors" for found in checkpoints(translator_dir)[-2:]]
+    kept = [found.folder / "model.safetensors" for found in list_checkpoints(translator_dir)[-2:]]
     assert len(kept) == 2
     assert_mean(tmp_path / "out", kept)
     assert err.splitlines()[0] == f"averaged 2: {kept[0].parent}, {kept[1].parent}"
@@ -62,10 +63,8 @@ def test_a_language_model(capsys: Capture, lm_dir: Path, tmp_path: Path) -> None
 def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Path, toy: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(translator_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints")))
     out = ["--out", tmp_path / "out"]
-    assert "holds no checkpoints to average. Give several --model instead." in averaged(
-        capsys, "-m", copy, *out, code=1
-    )
-    assert "these models are built differently, so they cannot be averaged." in averaged(
+    assert "has no checkpoints to average. Give several --model instead." in averaged(capsys, "-m", copy, *out, code=1)
+    assert "these models have different architectures, so they cannot be averaged." in averaged(
         capsys, "-m", translator_dir, "-m", lm_dir, *out, code=1
     )
     tokenizers = Tokenizers.load(copy / "tokenizer.json")
@@ -85,7 +84,7 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     assert "these models translate between different languages, so they cannot be averaged." in averaged(
         capsys, "-m", translator_dir, "-m", copy, *out, code=1
     )
-    assert f"--out is {translator_dir}, one of the models: name another." in averaged(
+    assert f"--out is {translator_dir}, one of the models: choose another directory." in averaged(
         capsys, "-m", translator_dir, "-o", translator_dir, code=2
     )
     assert "--last: 0 is not in the range x>=1" in averaged(capsys, "-m", translator_dir, "--last", 0, *out, code=2)
@@ -100,12 +99,13 @@ def test_what_is_there_is_not_written_over(
     (copy / "calibration.json").write_text("{}")
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*")}
     for flags in ([], ["--overwrite"]):
-        assert f"{copy} holds a training, which could not go on from other weights. Choose another --out." in averaged(
-            capsys, *models, "-o", copy, *flags, code=1
+        assert (
+            f"{copy} holds a training run, which cannot resume from other weights. Choose another --out."
+            in averaged(capsys, *models, "-o", copy, *flags, code=1)
         )
     shutil.rmtree(copy / "checkpoints")
     told = averaged(capsys, *models, "-o", copy, code=1)
-    assert f"{copy} is not empty. Choose another --out, or write over it with --overwrite." in told
+    assert f"{copy} is not empty. Choose another --out, or overwrite it with --overwrite." in told
     assert {path: path.stat().st_mtime_ns for path in copy.iterdir()}.items() <= before.items()
     averaged(capsys, *models, "-o", copy, "--overwrite")
     assert_mean(copy, [model / "model.safetensors" for model in (translator_dir, other_translator_dir)])

@@ -1,4 +1,4 @@
-"""headway calibrate: a score between 0 and 1 that keeps its word, kept with the model, and what --min-score does with it."""
+"""headway calibrate: a score between 0 and 1 that keeps its word, kept with the model, and what --min-confidence does with it."""
 
 import json
 import math
@@ -13,9 +13,10 @@ import headway
 from headway.cli.app import main
 from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
-from headway.translate.confidence import CALIBRATION, Calibration, features
+from headway.storage.calibration import CALIBRATION_FILE, Calibration
+from headway.translate.confidence import features
 from headway.translate.translator import Translator
-from headway.workflows.calibration import fitted, reliability
+from headway.workflows.calibration import fit_logistic_regression, measure_reliability
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,8 +46,8 @@ def test_what_is_written_and_said(model: Path, capsys: Capture, text: Path) -> N
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "score\tlines\tmean score\tshare good"
     assert "expected calibration error 0." in out
-    assert f"{model / CALIBRATION} is written" in err
-    about = json.loads((model / CALIBRATION).read_text())["about"]
+    assert f"wrote {model / CALIBRATION_FILE}" in err
+    about = json.loads((model / CALIBRATION_FILE).read_text())["about"]
     assert about["threshold"] == 75
     assert about["held_out"]["lines"] == sum(one["lines"] for one in about["held_out"]["bins"]) == 100
     assert about["held_out"]["ranked"] > 0.6
@@ -67,7 +68,7 @@ def test_known_lines_have_higher_scores(model: Path, text: Path) -> None:
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_unsure_lines_stay_as_they_are(model: Path, text: Path, engine: str, capsys: Capture) -> None:
     lines = ["Xq zzv blorp 9 9 wug.", (text / "valid.en").read_text().splitlines()[0]]
-    flags = ["--device", "cpu", "--engine", engine, "--min-score", "0.3", "--json"]
+    flags = ["--device", "cpu", "--engine", engine, "--min-confidence", "0.3", "--json"]
     assert main(["translate", "--model", str(model), *flags, *lines]) == 0
     out, err = capsys.readouterr()
     first, second = (json.loads(line) for line in out.splitlines())
@@ -82,16 +83,18 @@ def test_text_that_teaches_nothing(model: Path, text: Path) -> None:
     assert isinstance(translator, Translator)
     from headway.workflows.calibration import calibrate
 
-    with pytest.raises(HeadwayError, match=r"2 lines, .* are no text to learn from: give 100 lines or more"):
+    with pytest.raises(HeadwayError, match=r"2 lines, .* are not enough to fit: give 100 lines or more"):
         calibrate(translator, ["a", "b"], ["c", "d"])
 
 
 def test_files_that_are_not_one(model: Path, tmp_path: Path) -> None:
     assert Calibration.load(tmp_path) is None
-    table = json.loads((model / CALIBRATION).read_text())
+    table = json.loads((model / CALIBRATION_FILE).read_text())
     for change, told in (({"format_version": 9}, "has format_version 9"), ({"scales": None}, "is damaged")):
-        (tmp_path / CALIBRATION).write_text(json.dumps({**table, **change}))
-        with pytest.raises(HeadwayError, match=f"{CALIBRATION} {told}.*Make it anew: headway calibrate"):
+        (tmp_path / CALIBRATION_FILE).write_text(json.dumps({**table, **change}))
+        with pytest.raises(
+            HeadwayError, match=f"{CALIBRATION_FILE} {told}.*Calibrate the model again: headway calibrate"
+        ):
             Calibration.load(tmp_path)
 
 
@@ -106,9 +109,11 @@ def test_damaged_ones(change: dict[str, object], tmp_path: Path) -> None:
     sound = Calibration([0.0] * 6, [1.0] * 6, [1.0] * 6, 0.5, 0.0, {})
     sound.save(tmp_path)
     assert Calibration.load(tmp_path) == sound
-    table = json.loads((tmp_path / CALIBRATION).read_text())
-    (tmp_path / CALIBRATION).write_text(json.dumps({**table, **change}))
-    with pytest.raises(HeadwayError, match=f"{CALIBRATION} is damaged. Make it anew: headway calibrate"):
+    table = json.loads((tmp_path / CALIBRATION_FILE).read_text())
+    (tmp_path / CALIBRATION_FILE).write_text(json.dumps({**table, **change}))
+    with pytest.raises(
+        HeadwayError, match=f"{CALIBRATION_FILE} is damaged. Calibrate the model again: headway calibrate"
+    ):
         Calibration.load(tmp_path)
 
 
@@ -118,10 +123,10 @@ def test_a_packed_model_keeps_it_and_another_training_does_not(
     from headway.storage.model_dir import load_model, save_model
 
     assert main(["pack", str(model), "--out", str(tmp_path / "small"), "--int8"]) == 0
-    assert (tmp_path / "small" / CALIBRATION).read_bytes() == (model / CALIBRATION).read_bytes()
+    assert (tmp_path / "small" / CALIBRATION_FILE).read_bytes() == (model / CALIBRATION_FILE).read_bytes()
     config, weights, tokenizers = load_model(tmp_path / "small")
     save_model(tmp_path / "small", config, weights.state_dict(), tokenizers, "")
-    assert not (tmp_path / "small" / CALIBRATION).exists()
+    assert not (tmp_path / "small" / CALIBRATION_FILE).exists()
 
 
 # ---- the arithmetic
@@ -132,11 +137,11 @@ def test_a_regression_finds_what_made_the_data() -> None:
     values = random.normal(size=(20_000, 2)) * [3.0, 0.1] + [5.0, -1.0]
     truth = 1 / (1 + np.exp(-(0.5 * (values[:, 0] - 5) - 8 * (values[:, 1] + 1) + 0.3)))
     good = random.random(20_000) < truth
-    means, scales, weights, bias = fitted(values, good)
+    means, scales, weights, bias = fit_logistic_regression(values, good)
     assert np.allclose(weights / scales, [0.5, -8], rtol=0.1)
     made = Calibration(means.tolist(), scales.tolist(), weights.tolist(), bias, 0.0, {})
     scores = np.array([made.score(row) for row in values[:2000].tolist()])
-    found = reliability(scores, good[:2000])
+    found = measure_reliability(scores, good[:2000])
     assert found.error < 0.03
     assert found.ranked == pytest.approx(_ranked(scores, good[:2000]), abs=1e-9)
     assert sum(one.lines for one in found.bins) == found.lines == 2000
@@ -145,9 +150,9 @@ def test_a_regression_finds_what_made_the_data() -> None:
 def test_ranks_of_equal_scores_and_of_many_lines() -> None:
     random = np.random.default_rng(0)
     scores, good = random.integers(0, 5, 300) / 5, random.random(300) < 0.4
-    assert reliability(scores, good).ranked == pytest.approx(_ranked(scores, good), abs=1e-12)
+    assert measure_reliability(scores, good).ranked == pytest.approx(_ranked(scores, good), abs=1e-12)
     many = np.linspace(0, 1, 200_000)  # each with each would take 320 GB
-    assert reliability(many, many > 0.3).ranked == 1.0
+    assert measure_reliability(many, many > 0.3).ranked == 1.0
 
 
 def _ranked(scores: np.ndarray, good: np.ndarray) -> float:
@@ -156,6 +161,6 @@ def _ranked(scores: np.ndarray, good: np.ndarray) -> float:
 
 
 def test_features() -> None:
-    found = features("In 1999 and 7", 4, "1999", [-1.0, -3.0], usual=0.0)
+    found = features("In 1999 and 7", 4, "1999", [-1.0, -3.0], usual_ratio=0.0)
     assert found == pytest.approx([-2.0, -3.0, 0.5, np.log(2), np.log(4), 0.5])
     assert features("x", 1, "", [])[5] == 1.0

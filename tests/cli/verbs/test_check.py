@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from headway.cli.app import main
-from headway.cli.check_report import fitted, lines_about_runs, percent
-from headway.data.check.faults import NAMES
-from headway.data.check.report import Duplicates, MovedRun, Report
+from headway.cli.check_report import describe_moved_runs, fit_line, format_share
+from headway.data.check.faults import FAULT_NAMES
+from headway.data.check.report import CheckReport, DuplicatePairs, MisalignedRun
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.data.toy import toy_corpus
 
@@ -62,7 +62,7 @@ def test_what_a_person_sees(capsys: Capture, corpus: Path, monkeypatch: pytest.M
     assert cells["sides swapped"][0] == "1"
     assert int(cells["not a translation"][0]) >= 25
     assert int(cells["pairs that remain"][0]) + int(cells["pairs that remain"][2]) == 700
-    for example in ("  line 21 (target: no letter or digit)", "  line 41 (as line 11)", "  line 51"):
+    for example in ("  line 21 (target: no letter or digit)", "  line 41 (same as line 11)", "  line 51"):
         assert example in lines
     assert lines[lines.index("  line 51") + 1].startswith("    en   ")
     assert "  1 run of moved lines, " in out and "the target is 1 line early" in out
@@ -82,7 +82,7 @@ def test_for_programs(capsys: Capture, corpus: Path) -> None:
     assert value["files"] == [path] and value["pairs"] == 700 and value["clean"] is None
     assert kinds["duplicate"]["lines"] == {path: [41]}
     assert kinds["control"]["examples"][0]["detail"].startswith("target: U+0000 at character ")
-    assert set(kinds) <= set(NAMES)
+    assert set(kinds) <= set(FAULT_NAMES)
     assert value["runs"][0]["offset"] == -1
 
 
@@ -105,7 +105,7 @@ def test_nothing_to_say(capsys: Capture, corpus: Path) -> None:
 def test_strict_fails_on_findings_that_are_not_kept(capsys: Capture, corpus: Path) -> None:
     table = ["--pairs", corpus / "pairs.tsv", "--from", "en", "--to", "qtx"]
     out, _ = checked(capsys, *table, "--strict", code=1)
-    assert "no pair in the line\t2" in out
+    assert "malformed line\t2" in out
     checked(capsys, *files(corpus, "fine"), "--test-source", corpus / "fine.en", "--test-target", corpus / "fine.qtx")
     held = ["--test-source", corpus / "fine.en", "--test-target", corpus / "fine.qtx"]
     checked(capsys, *files(corpus, "fine"), *held, "--strict", code=1)
@@ -135,23 +135,23 @@ def test_unequal_files_exit_1(capsys: Capture, corpus: Path, tmp_path: Path) -> 
     (tmp_path / "b.qtx").write_text("\n".join(lines))
     out, err = checked(capsys, "--source", corpus / "a.en", "--target", tmp_path / "b.qtx", code=1)
     assert out == ""
-    assert f"a.en has 700 lines and {tmp_path / 'b.qtx'} has 702: line n of the one must be" in err
-    assert "Their lengths stop corresponding at about line " in err
+    assert f"a.en has 700 lines and {tmp_path / 'b.qtx'} has 702: line n of one must be" in err
+    assert "The line lengths stop matching at about line " in err
     assert "the target is 2 lines late" in err
 
 
 def test_what_is_wrong_is_said(capsys: Capture, corpus: Path) -> None:
     for arguments, code, message in [
-        ([], 2, "give --source and --target, or --pairs: what should be checked?"),
-        (["--source", "a.en"], 2, "--source was given 1 times and --target 0 times: they go in pairs."),
-        (["--pairs", "-"], 1, "a corpus is read more than once, which standard input (-) cannot be."),
+        ([], 2, "nothing to check: give --source and --target, or --pairs."),
+        (["--source", "a.en"], 2, "--source is given 1 times and --target 0 times: give both equally often."),
+        (["--pairs", "-"], 1, "standard input (-) cannot be checked, because a corpus is read several times."),
         (["--pairs", "no.tsv"], 1, "there is no file no.tsv."),
         ([*files(corpus), "--keep", "everything"], 2, '--keep: "everything" cannot be kept.'),
-        ([*files(corpus), "--max-ratio", "0"], 2, "--max-ratio is 0.0: it must lie between 1 and 1e+06."),
+        ([*files(corpus), "--max-ratio", "0"], 2, "--max-ratio must be between 1 and 1e+06, not 0.0."),
         (
             [*files(corpus), "--clean", "out.csv"],
             2,
-            "--clean out.csv: a table is written, so the name must end in .tsv",
+            "--clean out.csv: the file is a table, so its name must end in .tsv",
         ),
         (["--pairs", corpus / "a.en-qtx.tsv", "--clean", corpus / "a.en-qtx.tsv"], 2, "is never written over"),
         ([*files(corpus), "--columns", "1"], 2, "--columns: '1' does not name two columns."),
@@ -161,14 +161,14 @@ def test_what_is_wrong_is_said(capsys: Capture, corpus: Path) -> None:
 
 
 def test_hostile_text_does_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fitted("a\x1b[31mb\x00c\td ") == "a\\x1b[31mb\\x00c\\td"
-    assert fitted("x" * 100) == "x" * 79 + "…"
-    assert fitted("日本" * 50) == "日本" * 19 + "日…"
+    assert fit_line("a\x1b[31mb\x00c\td ") == "a\\x1b[31mb\\x00c\\td"
+    assert fit_line("x" * 100) == "x" * 79 + "…"
+    assert fit_line("日本" * 50) == "日本" * 19 + "日…"
 
 
 def test_shares_in_words() -> None:
-    assert [percent(share) for share in (1, 0.5, 0.0001, 0.00001)] == ["100.00%", " 50.00%", "  0.01%", " <0.01%"]
-    assert percent(0) == "      0"
+    assert [format_share(share) for share in (1, 0.5, 0.0001, 0.00001)] == ["100.00%", " 50.00%", "  0.01%", " <0.01%"]
+    assert format_share(0) == "      0"
 
 
 def test_nothing_remains(capsys: Capture, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_nothing_remains(capsys: Capture, tmp_path: Path) -> None:
     for flags in ([], ["--clean", clean]):
         out, err = checked(capsys, "--pairs", tmp_path / "a.en-de.tsv", *flags)
         assert "a.en-de.tsv: 1 pair, en and de\n" in err and "next:" not in err
-        assert err.endswith("no pair remains, so there is nothing to train on: look at the examples above\n")
+        assert err.endswith("no pair remains to train on: see the examples above\n")
     assert f"{clean} has 0 pairs; 1 was left out, as the table says." in out
 
 
@@ -186,17 +186,21 @@ def test_several_corpora_are_counted_and_files_named(capsys: Capture, corpus: Pa
     both = [*files(corpus), "--pairs", corpus / "a.en-qtx.tsv"]
     out, err = checked(capsys, *both, "--examples", "1")
     assert err.startswith("2 corpora: 1,400 pairs, en and qtx\n")
-    assert "  line 41 of a.en (as line 11 of a.en)" in out.splitlines()
+    assert "  line 41 of a.en (same as line 11 of a.en)" in out.splitlines()
 
 
 def test_runs_in_words() -> None:
     import numpy as np
 
     corpora = [ParallelFiles("a.en", "a.de"), ParallelFiles("b.tsv")]
-    nothing = Duplicates(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    runs = [MovedRun(1, 5, 1004, 2), MovedRun(0, 1, 3), *(MovedRun(0, n, n + 4, -1) for n in range(10, 50, 10))]
-    report = Report(corpora, [100, 2000], ("en", "de"), np.zeros(2100, np.uint16), nothing, runs)
-    assert lines_about_runs(report, runs) == [
+    nothing = DuplicatePairs(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    runs = [
+        MisalignedRun(1, 5, 1004, 2),
+        MisalignedRun(0, 1, 3),
+        *(MisalignedRun(0, n, n + 4, -1) for n in range(10, 50, 10)),
+    ]
+    report = CheckReport(corpora, [100, 2000], ("en", "de"), np.zeros(2100, np.uint16), nothing, runs)
+    assert describe_moved_runs(report, runs) == [
         "  6 runs of moved lines, 1,023 lines in all:",
         "    lines 5-1,004 of b.tsv  the target is 2 lines late",
         "    lines 1-3 of a.en",
@@ -252,4 +256,4 @@ def test_columns_are_for_pairs(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         (tmp_path / f"a.{side}").write_text("x\n")
     files = ["--source", str(tmp_path / "a.en"), "--target", str(tmp_path / "a.de")]
     assert main(["check", *files, "--columns", "1,2"]) == 2
-    assert "error: --columns is for files of --pairs: leave it out." in capsys.readouterr().err
+    assert "error: --columns needs --pairs." in capsys.readouterr().err

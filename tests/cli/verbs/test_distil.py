@@ -65,24 +65,24 @@ def test_it_stops_in_time_and_goes_on(capsys: Capture, translator_dir: Path, pai
     out = tmp_path / "taught.en-qtx.tsv"
     words = ["--pairs", pairs, "--out", out, "--batch-tokens", "16"]
     _, err = distilled(capsys, translator_dir, *words, "--for", "0.001s")
-    assert err == "the time is over: the same command with --resume goes on after line 2\n"
+    assert err == "time limit reached: to continue after line 2, run it again with --resume\n"
     assert not out.exists()
     _, err = distilled(capsys, translator_dir, *words, "--resume", "--for", "10m")
     assert err == f"8 lines, 8 pairs in {out}\n"
     assert out.read_text() == pairs.read_text()
-    assert "nothing is left to do" in distilled(capsys, translator_dir, *words, "--resume")[1]
+    assert "is complete: nothing to do" in distilled(capsys, translator_dir, *words, "--resume")[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --pairs or --text: what should be translated?"),
-        (["--text", "a", "--closest"], "--closest and --min-chrf compare with true translations: give --pairs."),
-        (["--text", "a", "--for", "9s"], "--resume, --overwrite and --for are about a file: name it with --out."),
-        (["--text", "a", "--out", "b", "--resume", "--overwrite"], "--resume goes on and --overwrite starts anew"),
-        (["--text", "a", "--out", "./a"], "--out is one of the files that are read: name another."),
-        (["--text", __file__, "--out", "m.qtx-en.tsv"], "the name m.qtx-en.tsv says that qtx stands first, but it is what "
-         "is written. Write en-qtx there."),
+        ([], "give --pairs or --text."),
+        (["--text", "a", "--closest"], "--closest and --min-chrf need references: give --pairs."),
+        (["--text", "a", "--for", "9s"], "--resume, --overwrite and --for need --out."),
+        (["--text", "a", "--out", "b", "--resume", "--overwrite"], "--resume continues and --overwrite starts over"),
+        (["--text", "a", "--out", "./a"], "--out is one of the input files: choose another file."),
+        (["--text", __file__, "--out", "m.qtx-en.tsv"], "the name m.qtx-en.tsv says that qtx comes first, but qtx is "
+         "the target. Name it en-qtx."),
     ],
 )  # fmt: skip
 def test_c09_wrong_usage(capsys: Capture, translator_dir: Path, arguments: list[str], message: str) -> None:

@@ -6,18 +6,23 @@ import sys
 import pytest
 
 from headway.cli.app import main
-from headway.cli.terminal import reset
-from headway.cli.verbs.doctor import shown
+from headway.cli.terminal import reset_settings
+from headway.cli.verbs.doctor import format_finding
 from headway.workflows import doctor
-from headway.workflows.doctor import Finding
+from headway.workflows.doctor import DoctorFinding
 
 Capture = pytest.CaptureFixture[str]
-FINE, SCARCE = Finding("torch", "2.13"), Finding("plot", "matplotlib missing", "note", "pip install 'headway[plot]'")
-BROKEN = Finding("numpy", "1.0 cannot be imported: " + "x " * 60, "broken", "pip install --force-reinstall 'numpy'")
+FINE, SCARCE = (
+    DoctorFinding("torch", "2.13"),
+    DoctorFinding("plot", "matplotlib missing", "note", "pip install 'headway[plot]'"),
+)
+BROKEN = DoctorFinding(
+    "numpy", "1.0 cannot be imported: " + "x " * 60, "broken", "pip install --force-reinstall 'numpy'"
+)
 
 
-def examined(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda: list(findings))
+def examined(monkeypatch: pytest.MonkeyPatch, *findings: DoctorFinding) -> None:
+    monkeypatch.setattr(doctor, "run_checks", lambda: list(findings))
 
 
 def test_here_it_is_usable(capsys: Capture) -> None:
@@ -75,6 +80,6 @@ def test_colours_where_they_are_wanted(capsys: Capture, monkeypatch: pytest.Monk
 
 
 def test_a_command_is_not_broken_up() -> None:
-    reset()
+    reset_settings()
     long = "export SOMETHING=" + "x" * 70
-    assert long in shown(Finding("cache", "full", "note", long))
+    assert long in format_finding(DoctorFinding("cache", "full", "note", long))

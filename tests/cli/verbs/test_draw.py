@@ -47,7 +47,7 @@ def test_as_pictures(capsys: Capture, tmp_path: Path, what: list[str]) -> None:
     assert main(["draw", *what, "--length", "6", "--png", str(png), "--svg", str(svg)]) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.endswith(f"drawn to {png}\ndrawn to {svg}\n")
+    assert err.endswith(f"wrote {png}\nwrote {svg}\n")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text()
 
@@ -57,12 +57,12 @@ def test_as_pictures(capsys: Capture, tmp_path: Path, what: list[str]) -> None:
     [
         (["mask", "causl"], 2, '"causl" is not a kind of mask. Did you mean "causal"?'),
         (["mask", "local(0)"], 2, "window: 0"),
-        (["position", "learned"], 1, '"learned" is learned: before a training there is nothing to draw.'),
+        (["position", "learned"], 1, '"learned" is learned: before training there is nothing to plot.'),
         (["position", "alibi", "--head", "9"], 2, "there is no head 9: choose 1 to 8."),
         (
             ["position", "rope", "--d-model", "24", "--heads", "8"],
             2,
-            "pairs of channels are turned, and each of 8 heads has 3",
+            "rotation needs an even number of channels per head, not 3",
         ),
         (["position", "rope", "--d-model", "10"], 2, "8 heads do not divide d_model = 10. Choose --heads"),
         (["position", "alibi", "--length", "0"], 2, "--length: 0 is not in the range"),

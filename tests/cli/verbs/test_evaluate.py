@@ -8,7 +8,7 @@ import sacrebleu
 
 import headway
 from headway.cli.app import main
-from headway.text.metrics import paired_bootstrap, score
+from headway.text.metrics import compute_scores, paired_bootstrap
 from headway.translate.language_model import LanguageModel
 
 Capture = pytest.CaptureFixture[str]
@@ -30,7 +30,7 @@ def test_the_numbers_are_sacrebleus_on_the_saved_lines(
     out, err = evaluated(
         capsys, "--model", translator_dir, "-s", toy / "test.en", "-t", toy / "test.qtx", "--output", saved
     )
-    assert err == f"translations are in {saved}\n"
+    assert err == f"wrote the translations to {saved}\n"
     said, wanted = lines(saved), lines(toy / "test.qtx")
     assert len(said) == len(wanted) == 20
     bleu = sacrebleu.metrics.BLEU()
@@ -47,7 +47,7 @@ def test_what_is_read_is_not_written_over(capsys: Capture, translator_dir: Path,
     for file in files:
         words = ["--model", translator_dir, "-s", files[0], "-t", files[1], "--output", f"{tmp_path}/./{file.name}"]
         _, err = evaluated(capsys, *words, code=2)
-        assert "--output is a file that is read: name another." in err
+        assert "--output is one of the input files: choose another file." in err
         assert file.read_bytes() == (toy / file.name).read_bytes()
 
 
@@ -62,7 +62,7 @@ def test_case_and_tokens(capsys: Capture, translator_dir: Path, toy: Path, tmp_p
     files = ["-s", toy / "test.en", "-t", toy / "test.qtx", "--output", saved, "-b", "1"]
     out, _ = evaluated(capsys, "--model", translator_dir, *files, "--lowercase", "--tokenize", tokenize)
     kind = "moses:qtx" if tokenize == "moses" else tokenize
-    expected = score(lines(saved), lines(toy / "test.qtx"), lowercase=True, tokenize=kind)
+    expected = compute_scores(lines(saved), lines(toy / "test.qtx"), lowercase=True, tokenize=kind)
     assert out.splitlines()[0] == expected.bleu_line
     assert "case:lc" in expected.bleu_line
 
@@ -92,7 +92,7 @@ def test_comparing_with_another(
     assert header == ["model", "BLEU", "chrF", "p (paired bootstrap)"]
     wanted = lines(toy / "train.qtx")
     for row, found, model in ((first, said[0], translator_dir), (second, said[1], other_translator_dir)):
-        scores = score(found, wanted)
+        scores = compute_scores(found, wanted)
         assert row[:3] == [str(model), f"{scores.bleu:.2f}", f"{scores.chrf:.2f}"]
     assert first[3] == ""
     assert second[3] == f"{paired_bootstrap(*said, wanted).p_value:.3f}"

@@ -19,28 +19,29 @@ def generated(capsys: Capture, model: Path, *arguments: str, code: int = 0) -> t
 def test_the_text_is_the_models(capsys: Capture, lm_dir: Path) -> None:
     model = headway.load(lm_dir)
     assert isinstance(model, LanguageModel)
-    out, err = generated(capsys, lm_dir, "--length", "15", "--seed", "3", "The dog")
+    out, err = generated(capsys, lm_dir, "--max-length", "15", "--seed", "3", "The dog")
     assert out == model("The dog", length=15, seed=3) + "\n"
     assert err == ""
     assert (
-        generated(capsys, lm_dir, "--length", "15", "-b", "1", "The dog")[0]
+        generated(capsys, lm_dir, "--max-length", "15", "-b", "1", "The dog")[0]
         == model("The dog", length=15, beam_size=1) + "\n"
     )
     assert (
-        generated(capsys, lm_dir, "--length", "15", "-b", "3", "The dog")[0]
+        generated(capsys, lm_dir, "--max-length", "15", "-b", "3", "The dog")[0]
         == model("The dog", length=15, beam_size=3) + "\n"
     )
 
 
 def test_drawing(capsys: Capture, lm_dir: Path) -> None:
-    tame = generated(capsys, lm_dir, "--length", "12", "--top-k", "1", "--seed", "1", "The")[0]
-    assert tame == generated(capsys, lm_dir, "--length", "12", "--top-p", "0.0001", "--seed", "2", "The")[0]
+    tame = generated(capsys, lm_dir, "--max-length", "12", "--top-k", "1", "--seed", "1", "The")[0]
+    assert tame == generated(capsys, lm_dir, "--max-length", "12", "--top-p", "0.0001", "--seed", "2", "The")[0]
     wild = {
-        generated(capsys, lm_dir, "--length", "12", "--temperature", "2", "--seed", str(n), "The")[0] for n in range(3)
+        generated(capsys, lm_dir, "--max-length", "12", "--temperature", "2", "--seed", str(n), "The")[0]
+        for n in range(3)
     }
     assert len(wild) > 1
-    assert generated(capsys, lm_dir, "--length", "5", "--seed", "1")[0].endswith("\n")  # no prompt
-    once = generated(capsys, lm_dir, "--length", "12", "-b", "1", "--no-repeat-ngram", "1", "The")[0]
+    assert generated(capsys, lm_dir, "--max-length", "5", "--seed", "1")[0].endswith("\n")  # no prompt
+    once = generated(capsys, lm_dir, "--max-length", "12", "-b", "1", "--no-repeat-ngram", "1", "The")[0]
     assert once.startswith("The")
 
 
@@ -54,10 +55,10 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
             1,
             f"error: {translator_dir} is a translator. Try: headway translate --model {translator_dir}",
         ),
-        (masked_dir, ["x"], 1, "error: this model guesses hidden words and does not write on."),
+        (masked_dir, ["x"], 1, "error: this is a masked language model: it cannot continue a text."),
         (lm_dir, ["\udcff"], 1, "error: the character at index 0 is U+DCFF, a lone surrogate"),
         (lm_dir, ["-b", "1", "--temperature", "2", "x"], 2, "error: temperature: 2.0 has no effect without sampling."),
-        (lm_dir, ["--length", "0", "x"], 2, "error: --length: 0 is not in the range x>=1."),
+        (lm_dir, ["--max-length", "0", "x"], 2, "error: --max-length: 0 is not in the range x>=1."),
         (lm_dir, ["--top-p", "3", "x"], 2, "error: top_p: 3.0 is out of range"),
         (lm_dir / "none", ["x"], 1, "error: there is no model directory"),
     ):

@@ -45,7 +45,7 @@ def test_language_models(capsys: pytest.CaptureFixture[str], lm_dir: Path, maske
     for model in (lm_dir, masked_dir):
         assert main(["inspect", str(model), TEXT, "--out", str(tmp_path / model.name), "--device", "cpu"]) == 0
     assert main(["inspect", str(lm_dir), TEXT, "--to", "de", "--out", str(tmp_path)]) == 2
-    assert "is a language model: --to means nothing there" in capsys.readouterr().err
+    assert "is a language model: leave out --to" in capsys.readouterr().err
 
 
 def test_a_notebook_shows_the_page(translator_dir: Path, lm_dir: Path) -> None:

@@ -38,7 +38,7 @@ def ran(capsys: Capture, *arguments: object, code: int = 0) -> tuple[str, str]:
 def test_nothing_is_installed(capsys: Capture, shelf: Shelf) -> None:
     out, err = ran(capsys, "models")
     assert out == "name\tdirections\tsize\tlicence\tscores\twhere\n"
-    assert err == "no model is installed. Train one, then: headway models add DIR\n"
+    assert err == "no models installed. Train one, then: headway models add DIR\n"
     assert ran(capsys, "models", "--json")[0] == ""
 
 
@@ -57,7 +57,7 @@ def test_a_list(capsys: Capture, shelf: Shelf) -> None:
     ]
     assert rows[1][3:5] == ["apache-2.0", "newstest2015 en-de: 24.1 BLEU; newstest2015 de-en: 27.3 BLEU"]
     assert rows[2][3:] == ["licence unknown", "", str(shelf.own / "mine")]
-    assert err == f"warning: {shelf.own}/later holds no model that this Headway can read\n"
+    assert err == f"warning: {shelf.own}/later is not a model that this version can read\n"
     first, *_ = [json.loads(line) for line in ran(capsys, "models", "--json")[0].splitlines()]
     assert first == {
         "name": "en-de",
@@ -110,18 +110,18 @@ def test_a_language_model_is_added_by_its_own_name(capsys: Capture, shelf: Shelf
     assert "next: headway generate --model my-lm" in ran(capsys, "models", "add", copy)[1]
     assert ran(capsys, "models")[0].splitlines()[1].startswith("my-lm\tlanguage model\t")
     shutil.rmtree(copy)
-    assert ran(capsys, "generate", "--model", "my-lm", "--length", "3", "The")[0].startswith("The")
+    assert ran(capsys, "generate", "--model", "my-lm", "--max-length", "3", "The")[0].startswith("The")
 
 
 def test_what_cannot_be_added(capsys: Capture, shelf: Shelf, tmp_path: Path) -> None:
     model = make_model(tmp_path / "my-model", ["en"], ["de"])
     ran(capsys, "models", "add", model)
     assert ran(capsys, "models", "add", model, code=1)[1] == (
-        f'error: there is a model "my-model" already: {shelf.own}/my-model. Choose another --name, or first: headway '
+        f'error: a model named "my-model" is installed already: {shelf.own}/my-model. Choose another --name, or remove it first: headway '
         "models remove my-model\n"
     )
     for name in ("../up", ".hidden", "a b", "-"):
-        assert "cannot be the name of a model" in ran(capsys, "models", "add", model, f"--name={name}", code=2)[1]
+        assert "is not a valid model name" in ran(capsys, "models", "add", model, f"--name={name}", code=2)[1]
     (model / "tokenizer.json").unlink()
     assert (
         "my-model is not a complete model directory: it has no tokenizer.json.\n"
@@ -130,7 +130,7 @@ def test_what_cannot_be_added(capsys: Capture, shelf: Shelf, tmp_path: Path) -> 
     (model / "tokenizer.json").touch()
     (model / "config.json").write_text("{}")
     assert (
-        "config.json is not one that this Headway reads. Copy it anew.\n"
+        "config.json cannot be read by this version of Headway. Copy it again.\n"
         in ran(capsys, "models", "add", model, "--name", "x", code=1)[1]
     )
 
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_written(
     (tmp_path / "file").touch()
     monkeypatch.setenv("HEADWAY_MODELS", str(tmp_path / "file"))
     assert (
-        "my-model cannot be written: Not a directory. Make room, or name another folder in the environment"
+        "my-model cannot be written: Not a directory. Free some space, or set the environment variable"
         in ran(capsys, "models", "add", model, code=1)[1]
     )
 
@@ -154,7 +154,7 @@ def test_nothing_is_written_to_the_package(capsys: Capture, shelf: Shelf, tmp_pa
     (tmp_path / "a").write_text("a b\n" * 200)
     _, err = ran(capsys, verb, "--model", "en-de", "-s", tmp_path / "a", "-t", tmp_path / "a", code=1)
     assert err == (
-        'error: "en-de" is part of the package, where nothing is written. Make a copy of your own, which is then found '
+        'error: "en-de" is a bundled model, which is never changed. Make a copy of your own, which is then found '
         f"first: headway models add {folder}\n"
     )
     assert state(folder) == before
@@ -165,14 +165,14 @@ def test_what_cannot_be_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -
     training = shelf.add("training", "en", "de")
     (training / "checkpoints").mkdir()
     assert ran(capsys, "models", "remove", "en-de", code=1)[1] == (
-        f"error: en-de belongs to the package, and stays. Your own models lie in {shelf.own}.\n"
+        f"error: en-de is a bundled model and cannot be removed. Your own models are in {shelf.own}.\n"
     )
     assert ran(capsys, "models", "remove", "mine", code=1)[1] == (
         f'error: you have no model "mine" in {shelf.own}. Installed: training (en → de).\n'
     )
     assert "you have no model" in ran(capsys, "models", "remove", "..", code=1)[1]
     assert (
-        "training holds a training, of which no other copy may exist."
+        "training has checkpoints, which may be the only copy of a training run."
         in ran(capsys, "models", "remove", "training", code=1)[1]
     )
     elsewhere = make_model(tmp_path / "elsewhere", ["en"], ["de"])
@@ -185,7 +185,7 @@ def test_what_cannot_be_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -
     "words", [["add"], ["remove"], ["--name", "x"], ["remove", "x", "--name", "y"], ["add", "x", "--json"]]
 )
 def test_wrong_usage(capsys: Capture, words: list[str]) -> None:
-    assert "say headway models, headway models add DIR [--name NAME], or" in ran(capsys, "models", *words, code=2)[1]
+    assert "use headway models, headway models add DIR [--name NAME], or" in ran(capsys, "models", *words, code=2)[1]
 
 
 # ---- every verb that takes a model takes its name, or finds one
@@ -207,7 +207,7 @@ def test_translate(capsys: Capture, both: Path) -> None:
         assert ran(capsys, "translate", "--scores", *words, text)[0] == back
     assert f"model {both}\n" in ran(capsys, "-v", "translate", text)[1]
     assert (
-        'small does not translate from "fr". It knows: en, de.'
+        'small does not translate from "fr". Its source languages: en, de.'
         in ran(capsys, "translate", "--model", "small", "--from", "fr", text, code=1)[1]
     )
     assert (
@@ -232,7 +232,7 @@ def test_other_verbs(capsys: Capture, both: Path, tmp_path: Path) -> None:
         assert "-" in ran(capsys, "align", *words, "A dog.", "Ein Hund.")[0]
         assert ran(capsys, "augment", *words, "--text", source, "--out", tmp_path / "x.de-en.tsv", "--overwrite")
     assert (
-        "says that en stands first, but the machine's de does"
+        "says that en comes first, but de does: the machine writes the source"
         in ran(capsys, "augment", "--model", "en-de", "--text", source, "--out", tmp_path / "x.en-de.tsv", code=2)[1]
     )
     ran(capsys, "pack", "small", "--out", tmp_path / "packed", "--int8")
@@ -243,8 +243,8 @@ def test_other_verbs(capsys: Capture, both: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["score", "--from", "auto", "a", "b"], "--from: only headway translate takes auto: name the language."),
-        (["evaluate", "--text", "x"], "--text needs a language model: name it with --model."),
+        (["score", "--from", "auto", "a", "b"], "--from: auto is only for headway translate: name the language."),
+        (["evaluate", "--text", "x"], "--text needs a language model: give --model."),
         (["augment", "--text", "x"], "name the model: --model, or --from and --to."),
     ],
 )
@@ -270,14 +270,14 @@ def test_each_line_from_its_own_language(capsys: Capture, shelf: Shelf, tmp_path
         out, err = ran(capsys, "translate", "--from", "auto", *given)
         assert out == f"{alone}{LINES[1]}\n{LINES[2]}\n\n"
         assert err.splitlines()[-2:] == [
-            "line 2: it is in de already, and stays as it is",
-            "warning: line 3: it seems to be in fi, which is not translated here, and stays as it is",
+            "line 2: already in de: left as it is",
+            "warning: line 3: seems to be in fi, which no model here translates: left as it is",
         ]
     out, _ = ran(capsys, "translate", "--from", "auto", "--json", "--model", "en-de", *LINES)
     found = [json.loads(line) for line in out.splitlines()]
     assert [one.get("from") for one in found] == ["en", "de", "fi", None]
     assert found[1]["text"] == LINES[1] and found[1]["tokens"] == []
-    assert found[1]["warnings"] == ["it is in de already, and stays as it is"]
+    assert found[1]["warnings"] == ["already in de: left as it is"]
     out, _ = ran(capsys, "translate", "--from", "auto", "--n-best", "1", LINES[1])
     assert out == f"0 ||| {LINES[1]} ||| 0.0000\n"
 

@@ -10,9 +10,9 @@ import torch
 
 from headway.cli.app import main
 from headway.config.config import Config
-from headway.storage.model_dir import WEIGHTS, load_model, read_tensors
+from headway.storage.model_dir import WEIGHTS_FILE, load_model, read_tensors
 from headway.storage.tensor_file import read_weights
-from headway.train.checkpoints import checkpoints
+from headway.train.checkpoints import list_checkpoints
 from headway.translate.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
@@ -39,7 +39,7 @@ def message(capsys: Capture, code: int, *words: object) -> str:
 
 def test_it_translates_the_same_to_the_last_digit(bit_dir: Path, packed_dir: Path, toy: Path) -> None:
     lines = (toy / "test.en").read_text().splitlines()
-    found = [load_translator([folder], "cpu").translate(lines) for folder in (bit_dir, packed_dir)]
+    found = [load_translator(folder, device="cpu").translate(lines) for folder in (bit_dir, packed_dir)]
     assert [result.text for result in found[1]] == [result.text for result in found[0]]
     assert [result.score for result in found[1]] == [result.score for result in found[0]]
     assert len({result.text for result in found[0]}) > 5
@@ -52,10 +52,12 @@ def test_what_it_writes(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {
         "config.json", "model.safetensors", "tokenizer.json", "README.md", "history.jsonl",
     }  # fmt: skip
-    before, after = ((folder / WEIGHTS).stat().st_size for folder in (bit_dir, out))
-    assert told[0] == f"packed {WEIGHTS}: {before / 1e6:.2f} MB -> {_size(after)}, {before / after:.1f} times smaller"
+    before, after = ((folder / WEIGHTS_FILE).stat().st_size for folder in (bit_dir, out))
+    assert (
+        told[0] == f"packed {WEIGHTS_FILE}: {before / 1e6:.2f} MB -> {_size(after)}, {before / after:.1f} times smaller"
+    )
     assert before > 2.5 * after, "most of this small model are words, which stay as they are"
-    whole, small = read_tensors(bit_dir / WEIGHTS), read_tensors(out / WEIGHTS)
+    whole, small = read_tensors(bit_dir / WEIGHTS_FILE), read_tensors(out / WEIGHTS_FILE)
     matrices = [name for name in whole if "sublayers" in name and whole[name].dim() == 2]
     assert len(matrices) == 6 + 10
     for name in matrices:
@@ -79,13 +81,13 @@ def _size(count: int) -> str:
 def test_nothing_is_written_over_unasked(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     message(capsys, 0, "pack", bit_dir, "--out", tmp_path / "empty")
-    weights = tmp_path / "empty" / WEIGHTS
+    weights = tmp_path / "empty" / WEIGHTS_FILE
     weights.write_bytes(b"mine")
     told = message(capsys, 1, "pack", bit_dir, "--out", weights.parent)
-    assert f"{weights.parent} is not empty. Choose another --out, or write over it with --overwrite." in told
+    assert f"{weights.parent} is not empty. Choose another --out, or overwrite it with --overwrite." in told
     assert weights.read_bytes() == b"mine"
     message(capsys, 0, "pack", bit_dir, "--out", weights.parent, "--overwrite")
-    assert load_translator([weights.parent], "cpu")("The dog sees a red house.")
+    assert load_translator(weights.parent, device="cpu")("The dog sees a red house.")
 
 
 def test_without_a_card_it_gets_one(bit_dir: Path, tmp_path: Path) -> None:
@@ -110,8 +112,8 @@ def test_every_verb_takes_it(capsys: Capture, packed_dir: Path, bit_dir: Path, t
 
 def test_a_large_one_is_not_taken_for_damaged(packed_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file holds fewer numbers than the model has weights, four in each byte."""
-    monkeypatch.setattr("headway.storage.model_dir.HARMLESS", 0)
-    tensors = read_tensors(packed_dir / WEIGHTS)
+    monkeypatch.setattr("headway.storage.model_dir.MAX_UNCHECKED_PARAMETERS", 0)
+    tensors = read_tensors(packed_dir / WEIGHTS_FILE)
     loaded = load_model(packed_dir)
     assert sum(tensor.numel() for tensor in tensors.values()) < loaded.config.model.parameter_count()
     assert isinstance(Translator([loaded]), Translator)
@@ -121,15 +123,13 @@ def test_what_cannot_be_packed(capsys: Capture, translator_dir: Path, bit_dir: P
     out = ["--out", packed_dir.with_name("never")]
     assert (
         f'{translator_dir} cannot be packed: its linear layers are "dense", and only ternary weights can be packed. '
-        "Train a model of them: headway train … --set model.linear=bitnet"
+        "Train a ternary model: headway train … --set model.linear=bitnet"
     ) in message(capsys, 1, "pack", translator_dir, *out)
-    assert "cannot be packed: it is packed already. Copy the directory as it is." in message(
-        capsys, 1, "pack", packed_dir, *out
-    )
-    assert f"--out is {bit_dir}, the model itself: name another." in message(
+    assert "cannot be packed: it is packed already. Copy its directory." in message(capsys, 1, "pack", packed_dir, *out)
+    assert f"--out is {bit_dir}, the model itself: choose another directory." in message(
         capsys, 2, "pack", bit_dir, "--out", bit_dir
     )
-    assert f"{translator_dir} holds a training, which could not go on from packed weights." in message(
+    assert f"{translator_dir} holds a training run, which cannot resume from packed weights." in message(
         capsys, 1, "pack", bit_dir, "--out", translator_dir
     )
     assert not out[1].exists()
@@ -143,7 +143,7 @@ def test_it_is_trained_no_more(capsys: Capture, packed_dir: Path, toy: Path, tin
     assert "model.linear: packed weights cannot be trained" in message(
         capsys, 2, "train", *text, *tiny, "--set", "model.linear=bitnet(packed=true)"
     )
-    assert not (tmp_path / "x" / WEIGHTS).exists()
+    assert not (tmp_path / "x" / WEIGHTS_FILE).exists()
 
 
 def test_averages_are_taken_before_packing(capsys: Capture, bit_dir: Path, packed_dir: Path, tmp_path: Path) -> None:
@@ -151,18 +151,18 @@ def test_averages_are_taken_before_packing(capsys: Capture, bit_dir: Path, packe
         flags = [word for model in models for word in ("-m", model)]
         told = message(capsys, 1, "average", *flags, "--out", tmp_path / "never")
         assert f"{packed_dir} is packed, and packed models cannot be averaged" in told
-        assert "Average those that they were packed from, and pack the result: headway pack" in told
-    assert len(checkpoints(bit_dir)) == 2
+        assert "Average the models that they were packed from, then pack the result: headway pack" in told
+    assert len(list_checkpoints(bit_dir)) == 2
     for command in (["average", "-m", bit_dir, "--last", 2, "-o", tmp_path / "a"], ["pack", tmp_path / "a", "-o", tmp_path / "b"]):  # fmt: skip
         message(capsys, 0, *command)
-    assert load_translator([tmp_path / "b"], "cpu")("The dog sees a red house.")
+    assert load_translator(tmp_path / "b", device="cpu")("The dog sees a red house.")
 
 
 def test_a_model_that_is_not_packed_is_fine_tuned(bit_dir: Path, toy: Path, tmp_path: Path) -> None:
     files = ["--source", toy / "train.en", "--target", toy / "train.qtx", "--from", "en", "--to", "qtx"]
     steps = ["--steps", 2, "--set", "train.validate_every=2", "--out", tmp_path / "tuned"]
     assert main([*map(str, ["train", "--from-model", bit_dir, *files, *steps])]) == 0
-    one, other = (read_tensors(folder / WEIGHTS) for folder in (bit_dir, tmp_path / "tuned"))
+    one, other = (read_tensors(folder / WEIGHTS_FILE) for folder in (bit_dir, tmp_path / "tuned"))
     assert one.keys() == other.keys() and any(not torch.equal(one[name], other[name]) for name in one)
 
 
@@ -177,11 +177,11 @@ def small_dir(translator_dir: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_eight_bits_are_a_quarter_and_near(translator_dir: Path, small_dir: Path, toy: Path) -> None:
-    before, after = ((folder / WEIGHTS).stat().st_size for folder in (translator_dir, small_dir))
+    before, after = ((folder / WEIGHTS_FILE).stat().st_size for folder in (translator_dir, small_dir))
     assert after < 0.4 * before, "little of this small model is norms and names"
-    whole, small = read_tensors(translator_dir / WEIGHTS), read_tensors(small_dir / WEIGHTS)
+    whole, small = read_tensors(translator_dir / WEIGHTS_FILE), read_tensors(small_dir / WEIGHTS_FILE)
     assert whole.keys() == small.keys()
-    stored = read_weights(small_dir / WEIGHTS)
+    stored = read_weights(small_dir / WEIGHTS_FILE)
     matrices = [name for name, value in stored.items() if isinstance(value, tuple)]
     assert len(matrices) == 1 + 6 + 10
     for name in whole:
@@ -197,38 +197,45 @@ def test_eight_bits_are_a_quarter_and_near(translator_dir: Path, small_dir: Path
 
 def test_both_engines_take_eight_bits(translator_dir: Path, small_dir: Path, toy: Path) -> None:
     lines = (toy / "train.en").read_text().splitlines()[:40]
-    expected = load_translator([translator_dir], "cpu", "torch")(lines)
+    expected = load_translator(translator_dir, device="cpu", engine="torch")(lines)
     for engine, compute in (
         ("ctranslate2", "auto"),
         ("ctranslate2", "float32"),
         ("torch", "auto"),
         ("torch", "float32"),
     ):
-        translator = load_translator([small_dir], "cpu", engine, compute)  # type: ignore[arg-type]
+        translator = load_translator(small_dir, device="cpu", engine=engine, compute=compute)  # type: ignore[arg-type]
         assert sum(a == b for a, b in zip(translator(lines), expected)) > 30, (engine, compute)
-    quick = load_translator([small_dir], "cpu", "ctranslate2").engines.ct2
+    quick = load_translator(small_dir, device="cpu", engine="ctranslate2").engines.ct2
     assert quick is not None and quick.compute == "int8"
 
 
 def test_both_engines_compute_the_same_from_eight_bits_in_float32(small_dir: Path, toy: Path) -> None:
     lines = (toy / "test.en").read_text().splitlines()
-    one, other = (load_translator([small_dir], "cpu", engine, "float32") for engine in ("torch", "ctranslate2"))  # type: ignore[arg-type]
+    one, other = (
+        load_translator(small_dir, device="cpu", engine=engine, compute="float32")
+        for engine in ("torch", "ctranslate2")
+    )  # type: ignore[arg-type]
     assert one(lines, beam_size=1) == other(lines, beam_size=1)
 
 
 def test_ternary_weights_are_not_stored_in_eight_bits(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
     told = message(capsys, 1, "pack", bit_dir, "--out", tmp_path / "never", "--int8")
     assert (
-        'cannot be packed: its linear layers are "bitnet", and eight bits are for dense ones. Leave out --int8' in told
+        'cannot be packed: its linear layers are "bitnet", and only dense ones can be quantised to int8. Remove --int8'
+        in told
     )
     assert not (tmp_path / "never").exists()
 
 
 def test_what_to_do_next_names_one_of_several_languages() -> None:
-    from headway.config.config import from_table
-    from headway.train.model_card import measuring
+    from headway.config.config import read_config
+    from headway.train.model_card import format_evaluate_command
 
     table = {"model": {"vocabulary": 64}, "target_languages": ["de", "en"]}
-    assert measuring(from_table(table), "m") == "headway evaluate --model m --to de --source FILE --target FILE"
-    one = from_table({**table, "target_languages": ["de"]})
-    assert measuring(one, "m") == "headway evaluate --model m --source FILE --target FILE"
+    assert (
+        format_evaluate_command(read_config(table), "m")
+        == "headway evaluate --model m --to de --source FILE --target FILE"
+    )
+    one = read_config({**table, "target_languages": ["de"]})
+    assert format_evaluate_command(one, "m") == "headway evaluate --model m --source FILE --target FILE"

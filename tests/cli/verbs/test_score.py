@@ -8,9 +8,9 @@ import pytest
 
 import headway.cli.verbs.score
 from headway.cli.app import main
-from headway.cli.terminal import opened
+from headway.cli.terminal import open_output
 from headway.files.text_files import read_lines
-from headway.translate.translator import Scored, Translator, load_translator
+from headway.translate.translator import ScoredPair, Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,13 +21,15 @@ def scored(capsys: Capture, model: Path, *arguments: str, code: int = 0) -> tupl
 
 
 @pytest.fixture(scope="module")
-def expected(translator_dir: Path, toy: Path) -> list[Scored]:
+def expected(translator_dir: Path, toy: Path) -> list[ScoredPair]:
     lines = [(toy / f"test.{side}").read_text().splitlines() for side in ("en", "qtx")]
-    return load_translator([translator_dir]).score(list(zip(*lines)))
+    return load_translator(translator_dir).score(list(zip(*lines)))
 
 
-def test_two_files(capsys: Capture, translator_dir: Path, toy: Path, expected: list[Scored], monkeypatch: Any) -> None:
-    monkeypatch.setattr(headway.cli.verbs.score, "AT_ONCE", 7)  # several groups
+def test_two_files(
+    capsys: Capture, translator_dir: Path, toy: Path, expected: list[ScoredPair], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(headway.cli.verbs.score, "PAIRS_PER_GROUP", 7)  # several groups
     files = ("--source", str(toy / "test.en"), "--target", str(toy / "test.qtx"))
     out, err = scored(capsys, translator_dir, *files)
     assert [float(line) for line in out.splitlines()] == pytest.approx([s.logp for s in expected], rel=1e-5)
@@ -40,7 +42,7 @@ def test_two_files(capsys: Capture, translator_dir: Path, toy: Path, expected: l
 
 
 def test_one_file_with_both_sides_and_blank_ones(
-    capsys: Capture, translator_dir: Path, toy: Path, expected: list[Scored], tmp_path: Path
+    capsys: Capture, translator_dir: Path, toy: Path, expected: list[ScoredPair], tmp_path: Path
 ) -> None:
     pairs = [("", ""), (expected[0].source, expected[0].target), (" ", "\u3000"), (expected[1].source, "")]
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
@@ -54,7 +56,7 @@ def test_one_file_with_both_sides_and_blank_ones(
 
 
 def test_columns_follow_the_languages_of_the_model(
-    capsys: Capture, translator_dir: Path, expected: list[Scored], tmp_path: Path
+    capsys: Capture, translator_dir: Path, expected: list[ScoredPair], tmp_path: Path
 ) -> None:
     (tmp_path / "a.qtx-en.tsv").write_text(f"{expected[0].target}\t{expected[0].source}\n")
     out, _ = scored(capsys, translator_dir, "--pairs", str(tmp_path / "a.qtx-en.tsv"))
@@ -107,16 +109,16 @@ CHOOSE = "error: give one source and its target as text, or --source and --targe
         (["a", "b", "c"], 2, CHOOSE),
         (["a", "b", "--pairs", "x.tsv"], 2, CHOOSE),
         (["--source", "x"], 2, CHOOSE),
-        (["a", "b", "--columns", "1,2"], 2, "error: --columns is for the file of --pairs: leave it out."),
-        (["a", "b", "--normalised", "--per-token"], 2, "error: --normalised and --per-token are two ways: choose one."),
+        (["a", "b", "--columns", "1,2"], 2, "error: --columns needs --pairs."),
+        (["a", "b", "--normalised", "--per-token"], 2, "error: --normalised and --per-token exclude each other: choose one."),
         (["a", "b", "--to", "de"], 1, 'error: this model does not translate to "de". It knows: qtx.'),
         (["--pairs", "none.tsv"], 1, "error: there is no file none.tsv."),
         (
             ["--pairs", "there.tsv", "--output", "./there.tsv"],
             2,
-            "error: --output is a file that is read: name another.",
+            "error: --output is one of the input files: choose another file.",
         ),
-        (["--pairs", "there.txt"], 1, "error: there.txt: pairs in one file are told by its name"),
+        (["--pairs", "there.txt"], 1, "error: there.txt: a file with both sides must end in one of"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -144,9 +146,9 @@ def test_memory_does_not_grow_with_the_file(
     (tmp_path / "a.tsv").write_text("a\tb\n" * 50)
     sizes: list[int] = []
     score = Translator.score
-    monkeypatch.setattr(headway.cli.verbs.score, "AT_ONCE", 8)
+    monkeypatch.setattr(headway.cli.verbs.score, "PAIRS_PER_GROUP", 8)
     monkeypatch.setattr(
-        Translator, "score", lambda self, pairs, to: (sizes.append(len(pairs)), score(self, pairs, to=to))[1]
+        Translator, "score", lambda self, pairs, target: (sizes.append(len(pairs)), score(self, pairs, target=target))[1]
     )
     out, _ = scored(capsys, translator_dir, "--pairs", str(tmp_path / "a.tsv"))
     assert len(out.splitlines()) == 50
@@ -156,12 +158,12 @@ def test_memory_does_not_grow_with_the_file(
 @pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
 def test_a_file_is_packed_as_its_name_says(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"out.txt.{ending}"
-    with opened(str(path)) as sink:
+    with open_output(str(path)) as sink:
         sink.write("eins – ")
         sink.flush()
         sink.write("zwei\n")
     assert list(read_lines(path)) == ["eins – zwei"]
-    with pytest.raises(KeyboardInterrupt), opened(str(path)) as sink:
+    with pytest.raises(KeyboardInterrupt), open_output(str(path)) as sink:
         sink.write("eins\n")
         raise KeyboardInterrupt
     assert list(read_lines(path)) == ["eins"], "what was written until then can be read"

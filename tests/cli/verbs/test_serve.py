@@ -100,7 +100,7 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
         port = taken.getsockname()[1]
         assert main([*model, "--port", str(port)]) == 1
     assert (
-        f"127.0.0.1:{port} cannot be taken: Address already in use. Choose another --port." in capsys.readouterr().err
+        f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another --port." in capsys.readouterr().err
     )
     for host in ("not.a.host.invalid", "192.0.2.1"):
         assert main([*model, "--host", host]) == 1
@@ -113,16 +113,21 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
 def test_installed_models_are_served(
     translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    from headway.cli.verbs.serve import directories
+    from headway.cli.verbs.serve import model_directories
     from headway.storage import registry
 
-    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(registry, "BUNDLED_MODELS", tmp_path / "bundled")
     monkeypatch.setenv("HEADWAY_MODELS", str(tmp_path))
     assert main(["serve"]) == 1
-    assert "no model is installed. Name a model directory with --model" in capsys.readouterr().err
+    assert "no models installed. Give a model directory with --model" in capsys.readouterr().err
     (tmp_path / "mine").symlink_to(translator_dir)
-    assert directories(()) == directories(("mine",)) == directories(("en-qtx",)) == (str(tmp_path / "mine"),)
-    assert directories((str(translator_dir),)) == (str(translator_dir),)
+    assert (
+        model_directories(())
+        == model_directories(("mine",))
+        == model_directories(("en-qtx",))
+        == (str(tmp_path / "mine"),)
+    )
+    assert model_directories((str(translator_dir),)) == (str(translator_dir),)
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +145,7 @@ def test_without_the_packages_it_says_what_to_type(
     forget(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "--model", str(translator_dir)]) == 1
-    assert "uvicorn is missing, which a server needs. Type: pip install 'headway[serve]'" in capsys.readouterr().err
+    assert "uvicorn, which the server needs, is not installed. Run: pip install 'headway[serve]'" in capsys.readouterr().err
 
 
 def test_a_broken_installation_is_not_called_a_missing_package(
@@ -164,8 +169,8 @@ def test_a_server_that_cannot_start_fails(
 
 
 def test_sizes(check_command: Callable[[list[str]], None]) -> None:
-    from headway.cli.verbs.serve import Size
+    from headway.cli.verbs.serve import ByteSize
 
     sizes = {"500M": 500 * 2**20, "4G": 4 * 2**30, "1.5GB": 3 * 2**29, "2 GiB": 2**31, "1000": 1000}
-    assert {text: Size().convert(text, None, None) for text in sizes} == sizes
+    assert {text: ByteSize().convert(text, None, None) for text in sizes} == sizes
     check_command(["headway", "serve", "--model", "m", "--memory", "4G", "--cors", "*"])

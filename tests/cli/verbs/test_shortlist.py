@@ -10,7 +10,8 @@ import pytest
 import headway
 from headway.cli.app import main
 from headway.errors import HeadwayError
-from headway.text.shortlist import SHORTLIST, Shortlist
+from headway.text.shortlist import SHORTLIST_FILE, Shortlist
+from headway.translate.options import TranslateOptions
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,12 +35,12 @@ def told(capsys: Capture, code: int, *words: object) -> str:
 def test_it_is_made_and_used(capsys: Capture, model: Path, text: list[str], toy: Path) -> None:
     err = told(capsys, 0, "shortlist", "--model", model, *text)
     found = Shortlist.load(model)
-    assert err.startswith(f"{model / SHORTLIST}: {len(found.targets):,} tokens in its lists, from 100 pairs, in ")
+    assert err.startswith(f"{model / SHORTLIST_FILE}: {len(found.targets):,} tokens in its lists, from 100 pairs, in ")
     assert f"next: headway evaluate --model {model} --shortlist --source FILE --target FILE" in err
     lines = (toy / "test.en").read_text().splitlines()
     translator = headway.load(model, device="cpu")
     assert isinstance(translator, headway.Translator)
-    results = translator.translate(lines, translator.search(shortlist=True), mend=False)
+    results = translator.translate(lines, TranslateOptions(search=translator.search(shortlist=True), retry=False))
     for line, result in zip(lines, results):
         source = translator.tokenizers.source.encode(line)
         assert set(result.guesses[0].tokens) <= set(found.candidates(source)), "each line is one sentence"
@@ -52,7 +53,7 @@ def test_it_is_made_and_used(capsys: Capture, model: Path, text: list[str], toy:
 
 def test_few_words_tell_in_the_output(capsys: Capture, model: Path, text: list[str]) -> None:
     told(capsys, 0, "shortlist", "--model", model, *text, "--keep-outputs", 1)
-    assert Shortlist.load(model).fixed
+    assert Shortlist.load(model).is_fixed
     translator = headway.load(model, device="cpu")
     line = Path(text[1]).read_text().splitlines()[0]
     assert translator(line, shortlist=True) != translator(line)
@@ -92,11 +93,11 @@ def test_what_is_wrong_is_said(capsys: Capture, model: Path, lm_dir: Path, text:
     with pytest.raises(HeadwayError, match="this model has no shortlist"):
         headway.load(model, device="cpu")("A dog runs.", shortlist=True)
     assert "is not a model directory: it has no config.json." in told(capsys, 1, "shortlist", "-m", tmp_path, *text)
-    assert "is a language model: it reads no source" in told(capsys, 1, "shortlist", "-m", lm_dir, *text)
-    assert "--keep-outputs names the same words for every sentence: leave out --best." in told(
+    assert "is a language model: shortlists are for translators." in told(capsys, 1, "shortlist", "-m", lm_dir, *text)
+    assert "--keep-outputs uses the same tokens for every sentence: leave out --best." in told(
         capsys, 2, "shortlist", "-m", model, *text, "--keep-outputs", 9, "--best", 50
     )
     assert "give --source and --target, or --pairs" in told(capsys, 2, "shortlist", "-m", model)
-    assert not (model / SHORTLIST).exists()
-    (model / SHORTLIST).write_bytes(b"nothing")
-    assert f"{SHORTLIST} is damaged." in told(capsys, 1, "translate", "--model", model, "A dog runs.")
+    assert not (model / SHORTLIST_FILE).exists()
+    (model / SHORTLIST_FILE).write_bytes(b"nothing")
+    assert f"{SHORTLIST_FILE} is damaged." in told(capsys, 1, "translate", "--model", model, "A dog runs.")

@@ -52,12 +52,12 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     (tmp_path / "file").write_text("x")
     there = ["--out", str(tmp_path / "t")]
     for model, arguments, code, message in [
-        (translator_dir, ["  ", *there], 1, "there is nothing to look at: give a sentence."),
+        (translator_dir, ["  ", *there], 1, "there is nothing to trace: give a sentence."),
         (translator_dir, [TEXT], 2, "--out is missing."),
         (translator_dir, [TEXT, "--out", str(tmp_path / "file")], 1, "file cannot be written: File exists."),
         (translator_dir, [TEXT, "--to", "de", *there], 1, 'this model does not translate to "de".'),
         (translator_dir, [TEXT, "--beam-size", "0", *there], 2, "beam_size"),
-        (lm_dir, [TEXT, "--prefix", "A", *there], 2, "is a language model: --to and --prefix mean nothing there."),
+        (lm_dir, [TEXT, "--prefix", "A", *there], 2, "is a language model: leave out --to and --prefix."),
     ]:
         out, err = traced(capsys, model, *arguments, code=code)
         assert out == ""

@@ -19,12 +19,12 @@ import pytest
 import headway
 from headway.cli import progress, terminal
 from headway.cli.app import main
-from headway.cli.progress import clock, short, size
+from headway.cli.progress import format_bytes, format_duration, format_quantity
 from headway.config.config import Config
 from headway.storage.model_dir import load_model
-from headway.train.checkpoints import checkpoints
+from headway.train.checkpoints import list_checkpoints
 from headway.train.history import read_history
-from headway.train.progress import Moment
+from headway.train.progress import ProgressSnapshot
 from headway.translate.language_model import LanguageModel
 from headway.translate.translator import Translator
 
@@ -41,7 +41,7 @@ QUICK = [
     "train.validate_every=4",
     "train.log_every=2",
     "train.decode_lines=4",
-    "train.longest=80",
+    "train.max_tokens=80",
 ]
 
 
@@ -63,7 +63,7 @@ def trained(capsys: Capture, words: list[str], code: int = 0) -> tuple[str, str]
 def test_what_is_chosen_and_why_then_steps_then_a_table_and_the_next_command(
     capsys: Capture, toy: Path, tmp_path: Path
 ) -> None:
-    words = quick(toy, "--set", "train.longest=200", "--steps", "8", preset="auto")
+    words = quick(toy, "--set", "train.max_tokens=200", "--steps", "8", preset="auto")
     out, err = trained(capsys, [*words, "--out", str(tmp_path / "m")])
     lines = err.splitlines()
     assert out == ""
@@ -84,7 +84,7 @@ def test_what_is_chosen_and_why_then_steps_then_a_table_and_the_next_command(
 
 def test_the_next_command_of_each_kind(capsys: Capture, toy: Path, tmp_path: Path) -> None:
     text = ["train", "--text", str(toy / "text.txt"), "--steps", "2", "--set", "tokenizer=bytes"]
-    small = ["--set", "model.d_model=16", "--set", "train.batch_tokens=512", "--set", "train.longest=64"]
+    small = ["--set", "model.d_model=16", "--set", "train.batch_tokens=512", "--set", "train.max_tokens=64"]
     for side, objective, expected in (
         ("decoder", "causal", f'next: headway generate --model {tmp_path}/causal "…"'),
         ("encoder", "masked", f"next: headway evaluate --model {tmp_path}/masked --text FILE"),
@@ -108,21 +108,21 @@ def test_quiet(capsys: Capture, toy: Path, tmp_path: Path) -> None:
 
 
 def test_numbers_for_people() -> None:
-    assert [clock(seconds) for seconds in (0, 75, 3700)] == ["0:00", "1:15", "1:01:40"]
-    assert [size(count) for count in (2**20, 3 * 2**30)] == ["1 MB", "3.0 GB"]
-    assert [short(number) for number in (950, 12_345, 2.5e6)] == ["950", "12.3k", "2.50M"]
+    assert [format_duration(seconds) for seconds in (0, 75, 3700)] == ["0:00", "1:15", "1:01:40"]
+    assert [format_bytes(count) for count in (2**20, 3 * 2**30)] == ["1 MB", "3.0 GB"]
+    assert [format_quantity(number) for number in (950, 12_345, 2.5e6)] == ["950", "12.3k", "2.50M"]
 
 
 def test_a_live_line_is_cut_to_the_terminal(
     capsys: Capture, translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal.reset()
-    monkeypatch.setattr(progress, "shows_progress", lambda: True)
-    monkeypatch.setattr(progress, "columns", lambda: 30)
-    watcher = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
-    assert watcher.due()
-    watcher.step(Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
-    assert not watcher.due()  # drawn a moment ago
+    terminal.reset_settings()
+    monkeypatch.setattr(terminal, "shows_progress", lambda: True)
+    monkeypatch.setattr(progress, "stderr_columns", lambda: 30)
+    listener = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
+    assert listener.wants_update()
+    listener.on_step(ProgressSnapshot(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
+    assert not listener.wants_update()  # drawn a moment ago
     assert capsys.readouterr().err == "\r\x1b[2Kstep 3/240  loss 1.500"
     whole = "step 3/240  loss 1.500  rate 0.001  12.0k tok/s  1.0 GB  ETA 0:30"
     for width, line in (
@@ -133,25 +133,25 @@ def test_a_live_line_is_cut_to_the_terminal(
         (12, "step 3/240"),
         (5, "step"),
     ):
-        monkeypatch.setattr(progress, "columns", lambda width=width: width)
-        watcher.step(Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
+        monkeypatch.setattr(progress, "stderr_columns", lambda width=width: width)
+        listener.on_step(ProgressSnapshot(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30))
         assert capsys.readouterr().err == f"\r\x1b[2K{line}"
-    watcher.note("a message")
+    listener.on_note("a message")
     assert capsys.readouterr().err == "\r\x1b[2Ka message\n"
 
 
 def test_a_line_says_what_the_loss_is_made_of_and_who_is_busiest(capsys: Capture, translator_dir: Path) -> None:
-    terminal.reset()
-    watcher = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
-    moment = Moment(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30)
-    watcher.step(moment)
+    terminal.reset_settings()
+    listener = progress.TrainingProgress(Config.load(translator_dir / "config.json"))
+    snapshot = ProgressSnapshot(3, 0, 1.5, 1e-3, 12_000, 10.0, 0.25, 2**30)
+    listener.on_step(snapshot)
     told = {
         "cross_entropy": 1.48,
         "balance": 0.02,
         "encoder.0.feedforward.load": [0.1, 0.9],
         "encoder.1.load": [0.5, 0.5],
     }
-    watcher.step(moment._replace(statistics=told))
+    listener.on_step(snapshot._replace(statistics=told))
     plain, more = capsys.readouterr().err.splitlines()
     assert plain.startswith("step=3 loss=1.5000 rate=0.001 tok/s=12000 ")
     assert more.startswith(
@@ -162,13 +162,13 @@ def test_a_line_says_what_the_loss_is_made_of_and_who_is_busiest(capsys: Capture
 def test_the_width_is_that_of_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((33, 5)))
     monkeypatch.setattr(sys, "stderr", sys.__stderr__)
-    assert progress.columns() == 33
+    assert terminal.stderr_columns() == 33
 
     def no_terminal(number: int) -> os.terminal_size:
         raise OSError
 
     monkeypatch.setattr(os, "get_terminal_size", no_terminal)
-    assert progress.columns() == 80
+    assert terminal.stderr_columns() == 80
 
 
 def test_tensorboard_and_history(capsys: Capture, toy: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
     [
         (["--set", "train.sead=3"], 'train: there is no setting "sead" here. Did you mean "seed"?'),
         (["--set", "train.seed"], '"train.seed" sets nothing. Write --set section.key=value'),
-        (["--set", "model.d_model=x"], "model.d_model: 'x' is a string, and this must be a whole number."),
+        (["--set", "model.d_model=x"], "model.d_model: must be an integer, not 'x' (a string)."),
         (["--preset", "bas"], 'there is no preset "bas". Did you mean "base"?'),
         (["--for", "20x"], "--for: '20x' is not a duration. Write 90s, 20m, 1.5h or 2d."),
         (["--for", "0"], "--for: '0' is not a duration."),
@@ -232,7 +232,7 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
         (["--objective", "rank"], "--objective: 'rank' is not one of 'translation', 'causal', 'masked'."),
         (["--objective", "causal"], "the objective causal learns from --text, not from pairs."),
         (["--text", "x"], "give --source and --target, or --pairs, for a translator, or --text for a language model."),
-        (["--source", "x"], "--source was given 2 times and --target once: they go in pairs."),
+        (["--source", "x"], "--source was given 2 times and --target once: give as many of one as of the other."),
         (["--device", "tpu"], '"tpu" is not a device.'),
         (["--sorce", "x"], 'there is no option --sorce. Did you mean "--source"?'),
     ],
@@ -255,7 +255,7 @@ def test_broken_and_missing_config_files(capsys: Capture, toy: Path, tmp_path: P
 
 
 def test_out_is_needed(capsys: Capture, toy: Path) -> None:
-    assert "--out is missing: where should the model go?" in trained(capsys, quick(toy), code=2)[1]
+    assert "--out is missing: give a directory for the model." in trained(capsys, quick(toy), code=2)[1]
 
 
 def test_durations() -> None:
@@ -282,7 +282,7 @@ def test_the_same_command_goes_on(capsys: Capture, toy: Path, tmp_path: Path) ->
     words = [*quick(toy), "--out", str(tmp_path / "m")]
     trained(capsys, [*words, "--steps", "4"])
     _, err = trained(capsys, [*words, "--steps", "8"])
-    assert f"going on from step 4 in {tmp_path}/m" in err
+    assert f"resuming from step 4 in {tmp_path}/m" in err
     assert [int(n) for n in re.findall(r"^step=(\d+) loss", err, re.MULTILINE)] == [6, 8]
     _, err = trained(capsys, [*words, "--steps", "8", "--set", "model.dropout=0.3"], code=1)
     assert "holds a run with other settings: model.dropout was 0.1 and is 0.3 now." in err
@@ -323,7 +323,7 @@ def test_several_target_languages_in_one_model(capsys: Capture, toy: Path, tmp_p
     assert config.tags == ("aa", "bb")
     translator = headway.load(out)
     assert isinstance(translator, Translator)
-    assert [translator("one dog", to=to) for to in ("aa", "bb")] == ["ax", "by"]
+    assert [translator("one dog", target=to) for to in ("aa", "bb")] == ["ax", "by"]
     assert main(["translate", "--model", str(out), "one dog"]) == 1
     assert "this model translates to aa, bb: say which with --to." in capsys.readouterr().err
     assert main(["translate", "--model", str(out), "--to", "cc", "one dog"]) == 1
@@ -436,12 +436,12 @@ def test_c09_c11_a_signal_saves_and_says_how_to_go_on(toy: Path, tmp_path: Path,
         process.kill()
         process.wait()
         process.stderr.close()
-    [saved] = re.findall(r"^saved at step (\d+); the same command goes on from there$", rest, re.MULTILINE)
-    [found] = checkpoints(tmp_path / "m")
+    [saved] = re.findall(r"^saved at step (\d+); the same command resumes from there$", rest, re.MULTILINE)
+    [found] = list_checkpoints(tmp_path / "m")
     assert found.step == int(saved)
     assert found.weights and found.training
     assert load_model(tmp_path / "m").model.training is False  # and it can be used already
-    [told] = re.findall(r"^go on with: (.+)$", rest, re.MULTILINE)
+    [told] = re.findall(r"^resume with: (.+)$", rest, re.MULTILINE)
     assert shlex.split(told) == ["headway", *words[3:]]
     assert ("error: interrupted" in rest) == (code == 130)
     assert "Traceback" not in rest
@@ -455,7 +455,7 @@ def test_c09_c11_a_signal_saves_and_says_how_to_go_on(toy: Path, tmp_path: Path,
 def test_both_ways_with_the_tokenizer_of_another(
     capsys: Capture, toy: Path, tmp_path: Path
 ) -> None:  # fmt: skip
-    files = ["--pairs", str(tmp_path / "toy.en-qtx.tsv"), "--both-ways", "--vary", "0.5"]
+    files = ["--pairs", str(tmp_path / "toy.en-qtx.tsv"), "--both-ways", "--noise", "0.5"]
     sides = zip(*((toy / f"train.{side}").read_text().splitlines() for side in ("en", "qtx")))
     (tmp_path / "toy.en-qtx.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in sides))
     settings = [word for setting in QUICK[1:] for word in ("--set", setting)]
@@ -466,7 +466,7 @@ def test_both_ways_with_the_tokenizer_of_another(
     assert config.source_languages == ("en", "qtx")
     translator = headway.load(tmp_path / "one")
     assert isinstance(translator, Translator)
-    assert translator.tag("en") != translator.tag("qtx")
+    assert translator.tag_ids("en") != translator.tag_ids("qtx")
     trained(capsys, [*words, "--tokenizer", str(tmp_path / "one"), "--out", str(tmp_path / "two")])
     assert (tmp_path / "two" / "tokenizer.json").read_text() == (tmp_path / "one" / "tokenizer.json").read_text()
     other = [*words, "--set", "tokenizer=bytes", "--out", str(tmp_path / "three")]
@@ -479,7 +479,7 @@ def test_both_ways_with_the_tokenizer_of_another(
     words += ["--tokenizer", str(tmp_path / "one"), "--from-model", str(tmp_path / "one"), "--out", str(tmp_path / "x")]
     words.remove("--preset")
     words.remove("tiny")
-    assert "the model brings its tokenizer along" in trained(capsys, words, code=2)[1]
+    assert "the model has its own tokenizer" in trained(capsys, words, code=2)[1]
 
 
 @pytest.mark.parametrize("preset", ["bert", "gpt2"])
@@ -504,6 +504,6 @@ def test_files_of_the_user_are_not_written_over(capsys: Capture, toy: Path, tmp_
         (tmp_path / name).write_text('{"mine": 1}')
         err = trained(capsys, words, code=1)[1]
         assert err.splitlines() == [
-            f"error: {tmp_path} holds no training, and {told}, which a training would write over. Choose another --out."
+            f"error: {tmp_path} holds no training run, but {told}, which training would overwrite. Choose another --out."
         ]
     assert (tmp_path / "README.md").read_text() == (tmp_path / "config.json").read_text() == '{"mine": 1}'

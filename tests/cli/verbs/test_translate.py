@@ -159,7 +159,7 @@ def test_c09_interrupted(translator_dir: Path) -> None:
     assert process.stdout and process.stderr
     try:
         told = process.stderr.readline()  # what to type
-        assert told == b"type text to translate, a line at a time; Ctrl-D ends\n"
+        assert told == b"type text to translate, one line at a time; end with Ctrl-D\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=300) == 130
         assert process.stderr.read() == b"error: interrupted\n"
@@ -173,32 +173,38 @@ def test_c09_interrupted(translator_dir: Path) -> None:
 
 
 def test_lines_that_wait_are_taken_together() -> None:
-    from headway.cli.input_lines import AT_ONCE, grouped
+    from headway.cli.input_lines import LINES_PER_GROUP, group_available
 
-    groups = list(grouped(iter([f"line {n}" for n in range(3 * AT_ONCE)])))
-    assert [line for group in groups for line in group] == [f"line {n}" for n in range(3 * AT_ONCE)]
-    assert max(map(len, groups)) <= AT_ONCE
+    groups = list(group_available(iter([f"line {n}" for n in range(3 * LINES_PER_GROUP)])))
+    assert [line for group in groups for line in group] == [f"line {n}" for n in range(3 * LINES_PER_GROUP)]
+    assert max(map(len, groups)) <= LINES_PER_GROUP
 
 
 def test_groups_of_a_file_are_full_and_grow() -> None:
-    from headway.cli.input_lines import AT_ONCE, filled
+    from headway.cli.input_lines import LINES_PER_GROUP, fill_groups
 
-    lines = [f"line {n}" for n in range(9 * AT_ONCE + 7)]
-    groups = list(filled(iter(lines), 3 * AT_ONCE))
+    lines = [f"line {n}" for n in range(9 * LINES_PER_GROUP + 7)]
+    groups = list(fill_groups(iter(lines), 3 * LINES_PER_GROUP))
     assert [line for group in groups for line in group] == lines
-    assert [len(group) for group in groups] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 3 * AT_ONCE, 7]
-    assert list(filled(iter(lines[:AT_ONCE]), AT_ONCE)) == [lines[:AT_ONCE]]
-    assert list(filled([], AT_ONCE)) == []
+    assert [len(group) for group in groups] == [
+        LINES_PER_GROUP,
+        2 * LINES_PER_GROUP,
+        3 * LINES_PER_GROUP,
+        3 * LINES_PER_GROUP,
+        7,
+    ]
+    assert list(fill_groups(iter(lines[:LINES_PER_GROUP]), LINES_PER_GROUP)) == [lines[:LINES_PER_GROUP]]
+    assert list(fill_groups([], LINES_PER_GROUP)) == []
 
 
 def test_what_stands_before_a_damaged_line_of_a_file_is_taken() -> None:
-    from headway.cli.input_lines import filled
+    from headway.cli.input_lines import fill_groups
 
     def damaged() -> Iterator[str]:
         yield from ("first", "second")
         raise OSError("the file ends here")
 
-    groups = filled(damaged(), 512)
+    groups = fill_groups(damaged(), 512)
     assert next(groups) == ["first", "second"]
     with pytest.raises(OSError, match="ends here"):
         next(groups)
@@ -217,17 +223,17 @@ def test_the_size_of_groups_changes_nothing(
     (tmp_path / "in.txt").write_text(text)
     stdin(text)
     expected, _ = translated(capsys, translator_dir)
-    monkeypatch.setattr(gathering, "AT_ONCE", 2)
-    monkeypatch.setattr(verb, "OF_A_FILE", {"cpu": most})
+    monkeypatch.setattr(gathering, "LINES_PER_GROUP", 2)
+    monkeypatch.setattr(verb, "LINES_PER_FILE_GROUP", {"cpu": most})
     assert translated(capsys, translator_dir, "--input", str(tmp_path / "in.txt"))[0] == expected
     with (tmp_path / "in.txt").open() as file:
         monkeypatch.setattr(sys, "stdin", file)
-        assert verb.is_file("-")
+        assert verb.is_regular_file("-")
         assert translated(capsys, translator_dir)[0] == expected
 
 
 def test_a_line_that_waits_alone_is_taken_alone() -> None:
-    from headway.cli.input_lines import grouped
+    from headway.cli.input_lines import group_available
 
     taken = threading.Event()
 
@@ -236,7 +242,7 @@ def test_a_line_that_waits_alone_is_taken_alone() -> None:
         taken.wait(timeout=300)
         yield "second"
 
-    groups = grouped(slowly())
+    groups = group_available(slowly())
     assert next(groups) == ["first"]
     taken.set()
     assert list(groups) == [["second"]]
@@ -259,7 +265,7 @@ def test_n_best(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, st
 def test_n_best_wider_than_the_beam(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
     assert len(translated(capsys, translator_dir, "--n-best", "6", pairs[0][0])[0].splitlines()) == 6
     _, err = translated(capsys, translator_dir, "--n-best", "3", "-b", "2", "x", code=2)
-    assert "n_best: a beam of 2 finds 2 hypotheses, not 3" in err
+    assert "n_best: 3 is more than beam_size = 2" in err
 
 
 def test_scores(capsys: Capture, translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
@@ -361,7 +367,7 @@ def test_search_options(capsys: Capture, translator_dir: Path, pairs: list[tuple
     [
         (["-b", "0"], "error: beam_size: 0 is out of range: it must be at least 1 and at most 10000."),
         (["--temperature", "0.5"], "error: temperature: 0.5 has no effect without sampling."),
-        (["--sample", "-b", "3"], "error: beam_size: sampling follows one hypothesis at a time, not 3."),
+        (["--sample", "-b", "3"], "error: beam_size: sampling has no beam, and this is 3."),
         (["--penalty", "google"], "error: --penalty: 'google' is not one of 'paper', 'power', 'none'."),
         (["--n-best", "0"], "error: --n-best: 0 is not in the range x>=1."),
         (["--batch-tokens", "0"], "error: --batch-tokens: 0 is not in the range x>=1."),
@@ -385,7 +391,7 @@ def test_the_input_is_not_written_over(capsys: Capture, translator_dir: Path, tm
     _, err = translated(
         capsys, translator_dir, "-i", str(tmp_path / "a.txt"), "--output", f"{tmp_path}/./a.txt", code=2
     )
-    assert "--output is the file of --input: name another." in err
+    assert "--output is the input file: choose another file." in err
     assert (tmp_path / "a.txt").read_text() == "A dog.\n"
 
 
@@ -399,7 +405,7 @@ def test_standard_output_may_be_closed(
     capsys: Capture, translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    told = "error: standard output is closed: there is nowhere to write to. Open it, or name a file: --output.\n"
+    told = "error: standard output is closed: open it, or give a file with --output.\n"
     assert translated(capsys, translator_dir, "A dog.", code=1)[1] == told
     translated(capsys, translator_dir, "A dog.", "--output", str(tmp_path / "out"))
     assert (tmp_path / "out").read_text().strip()
@@ -428,7 +434,7 @@ def test_damaged_models(capsys: Capture, translator_dir: Path, tmp_path: Path) -
     copy = Path(shutil.copytree(translator_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints")))
     (copy / "model.safetensors").write_bytes((copy / "model.safetensors").read_bytes()[:1000])
     _, err = translated(capsys, copy, "A dog.", code=1)
-    assert "model.safetensors is damaged or is not a safetensors file. Copy it anew." in err
+    assert "model.safetensors is damaged or not a safetensors file. Copy it again." in err
     (copy / "model.safetensors").unlink()
     assert "has no model.safetensors yet" in translated(capsys, copy, "A dog.", code=1)[1]
     (copy / "config.json").write_text("{}x")

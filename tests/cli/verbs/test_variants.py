@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.app import main
-from headway.cli.markdown import narrowed
+from headway.cli.markdown import wrap_markdown
 from headway.cli.verbs.variants import DOCS
 from headway.config.catalogue import CATALOGUE, slots
 
@@ -27,7 +27,7 @@ def test_everything_is_listed_once(capsys: Capture) -> None:
 
 def test_one_slot(capsys: Capture) -> None:
     lines = said(capsys, "--slot", "residual").splitlines()
-    assert [line.split("\t")[1] for line in lines] == ["kind", "post", "pre", "deepnorm", "resi_dual"]
+    assert [line.split("\t")[1] for line in lines] == ["kind", "post", "pre", "deepnorm", "residual_dual"]
 
 
 def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
@@ -36,7 +36,7 @@ def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
 
 def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
     text = said(capsys, "rope")
-    assert text.startswith("position rope: queries and keys turned by their position (cost O(n); Su 2021)\n")
+    assert text.startswith("position rope: queries and keys rotated by their position (cost O(n); Su 2021)\n")
     assert "  base = 10000.0\n  layout = 'interleaved'\n" in text
     assert "\n# Positions\n" in text and "## `rope(" in text
 
@@ -48,7 +48,7 @@ def test_a_name_in_two_slots_is_told_for_both(capsys: Capture) -> None:
 
 
 def test_where_somebody_watches_it_is_grouped(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.cli.terminal.is_watched", lambda stream: True)
+    monkeypatch.setattr("headway.cli.terminal.is_interactive", lambda stream: True)
     text = said(capsys)
     assert [line for line in text.splitlines() if line in slots()] == slots()
     assert "causal only the past and the present [O(n²), Vaswani 2017]" in " ".join(text.split())
@@ -60,8 +60,8 @@ def test_where_somebody_watches_it_is_grouped(capsys: Capture, monkeypatch: pyte
 @pytest.mark.parametrize("columns", [48, 80])
 def test_every_line_fits(capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int, watched: bool) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("headway.cli.terminal.is_watched", lambda stream: watched)
-    monkeypatch.setattr("headway.cli.markdown.is_watched", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.terminal.is_interactive", lambda stream: watched)
+    monkeypatch.setattr("headway.cli.markdown.is_interactive", lambda stream: watched)
     monkeypatch.setattr("headway.cli.verbs.variants.DOCS", DOCS / "missing")
     kinds = dict.fromkeys(entry.kind for entry in CATALOGUE)
     texts = [said(capsys, kind) for kind in kinds] + ([said(capsys)] if watched else [])
@@ -72,13 +72,13 @@ def test_every_line_fits(capsys: Capture, monkeypatch: pytest.MonkeyPatch, colum
 def test_a_page_is_as_wide_as_asked(page: Path) -> None:
     """Only code stays as it is."""
     code = False
-    for line in narrowed(page.read_text(encoding="utf-8"), 80).splitlines():
+    for line in wrap_markdown(page.read_text(encoding="utf-8"), 80).splitlines():
         code ^= line.lstrip().startswith("```")
         assert len(line) <= 80 or code or line.startswith("    "), line
 
 
 def test_what_a_page_becomes() -> None:
-    assert narrowed("A sum: 1 - 2 - 3 + 4 = 0, not more.\n\n- one two three\n- four\n", 12).splitlines() == [
+    assert wrap_markdown("A sum: 1 - 2 - 3 + 4 = 0, not more.\n\n- one two three\n- four\n", 12).splitlines() == [
         "A sum: 1 -",  # a line that began with "- 2" would be a list
         "2 - 3 + 4 =",
         "0, not more.",
@@ -88,9 +88,9 @@ def test_what_a_page_becomes() -> None:
         "- four",
     ]
     kept = "# A heading that is long\n\n    code = that_is_long\n```\n| in | code |\n```\n|a|\n|-|\n|b|"
-    assert narrowed(kept, 12) == kept
+    assert wrap_markdown(kept, 12) == kept
     table = "| kind | what |\n|---|---|\n| `a \\| b` | either of [two](them) |\n| c | |"
-    assert narrowed(table, 22).splitlines() == [
+    assert wrap_markdown(table, 22).splitlines() == [
         "| kind     | what    |",
         "|----------|---------|",
         "| `a \\| b` | either  |",
@@ -106,7 +106,7 @@ def test_what_a_page_becomes() -> None:
     [
         (["Pre-LN"], 'nothing is called "Pre-LN". Did you mean "pre"? See: headway variants'),
         (["ALiBi"], 'nothing is called "ALiBi". Did you mean "alibi"? See: headway variants'),
-        (["resi-dual"], 'nothing is called "resi-dual". Did you mean "resi_dual"? See: headway variants'),
+        (["resi-dual"], 'nothing is called "resi-dual". Did you mean "residual"? See: headway variants'),
         (["feed-forward"], 'nothing is called "feed-forward". Did you mean "feedforward"? See: headway variants'),
         (["rop"], 'nothing is called "rop". Did you mean "rope"? See: headway variants'),
         (

@@ -1,5 +1,7 @@
 """A small English and German corpus to damage: sentences put together from a few parts, no two of them alike."""
 
+
+
 import itertools
 import random
 from collections.abc import Callable, Sequence

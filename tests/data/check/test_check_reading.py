@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.check.faults import BITS, NAMES
-from headway.data.check.raw_lines import Group, decoded, groups, pairs_at, refuse_unreadable
+from headway.data.check.faults import FAULT_BITS, FAULT_NAMES
+from headway.data.check.raw_lines import LineGroup, check_corpus_files, decode_pairs, read_groups, read_pairs_at
 from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
@@ -17,7 +17,7 @@ OBJECTS = ParallelFiles("a.jsonl", "", "en", "de")
 
 
 def names(faults: int) -> list[str]:
-    return [name for name in NAMES if faults & BITS[name]]
+    return [name for name in FAULT_NAMES if faults & FAULT_BITS[name]]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def names(faults: int) -> list[str]:
 )
 def test_one_line(files: ParallelFiles, line: tuple[bytes, ...], pair: tuple[str, str], faults: list[str]) -> None:
     good = {TWO: (b"Yes.\n", b"Ja.\n"), OBJECTS: (b'{"en": "Yes.", "de": "Ja."}',)}.get(files, (b"Yes.\tJa.\tYes.\n",))
-    found = decoded(files, 4, [good, line, good])
+    found = decode_pairs(files, 4, [good, line, good])
     assert (found.source[1], found.target[1]) == pair
     assert names(found.faults[1]) == faults
     assert not found.faults[0] and not found.faults[2]
@@ -54,9 +54,9 @@ def test_one_line(files: ParallelFiles, line: tuple[bytes, ...], pair: tuple[str
 
 def test_a_byte_order_mark_is_dropped_where_a_file_begins_only() -> None:
     line = (b"\xef\xbb\xbfOne.\n", b"\xef\xbb\xbfEins.\n")
-    assert decoded(TWO, 0, [line, line]).source == ["One.", "\ufeffOne."]
-    assert decoded(TWO, 0, [line]).target == ["Eins."]
-    assert decoded(TWO, 64, [line]).source == ["\ufeffOne."]
+    assert decode_pairs(TWO, 0, [line, line]).source == ["One.", "\ufeffOne."]
+    assert decode_pairs(TWO, 0, [line]).target == ["Eins."]
+    assert decode_pairs(TWO, 64, [line]).source == ["\ufeffOne."]
 
 
 def test_groups_and_single_pairs_of_several_corpora(tmp_path: Path) -> None:
@@ -67,28 +67,26 @@ def test_groups_and_single_pairs_of_several_corpora(tmp_path: Path) -> None:
         ParallelFiles(str(tmp_path / "a.tsv.gz")),
         ParallelFiles(str(tmp_path / "c.en"), str(tmp_path / "c.de")),
     ]
-    assert [(g.corpus, g.first, len(g.lines)) for g in groups(corpora, 2)] == [
+    assert [(g.corpus, g.first, len(g.lines)) for g in read_groups(corpora, 2)] == [
         (0, 0, 2), (0, 2, 2), (0, 4, 1), (1, 0, 2), (1, 2, 1),
     ]  # fmt: skip
-    assert list(groups(corpora, 4))[2] == Group(1, 0, [(b"c0\n", b"d0\n"), (b"c1\n", b"d1\n"), (b"c2", b"d2")])
-    assert dict(pairs_at(corpora, [1, 4, 7])) == {1: ("a1", "b1"), 4: ("a4", "b4"), 7: ("c2", "d2")}
-    assert dict(pairs_at(corpora, [])) == {}
+    assert list(read_groups(corpora, 4))[2] == LineGroup(1, 0, [(b"c0\n", b"d0\n"), (b"c1\n", b"d1\n"), (b"c2", b"d2")])
+    assert dict(read_pairs_at(corpora, [1, 4, 7])) == {1: ("a1", "b1"), 4: ("a4", "b4"), 7: ("c2", "d2")}
+    assert dict(read_pairs_at(corpora, [])) == {}
 
 
 def test_what_cannot_be_read_at_all_is_said_first(tmp_path: Path) -> None:
     for files, message in [
         (
             ParallelFiles("-", "a.de"),
-            "a corpus is read more than once, which standard input (-) cannot be. Give a file.",
+            "standard input (-) cannot be checked, because a corpus is read several times. Give a file.",
         ),
         (ParallelFiles(str(tmp_path / "no.tsv")), f"there is no file {tmp_path / 'no.tsv'}."),
         (ParallelFiles(str(tmp_path), str(tmp_path)), f"{tmp_path} is a folder: a text file is needed."),
     ]:
         with pytest.raises(HeadwayError) as caught:
-            refuse_unreadable(files)
+            check_corpus_files(files)
         assert str(caught.value) == message
     (tmp_path / "pairs.txt").write_text("a\tb\n")
-    with pytest.raises(
-        HeadwayError, match=r"pairs.txt: pairs in one file are told by its name, and this ends in none of"
-    ):
-        refuse_unreadable(ParallelFiles(str(tmp_path / "pairs.txt")))
+    with pytest.raises(HeadwayError, match=r"pairs.txt: a file with both sides must end in one of"):
+        check_corpus_files(ParallelFiles(str(tmp_path / "pairs.txt")))

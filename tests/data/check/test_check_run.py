@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import zstandard
 
-from headway.data.check import KINDS, Report, Settings, check
+from headway.data.check import FAULT_KINDS, CheckReport, CheckSettings, check
 from headway.data.check.check import find_duplicates
-from headway.data.check.examples import Example, find_examples
-from headway.data.check.faults import BITS, NAMES
-from headway.data.check.inputs import Given, languages_in
-from headway.data.check.report import Place, as_object
-from headway.data.check.write_clean import refuse_output, write_clean
+from headway.data.check.examples import FaultExample, find_examples
+from headway.data.check.faults import FAULT_BITS, FAULT_NAMES
+from headway.data.check.inputs import InputFiles, find_languages
+from headway.data.check.report import PairLocation, report_to_json
+from headway.data.check.write_clean import check_output, write_clean
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.errors import ConfigError, HeadwayError
-from headway.text.language_id import is_other_language
+from headway.text.language_id import find_other_language
 
 Row = tuple[str, str]
 Put = Callable[..., ParallelFiles]
 
-LANGUAGES = Settings(source_language="en", target_language="de")
+LANGUAGES = CheckSettings(source_language="en", target_language="de")
 
 
 def damaged(rows: list[Row]) -> tuple[list[Row], dict[str, list[int]]]:
@@ -59,7 +59,7 @@ def damaged(rows: list[Row]) -> tuple[list[Row], dict[str, list[int]]]:
 
 
 @pytest.fixture(scope="module")
-def found(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[str, list[int]]]:
+def found(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckReport, dict[str, list[int]]]:
     """A check of the damaged corpus in two tables, beside texts that hold some of it."""
     folder = tmp_path_factory.mktemp("check")
     spoilt, places = damaged(rows)
@@ -78,10 +78,10 @@ def found(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[Re
     return report, {**places, "valid": [5], "test": [9]}
 
 
-def test_every_fault_is_found_and_nothing_else(found: tuple[Report, dict[str, list[int]]]) -> None:
+def test_every_fault_is_found_and_nothing_else(found: tuple[CheckReport, dict[str, list[int]]]) -> None:
     report, places = found
     assert report.pairs == 1500
-    assert set(places) == {*NAMES} - {"broken"}
+    assert set(places) == {*FAULT_NAMES} - {"broken"}
     for kind, numbers in places.items():
         missed = set(numbers) - set(report.numbers(kind).tolist())
         if kind == "misaligned":  # some look right by chance, and some have lengths that do not fit
@@ -95,33 +95,33 @@ def test_every_fault_is_found_and_nothing_else(found: tuple[Report, dict[str, li
     assert not report.notes
 
 
-def test_the_run_is_named_with_its_offset(found: tuple[Report, dict[str, list[int]]]) -> None:
+def test_the_run_is_named_with_its_offset(found: tuple[CheckReport, dict[str, list[int]]]) -> None:
     (run,) = found[0].runs
     assert run.corpus == 1
     assert abs(run.first - 61) <= 1 and abs(run.last - 90) <= 1
     assert run.offset == 1  # the target is one line late
 
 
-def test_places_and_duplicates_over_two_corpora(found: tuple[Report, dict[str, list[int]]]) -> None:
+def test_places_and_duplicates_over_two_corpora(found: tuple[CheckReport, dict[str, list[int]]]) -> None:
     report = found[0]
-    assert [report.place(number) for number in (0, 639, 640, 1499)] == [
-        Place(0, 1), Place(0, 640), Place(1, 1), Place(1, 860),
+    assert [report.locate(number) for number in (0, 639, 640, 1499)] == [
+        PairLocation(0, 1), PairLocation(0, 640), PairLocation(1, 1), PairLocation(1, 860),
     ]  # fmt: skip
     assert report.original(1000) == report.original(1200) == 10
-    assert report.name(Place(1, 361)) == "line 361 of two.en-de.tsv"
+    assert report.format_location(PairLocation(1, 361)) == "line 361 of two.en-de.tsv"
     assert report.lines_of("duplicate") == {str(report.corpora[1]): [361, 561]}
 
 
-def test_what_goes_adds_up(found: tuple[Report, dict[str, list[int]]]) -> None:
+def test_what_goes_adds_up(found: tuple[CheckReport, dict[str, list[int]]]) -> None:
     report = found[0]
-    for keep in ((), ("copy", "misaligned"), tuple(kind.name for kind in KINDS)):
+    for keep in ((), ("copy", "misaligned"), tuple(kind.name for kind in FAULT_KINDS)):
         gone = dict(report.removed(keep))
         assert sum(gone.values()) == report.pairs - report.clean(keep).sum()
         assert not {kind.name for kind in gone} & set(keep)
     assert report.clean(["control"])[121] and not report.clean()[121]
 
 
-def test_examples_say_what_is_wrong(found: tuple[Report, dict[str, list[int]]], rows: list[Row]) -> None:
+def test_examples_say_what_is_wrong(found: tuple[CheckReport, dict[str, list[int]]], rows: list[Row]) -> None:
     report = found[0]
     examples = find_examples(report, 1)
     assert set(examples) == {finding.kind.name for finding in report.findings()}
@@ -137,19 +137,19 @@ def test_examples_say_what_is_wrong(found: tuple[Report, dict[str, list[int]]], 
         "long": details["long"],
         "ratio": f"{len(rows[260][0])} and 3 characters",
         "misaligned": "",
-        "duplicate": "as line 11 of one.en-de.tsv",
+        "duplicate": "same as line 11 of one.en-de.tsv",
         "valid": "",
         "test": "",
     }
     assert details["long"].startswith("source: ") and "words, target: " in details["long"]
-    assert examples["valid"] == [Example(Place(0, 6), *rows[5], "")]
+    assert examples["valid"] == [FaultExample(PairLocation(0, 6), *rows[5], "")]
     assert find_examples(report, 0)["copy"] == []
     assert len(find_examples(report, 9)["duplicate"]) == 2
 
 
-def test_everything_for_programs(found: tuple[Report, dict[str, list[int]]]) -> None:
+def test_everything_for_programs(found: tuple[CheckReport, dict[str, list[int]]]) -> None:
     report = found[0]
-    value = as_object(report, find_examples(report, 1), ["copy"], "out.tsv")
+    value = report_to_json(report, find_examples(report, 1), ["copy"], "out.tsv")
     assert value["pairs"] == 1500 and value["lines"] == [640, 860]
     assert value["languages"] == {"source": "en", "target": "de"}
     assert value["remains"] == report.clean(["copy"]).sum()
@@ -161,9 +161,12 @@ def test_everything_for_programs(found: tuple[Report, dict[str, list[int]]]) -> 
     assert value["runs"][0]["offset"] == 1
 
 
-@pytest.mark.parametrize(("ending", "unpack"), [("", bytes), (".gz", gzip.decompress), (".xz", lzma.decompress), (".zst", zstandard.decompress)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ending", "unpack"),
+    [("", bytes), (".gz", gzip.decompress), (".xz", lzma.decompress), (".zst", zstandard.decompress)],
+)
 def test_a_clean_corpus_can_be_read_again(
-    found: tuple[Report, dict[str, list[int]]], tmp_path: Path, ending: str, unpack: Callable[[bytes], bytes]
+    found: tuple[CheckReport, dict[str, list[int]]], tmp_path: Path, ending: str, unpack: Callable[[bytes], bytes]
 ) -> None:
     report = found[0]
     out = tmp_path / f"clean.tsv{ending}"
@@ -182,7 +185,7 @@ def test_tabs_inside_a_side_become_spaces_and_a_kept_fault_stays(put: Put, rows:
     files = put([("a\tb", "c\td"), *rows[:300], ("x", "\x01 y")])
     report = check([files], LANGUAGES)
     out = tmp_path / "out.tsv"
-    write_clean(report, out, NAMES)
+    write_clean(report, out, FAULT_NAMES)
     lines = out.read_bytes().split(b"\n")
     assert lines[0] == b"a b\tc d" and lines[-2] == b"x\t\x01 y"
     assert len(lines) == 303
@@ -198,7 +201,7 @@ def test_an_interrupted_writing_leaves_what_was_there(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.data.check.write_clean.decoded", fail)
+    monkeypatch.setattr("headway.data.check.write_clean.decode_pairs", fail)
     with pytest.raises(KeyboardInterrupt):
         write_clean(report, out)
     assert out.read_text() == "before"
@@ -208,7 +211,7 @@ def test_an_interrupted_writing_leaves_what_was_there(
 def test_processes_find_the_same(put: Put, rows: list[Row]) -> None:
     files = put(damaged(rows)[0])
     one = check([files], LANGUAGES)
-    two = check([files], Settings(source_language="en", target_language="de", workers=2))
+    two = check([files], CheckSettings(source_language="en", target_language="de", workers=2))
     assert one.faults.tolist() == two.faults.tolist()
     assert one.runs == two.runs
 
@@ -225,25 +228,25 @@ def test_a_language_that_nobody_knows_is_compared_with_the_other_side(put: Put, 
     rows[50] = rows[50][::-1]
     rows[60] = (rows[60][0], rows[61][0])
     rows[70] = (rows[70][0], "Старый учитель читает письмо в саду.")
-    report = check([put(rows)], Settings(source_language="en", target_language="qtx"))
-    assert report.notes == ["the language of the target (qtx) is none that can be identified, so it was not checked"]
+    report = check([put(rows)], CheckSettings(source_language="en", target_language="qtx"))
+    assert report.notes == ["the target language (qtx) cannot be identified, so it was not checked"]
     assert report.numbers("swapped").tolist() == [50]
     assert 60 in report.numbers("language")
     assert report.numbers("script").tolist() == [70]
 
 
 def test_a_wrong_language_for_the_whole_corpus(put: Put, rows: list[Row]) -> None:
-    report = check([put(rows[:300])], Settings(source_language="en", target_language="fr"))
-    assert "most of the target does not read as fr: are the languages right?" in report.notes
+    report = check([put(rows[:300])], CheckSettings(source_language="en", target_language="fr"))
+    assert "most of the target does not look like fr: are the languages right?" in report.notes
     assert len(report.numbers("language")) > 290
 
 
 def test_a_small_corpus_is_checked_as_far_as_it_goes(put: Put) -> None:
     report = check([put([("1", "1"), ("Yes.", "Ja."), ("Yes.", "Ja.")])])
     assert report.notes == [
-        "the language of the source is not clear, so it was not checked: name it with --from",
-        "the language of the target is not clear, so it was not checked: name it with --to",
-        "too few pairs to learn which words belong together: that was not checked",
+        "the source language is not clear, so it was not checked: set it with --from",
+        "the target language is not clear, so it was not checked: set it with --to",
+        "too few pairs to learn which words translate each other: wrong translations were not looked for",
     ]
     assert [(f.kind.name, f.pairs) for f in report.findings()] == [("duplicate", 1)]
 
@@ -271,16 +274,20 @@ def test_what_overlaps(put: Put, rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"max_ratio": 0.5}, "--max-ratio is 0.5: it must lie between 1 and 1e+06."),
-        ({"max_ratio": float("nan")}, "--max-ratio is nan: it must lie between 1 and 1e+06."),
-        ({"max_words": 0}, "--max-words is 0: it must lie between 1 and 1e+09."),
-        ({"doubt": 2.0}, "--doubt is 2.0: it must lie between 0 and 1."),
-        ({"keep": ("copied",)}, f'--keep: "copied" cannot be kept. Did you mean "copy"? These can: {", ".join(n for n in NAMES if n != "broken")}.'),
+        ({"max_ratio": 0.5}, "--max-ratio must be between 1 and 1e+06, not 0.5."),
+        ({"max_ratio": float("nan")}, "--max-ratio must be between 1 and 1e+06, not nan."),
+        ({"max_words": 0}, "--max-words must be between 1 and 1e+09, not 0."),
+        ({"doubt": 2.0}, "--doubt must be between 0 and 1, not 2.0."),
+        (
+            {"keep": ("copied",)},
+            '--keep: "copied" cannot be kept. Did you mean "copy"? Choose from: '
+            f'{", ".join(n for n in FAULT_NAMES if n != "broken")}.',
+        ),
     ],
 )  # fmt: skip
 def test_wrong_settings(setting: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Settings(**setting)  # type: ignore[arg-type]
+        CheckSettings(**setting)  # type: ignore[arg-type]
     assert str(caught.value) == message
 
 
@@ -288,7 +295,7 @@ def test_files_without_a_line(put: Put) -> None:
     files = put([])
     with pytest.raises(HeadwayError) as caught:
         check([files])
-    assert str(caught.value) == f"{files.source} and {files.target}: there is no line in it."
+    assert str(caught.value) == f"{files.source} and {files.target}: the corpus is empty."
 
 
 def test_where_a_clean_corpus_cannot_go(put: Put, rows: list[Row], tmp_path: Path) -> None:
@@ -296,53 +303,53 @@ def test_where_a_clean_corpus_cannot_go(put: Put, rows: list[Row], tmp_path: Pat
     for out, message in [
         (
             tmp_path / "x.txt",
-            "a table is written, so the name must end in .tsv or .tab, with or without .gz, .xz, .zst.",
+            "the file is a table, so its name must end in .tsv or .tab, optionally followed by .gz, .xz, .zst.",
         ),
         (tmp_path / "no" / "x.tsv", f"the folder {tmp_path / 'no'} does not exist."),
-        (Path(files.source), "this file is being checked, and is never written over. Name another."),
-        (tmp_path / "folder.tsv", "this is a folder. Name a file."),
+        (Path(files.source), "this file is being checked and is never overwritten. Give another one."),
+        (tmp_path / "folder.tsv", "this is a folder. Give a file."),
     ]:
         (tmp_path / "folder.tsv").mkdir(exist_ok=True)
         with pytest.raises(ConfigError) as caught:
-            refuse_output(out, [files])
+            check_output(out, [files])
         assert str(caught.value) == f"--clean {out}: {message}"
     link = tmp_path / "link.tsv"
     link.symlink_to(files.source)
-    with pytest.raises(ConfigError, match="is never written over"):
-        refuse_output(link, [files])
-    refuse_output(tmp_path / "x.tsv.gz", [files])
+    with pytest.raises(ConfigError, match="is never overwritten"):
+        check_output(link, [files])
+    check_output(tmp_path / "x.tsv.gz", [files])
 
 
 def test_files_as_they_are_given() -> None:
-    given = Given(["a.en", "b.en"], ["a.de", "b.de"], ["c.en-de.tsv"])
+    given = InputFiles(["a.en", "b.en"], ["a.de", "b.de"], ["c.en-de.tsv"])
     corpora = given.corpora(("2", "1"), ("", ""))
     assert corpora[1] == ParallelFiles("b.en", "b.de", "en", "de")
     assert corpora[2] == ParallelFiles("c.en-de.tsv", "", "en", "de", ("2", "1"))
-    assert languages_in(corpora) == ("en", "de")
-    assert languages_in(Given(pairs=["x.tsv", "y.en-de.tsv"]).corpora(None, ("", ""))) == ("en", "de")
-    assert languages_in(Given(["a"], ["b"]).corpora(None, ("", "fr"))) == ("", "fr")
+    assert find_languages(corpora) == ("en", "de")
+    assert find_languages(InputFiles(pairs=["x.tsv", "y.en-de.tsv"]).corpora(None, ("", ""))) == ("en", "de")
+    assert find_languages(InputFiles(["a"], ["b"]).corpora(None, ("", "fr"))) == ("", "fr")
     for wrong, message in [
         (
-            Given(["a"], [], prefix="valid-"),
-            "--valid-source was given 1 times and --valid-target 0 times: they go in pairs.",
+            InputFiles(["a"], [], prefix="valid-"),
+            "--valid-source is given 1 times and --valid-target 0 times: give both equally often.",
         ),
     ]:
         with pytest.raises(ConfigError) as caught:
             wrong.corpora(None, ("", ""))
         assert str(caught.value) == message
-    with pytest.raises(ConfigError, match="give --source and --target, or --pairs: what should be checked"):
-        languages_in([])
-    two = Given(["a.en", "b.en"], ["a.de", "b.fr"]).corpora(None, ("", ""))
+    with pytest.raises(ConfigError, match="nothing to check: give --source and --target, or --pairs"):
+        find_languages([])
+    two = InputFiles(["a.en", "b.en"], ["a.de", "b.fr"]).corpora(None, ("", ""))
     with pytest.raises(ConfigError) as caught:
-        languages_in(two)
+        find_languages(two)
     assert str(caught.value) == (
-        "the files' names tell more than one target language: de, fr. Check one pair of languages at a time, or say "
-        "which it is with --to."
+        "the file names have several target languages: de, fr. Check one pair of languages at a time, or set the "
+        "language with --to."
     )
 
 
 def test_every_kind_has_a_bit_of_its_own() -> None:
-    assert len({BITS[name] for name in NAMES}) == len(KINDS) <= 16
+    assert len({FAULT_BITS[name] for name in FAULT_NAMES}) == len(FAULT_KINDS) <= 16
 
 
 def test_names_are_no_foreign_language(put: Put, rows: list[Row]) -> None:
@@ -350,4 +357,4 @@ def test_names_are_no_foreign_language(put: Put, rows: list[Row]) -> None:
     spoilt = [(f"By {names}.", f"Von {names}."), ("We read.", "Musimy znaleźć rozwiązanie."), *rows[:600]]
     report = check([put(spoilt)], LANGUAGES)
     assert report.numbers("language").tolist() == [1]
-    assert is_other_language(spoilt[0][0], "en")  # by itself it would be one
+    assert find_other_language(spoilt[0][0], "en")  # by itself it would be one

@@ -1,4 +1,4 @@
-"""The search made for the CPU finds what the plain one finds, in float32; in 8 bits a line does not depend on others."""
+"""The CPU search finds what the reference search finds, in float32; in int8 a row does not depend on others."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.config.config import from_table
-from headway.decode import Hypothesis, Marks, Search, decode
-from headway.decode.cpu import search as whole_search
-from headway.decode.cpu.decoder import Lean, hindrance
+from headway.config.config import read_config
+from headway.decode import Hypothesis, Search, SpecialTokens, decode
+from headway.decode.cpu import search as cpu_search
+from headway.decode.cpu.decoder import CpuDecoder, cpu_decoder_of, unsupported
 from headway.decode.reference.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
 from headway.nn.layers import int8
 from headway.nn.ops import native
 from headway.nn.transformer import Transformer
-from headway.text.shortlist import Shortlist, joined_lists
+from headway.text.shortlist import Shortlist, concatenate_lists
 
-MARKS = Marks(start=1, end=2, suppress=(0, 1))
+SPECIAL = SpecialTokens(start=1, end=2, suppress=(0, 1))
 MODELS: dict[str, dict[str, Any]] = {
     "paper": {},
     "pre": {"residual": "pre"},
@@ -36,7 +36,7 @@ def model_of(stack: dict[str, Any], seed: int = 1, **more: Any) -> Transformer:
     side = {"layers": 2, "mixer": "attention(4)", "feedforward": "relu(64)", **stack}
     table = {"d_model": 32, "vocabulary": 60, "dropout": 0.0, "encoder": side, "decoder": side, **more}
     objective = "translation" if table["encoder"]["layers"] else "causal"
-    model = Transformer(from_table({"model": table, "train": {"objective": objective}}).model).eval()
+    model = Transformer(read_config({"model": table, "train": {"objective": objective}}).model).eval()
     for parameter in model.parameters():  # certain enough that no two candidates are equally good
         parameter.data = parameter.data * 1.5 + 0.02 * torch.randn_like(parameter)
     return model
@@ -45,9 +45,9 @@ def model_of(stack: dict[str, Any], seed: int = 1, **more: Any) -> Transformer:
 @pytest.fixture(params=["our kernels", "PyTorch's"])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "PyTorch's":
-        monkeypatch.setattr(native, "library", lambda: None)
-    elif native.library() is None:
-        pytest.skip("there is no C compiler")
+        monkeypatch.setattr(native, "load_library", lambda: None)
+    elif native.load_library() is None:
+        pytest.skip("a C compiler is missing: apt-get install gcc")
     return str(request.param)
 
 
@@ -61,7 +61,7 @@ def sources(rows: int, longest: int = 20) -> tuple[Tensor, Tensor]:
 def found(stepper: Any, source: Tensor, valid: Tensor | None, engine: Any, **search: Any) -> list[list[Hypothesis]]:
     prefixes = search.pop("prefixes", None)
     settings = Search(**{"max_length": 45, "seed": 1, **search})
-    return decode(stepper, source, valid, marks=MARKS, search=settings, prefixes=prefixes, engine=engine)
+    return decode(stepper, source, valid, special_tokens=SPECIAL, search=settings, prefixes=prefixes, engine=engine)
 
 
 def assert_alike(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]], within: float = 1e-3) -> None:
@@ -74,7 +74,7 @@ def assert_alike(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]], w
 @pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 4, "n_best": 3}])
 def test_float32_finds_what_the_plain_search_finds(name: str, search: dict[str, Any], kernels: str) -> None:
     stepper, (source, valid) = ModelStepper(model_of(MODELS[name])), sources(7)
-    assert_alike(found(stepper, source, valid, "lean", **search), found(stepper, source, valid, "naive", **search))
+    assert_alike(found(stepper, source, valid, "cpu", **search), found(stepper, source, valid, "reference", **search))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_float32_finds_what_the_plain_search_finds(name: str, search: dict[str, 
 )
 def test_other_ends(more: dict[str, Any]) -> None:
     stepper, (source, valid) = ModelStepper(model_of({}, **more)), sources(5)
-    assert_alike(found(stepper, source, valid, "lean"), found(stepper, source, valid, "naive"))
+    assert_alike(found(stepper, source, valid, "cpu"), found(stepper, source, valid, "reference"))
 
 
 @pytest.mark.parametrize(
@@ -101,29 +101,42 @@ def test_other_ends(more: dict[str, Any]) -> None:
 )
 def test_other_searches(search: dict[str, Any]) -> None:
     stepper, (source, valid) = ModelStepper(model_of({})), sources(5)
-    assert_alike(found(stepper, source, valid, "lean", **search), found(stepper, source, valid, "naive", **search))
+    assert_alike(found(stepper, source, valid, "cpu", **search), found(stepper, source, valid, "reference", **search))
 
 
 @pytest.mark.parametrize(
     "search",
-    [{"beam_size": 1}, {"beam_size": 4, "n_best": 2}, {"prefixes": [[58, 57]] * 6}, {"sample": True, "beam_size": 1, "n_best": 2}],
-)  # fmt: skip
+    [
+        {"beam_size": 1},
+        {"beam_size": 4, "n_best": 2},
+        {"prefixes": [[58, 57]] * 6},
+        {"sample": True, "beam_size": 1, "n_best": 2},
+    ],
+)
 def test_a_shortlist_cuts_the_output_layer(search: dict[str, Any], kernels: str) -> None:
     """And finds what the search over all words finds, of which most are forbidden."""
     stepper, (source, valid) = ModelStepper(model_of({})), sources(6)
     lists = [np.array([7 + i % 40, 9 + i % 31, 3], dtype=np.int32) for i in range(60)]
-    starts, targets = joined_lists([*lists, np.array([2, 5, 6], dtype=np.int32)])
+    starts, targets = concatenate_lists([*lists, np.array([2, 5, 6], dtype=np.int32)])
     stepper.shortlist = Shortlist(starts, targets, 60, 60)
-    told: dict[str, list[Any]] = {"lean": [], "naive": []}
-    lines = {
+    settings = {"max_length": 30, "seed": 1, "shortlist": True, **search}
+    prefixes = settings.pop("prefixes", None)
+    steps: dict[str, list[Any]] = {"cpu": [], "reference": []}
+    rows = {
         engine: decode(
-            stepper, source, valid, marks=MARKS, search=Search(max_length=30, seed=1, shortlist=True, **{k: v for k, v in search.items() if k != "prefixes"}),
-            prefixes=search.get("prefixes"), record=told[engine].append, engine=engine,
+            stepper,
+            source,
+            valid,
+            special_tokens=SPECIAL,
+            search=Search(**settings),
+            prefixes=prefixes,
+            record=steps[engine].append,
+            engine=engine,
         )
-        for engine in ("lean", "naive")
-    }  # fmt: skip
-    assert_alike(lines["lean"], lines["naive"])
-    assert [choice.ids[0] for choice in told["lean"]] == [choice.ids[0] for choice in told["naive"]]
+        for engine in ("cpu", "reference")
+    }
+    assert_alike(rows["cpu"], rows["reference"])
+    assert [step.ids[0] for step in steps["cpu"]] == [step.ids[0] for step in steps["reference"]]
 
 
 @pytest.mark.parametrize("name", ["paper", "swiglu", "one key"])
@@ -131,16 +144,16 @@ def test_a_shortlist_cuts_the_output_layer(search: dict[str, Any], kernels: str)
 def test_a_line_in_8_bits_does_not_depend_on_others(name: str, beam: int, kernels: str) -> None:
     """To the bit, whoever stands beside it and however long they are."""
     stepper, (source, valid) = ModelStepper(model_of(MODELS[name]), "int8"), sources(64, 40)
-    together = found(stepper, source, valid, "lean", beam_size=beam)
+    together = found(stepper, source, valid, "cpu", beam_size=beam)
     for row in range(0, 64, 5):
         own = source[row : row + 1, : int(valid[row].sum())]
-        assert found(stepper, own, None, "lean", beam_size=beam)[0] == together[row]
+        assert found(stepper, own, None, "cpu", beam_size=beam)[0] == together[row]
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "swiglu"])  # which multiplies small errors
 def test_in_8_bits_it_is_near(name: str, kernels: str) -> None:
     model, (source, valid) = model_of(MODELS[name]), sources(16)
-    exact, rough = (Lean(model, compute) for compute in ("float32", "int8"))
+    exact, rough = (CpuDecoder(model, compute) for compute in ("float32", "int8"))
     with torch.no_grad():
         states = [stepper.start(source, valid, 16) for stepper in (exact, rough)]
         ids = torch.full((16, 1), 1)
@@ -152,15 +165,16 @@ def test_in_8_bits_it_is_near(name: str, kernels: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_in_8_bits_it_is_what_the_plain_search_makes_of_such_layers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "library", lambda: None)  # our own keep keys and values in 8 bits too
+    monkeypatch.setattr(native, "load_library", lambda: None)  # our own keep keys and values in 8 bits too
     stepper, (source, valid) = ModelStepper(model_of(MODELS[name]), "int8"), sources(9)
     ids = torch.full((9, 1), 1)
     with torch.no_grad():
         plain = stepper.step(stepper.start(source, valid, 9), ids)
-        assert isinstance(stepper.lean, Lean)
-        lean = stepper.lean.step(stepper.lean.start(source, valid, 9), ids)
+        decoder = cpu_decoder_of(stepper)
+        assert isinstance(decoder, CpuDecoder)
+        fast = decoder.step(decoder.start(source, valid, 9), ids)
     # A last bit may decide which way a number is rounded, and one of 63 steps is much.
-    assert (plain - lean).abs().median() < 1e-5
+    assert (plain - fast).abs().median() < 1e-5
 
 
 WHOLE = ["paper", "pre", "grouped", "one key", "no positions"]  # whose sides are one call each
@@ -171,24 +185,24 @@ ENDS: list[dict[str, Any]] = [
 ]
 
 
-def lean_of(model: Transformer) -> Lean:
-    lean = Lean(model, "int8")
-    if lean.sides is None:
-        assert native.library() is None
-        pytest.skip("there is no C compiler")
-    return lean
+def native_decoder(model: Transformer) -> CpuDecoder:
+    decoder = CpuDecoder(model, "int8")
+    if decoder.stack_tables is None:
+        assert native.load_library() is None
+        pytest.skip("a C compiler is missing: apt-get install gcc")
+    return decoder
 
 
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("more", ENDS, ids=str)
 def test_a_step_in_one_call_is_that_of_its_parts(name: str, more: dict[str, Any]) -> None:
-    lean, (source, valid) = lean_of(model_of(MODELS[name], **more)), sources(9)
+    decoder, (source, valid) = native_decoder(model_of(MODELS[name], **more)), sources(9)
     told = []
-    for sides in (lean.sides, None):
-        lean.sides = sides
+    for tables in (decoder.stack_tables, None):
+        decoder.stack_tables = tables
         with torch.no_grad():
-            state = lean.start(source, valid, 9)
-            told.append([lean.step(state, torch.full((9, 1), token)) for token in (1, 5, 7)])
+            state = decoder.start(source, valid, 9)
+            told.append([decoder.step(state, torch.full((9, 1), token)) for token in (1, 5, 7)])
     for whole, parts in zip(*told):
         assert (whole - parts).abs().median() < 1e-4  # a last bit may decide which way a number is rounded
 
@@ -209,11 +223,11 @@ def test_a_step_in_one_call_is_that_of_its_parts(name: str, more: dict[str, Any]
 def test_a_search_in_one_call_is_that_of_the_loop(name: str, search: dict[str, Any]) -> None:
     """Rows that end early, slots that stay empty, more tokens than there was room for."""
     stepper, (source, valid) = ModelStepper(model_of(MODELS[name]), "int8"), sources(30, 60)
-    lean_of(stepper.model)
-    whole = found(stepper, source, valid, "lean", **search)
+    native_decoder(stepper.model)
+    whole = found(stepper, source, valid, "cpu", **search)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(whole_search, "why_not", lambda lean, task: "not now")
-        loop = found(stepper, source, valid, "lean", **search)
+        patch.setattr(cpu_search, "unsupported", lambda decoder, task: "not now")
+        loop = found(stepper, source, valid, "cpu", **search)
     assert_alike(whole, loop)
     for mine, other in zip(whole, loop):
         assert [h.token_logps for h in mine] == [pytest.approx(h.token_logps, abs=1e-3) for h in other]
@@ -222,44 +236,44 @@ def test_a_search_in_one_call_is_that_of_the_loop(name: str, search: dict[str, A
 def test_a_search_in_one_call_says_what_is_no_number() -> None:
     model = model_of({})
     stepper, (source, valid) = ModelStepper(model, "int8"), sources(4)
-    if stepper.lean.sides is None:
-        pytest.skip("there is no C compiler")
+    if cpu_decoder_of(stepper).stack_tables is None:
+        pytest.skip("a C compiler is missing: apt-get install gcc")
     model.embeddings["decoder"].table.weight.data[1] = torch.nan
     with pytest.raises(HeadwayError, match="row 0, output token 1: the model's log-probabilities are not numbers"):
-        found(stepper, source, valid, "lean")
+        found(stepper, source, valid, "cpu")
 
 
 @pytest.mark.parametrize("max_length", [300, 310])
 def test_a_search_in_one_call_stays_within_learned_positions(max_length: int) -> None:
     stepper, (source, valid) = ModelStepper(model_of({"position": "learned(300)"}), "int8"), sources(4)
     search = {"max_length": max_length, "min_length": max_length, "beam_size": 2}
-    lean_of(stepper.model)
+    native_decoder(stepper.model)
     if max_length == 300:
-        assert [len(line[0].token_logps) for line in found(stepper, source, valid, "lean", **search)] == [300] * 4
+        assert [len(line[0].token_logps) for line in found(stepper, source, valid, "cpu", **search)] == [300] * 4
     else:
         with pytest.raises(HeadwayError, match="learned 300 positions"):
-            found(stepper, source, valid, "lean", **search)
+            found(stepper, source, valid, "cpu", **search)
 
 
 def test_without_any_kernel_8_bits_are_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (source, valid) = model_of({}), sources(6)
-    monkeypatch.setattr(native, "library", lambda: None)
-    theirs = found(ModelStepper(model, "int8"), source, valid, "lean")
-    monkeypatch.setattr(int8, "has_kernel", lambda: False)
-    assert_alike(found(ModelStepper(model, "int8"), source, valid, "lean"), theirs)
+    monkeypatch.setattr(native, "load_library", lambda: None)
+    theirs = found(ModelStepper(model, "int8"), source, valid, "cpu")
+    monkeypatch.setattr(int8, "unsupported", lambda: "no fbgemm")
+    assert_alike(found(ModelStepper(model, "int8"), source, valid, "cpu"), theirs)
 
 
 def test_threads_share_what_is_made_of_a_model() -> None:
     stepper = ModelStepper(model_of({}), "int8")
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: (stepper.lean, stepper.plain), range(8)))
+        made = list(pool.map(lambda _: (cpu_decoder_of(stepper), stepper.reference_model), range(8)))
     assert len({id(part) for pair in made for part in pair}) == 2
 
 
 def test_other_models_have_8_bits_too(kernels: str) -> None:
     model = model_of({"mixer": "retention(2)", "position": "rope"}, encoder={"layers": 1, "mixer": "attention(2)"})
     stepper, (source, valid) = ModelStepper(model, "int8"), sources(4)
-    assert "Retention" in hindrance(model) or "rope" in hindrance(model)
+    assert "Retention" in unsupported(model) or "rope" in unsupported(model)
     lines = found(stepper, source, valid, "auto")
     assert all(hypothesis.logp < 0 for line in lines for hypothesis in line)
     assert lines != found(ModelStepper(model), source, valid, "auto")
@@ -269,29 +283,28 @@ def test_other_models_have_8_bits_too(kernels: str) -> None:
     ("stack", "more", "reason"),
     [
         ({"position": "rope"}, {}, "its position is rope"),
-        ({"residual": "resi_dual"}, {}, "its residual is resi_dual"),
+        ({"residual": "residual_dual"}, {}, "its residual is residual_dual"),
         ({"feedforward": "moe(4)"}, {}, "it has a MixtureOfExperts"),
         ({"mixer": "attention(4, d_v=5)"}, {}, "keys and values of different widths"),
         ({}, {"linear": "bitnet"}, "its linear layers are not dense"),
-        ({}, {"decoder": {"layers": 1, "mask": "causal & local(4)"}}, "it looks through"),
+        ({}, {"decoder": {"layers": 1, "mask": "causal & local(4)"}}, "its mask is"),
         ({}, {"encoder": {"layers": 0}}, "it is no encoder with a decoder"),
     ],
 )
-def test_what_cannot_be_lean_says_why(stack: dict[str, Any], more: dict[str, Any], reason: str) -> None:
-    assert reason in hindrance(model_of(stack, **more))
+def test_an_unsupported_model_says_why(stack: dict[str, Any], more: dict[str, Any], reason: str) -> None:
+    assert reason in unsupported(model_of(stack, **more))
 
 
-def test_what_cannot_be_lean_is_refused_if_asked_for() -> None:
+def test_an_unsupported_search_is_refused_if_asked_for() -> None:
     model, (source, valid) = model_of({}), sources(3)
     stepper = ModelStepper(model)
-    for how, reason in (
-        ((Ensemble([stepper, stepper]), source, valid), "several models vote"),
-        ((stepper, source, valid, [[5], [5, 6], []]), "prefixes have different lengths"),
-    ):
-        with pytest.raises(HeadwayError, match=f"cannot be lean: .*{reason}"):
-            decode(
-                how[0], how[1], how[2], marks=MARKS, search=Search(), engine="lean", prefixes=how[3] if len(how) > 3 else None
-            )  # fmt: skip
+    cases: list[tuple[Any, Any, str]] = [
+        (Ensemble([stepper, stepper]), None, "the model is an ensemble"),
+        (stepper, [[5], [5, 6], []], "prefixes have different lengths"),
+    ]
+    for given, prefixes, reason in cases:
+        with pytest.raises(HeadwayError, match=f'engine "cpu" cannot run this search: {reason}'):
+            decode(given, source, valid, special_tokens=SPECIAL, search=Search(), engine="cpu", prefixes=prefixes)
     with pytest.raises(HeadwayError, match="there is no source"):
-        decode(stepper, None, marks=MARKS, search=Search(), engine="lean", prefixes=[[5]])
-    assert hindrance(model.train()) == "it is not on the CPU, in training, or not in float32"
+        decode(stepper, None, special_tokens=SPECIAL, search=Search(), engine="cpu", prefixes=[[5]])
+    assert unsupported(model.train()) == "it is not on the CPU, in training, or not in float32"

@@ -11,21 +11,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headway.config.config import Config, from_table
-from headway.config.search import Marks, Search
+from headway.config.config import Config, read_config
+from headway.config.search import Search
 from headway.decode import Hypothesis, decode
 from headway.decode.ctranslate2.backend import Ct2Engine
 from headway.decode.ctranslate2.model import Ct2Model
-from headway.decode.ctranslate2.weights import Unknown, sinusoids
-from headway.decode.padding import padded
+from headway.decode.ctranslate2.weights import UnsupportedModelError, sinusoid_bytes
+from headway.decode.padding import pad_rows
 from headway.decode.reference.model import ModelStepper
 from headway.errors import HeadwayError
 from headway.nn.positions.positions import sinusoids as ours
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model
-from headway.storage.tensor_file import Stored
+from headway.storage.tensor_file import TensorFile
+from headway.text.tokenizer.special_tokens import SpecialTokens
 
-MARKS = Marks(start=1, end=2)
+SPECIAL = SpecialTokens(start=1, end=2)
 STACK = {"layers": 2, "mixer": "attention(4)", "feedforward": "relu(48)"}
 Made = tuple[Transformer, Ct2Engine]
 
@@ -56,13 +57,13 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # of both sides, of
     "odd width": ({}, {"d_model": 36}),
 }
 UNKNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "position rope is not known": ({"position": "rope"}, {}),
-    "feedforward moe is not known": ({"feedforward": "moe(4, 2)"}, {}),
+    "position rope is not supported": ({"position": "rope"}, {}),
+    "feedforward moe is not supported": ({"feedforward": "moe(4, 2)"}, {}),
     "d_v = 16 beside d_k = 8": ({"mixer": "attention(4, d_v=16)"}, {}),
-    "residual deepnorm is not known": ({"residual": "deepnorm"}, {}),
-    "linear bitnet is not known": ({}, {"linear": "bitnet"}),
-    "norm none is not known": ({}, {"norm": "none"}),
-    "embedding.segments is not known": ({}, {"embedding": {"segments": 2}}),
+    "residual deepnorm is not supported": ({"residual": "deepnorm"}, {}),
+    "linear bitnet is not supported": ({}, {"linear": "bitnet"}),
+    "norm none is not supported": ({}, {"norm": "none"}),
+    "embedding.segments is not supported": ({}, {"embedding": {"segments": 2}}),
     "heads that differ from layer to layer": ({"mixer": ["attention(4)", "attention(2)"]}, {}),
     "feed-forwards that differ": ({"feedforward": ["relu(48)", "gelu(48)"]}, {}),
 }
@@ -70,15 +71,17 @@ UNKNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Made]:
-    def made(both: dict[str, Any], model: dict[str, Any], marks: Marks = MARKS, compute: Any = "float32") -> Made:
+    def made(
+        both: dict[str, Any], model: dict[str, Any], special: SpecialTokens = SPECIAL, compute: Any = "float32"
+    ) -> Made:
         stacks = {side: {**STACK, **both} for side in ("encoder", "decoder")}
-        config = from_table({"model": {"d_model": 32, "vocabulary": 64, **stacks, **model}})
+        config = read_config({"model": {"d_model": 32, "vocabulary": 64, **stacks, **model}})
         transformer = Transformer(config.model).eval()
         with torch.no_grad():
             for weight in transformer.parameters():
                 weight.copy_(weight * 1.5 if weight.dim() > 1 else weight + 0.1 * torch.randn_like(weight))
         save_file({name: tensor.contiguous() for name, tensor in transformer.state_dict().items()}, tmp_path / "w")
-        return transformer, Ct2Engine(Ct2Model(plain(config), Stored(tmp_path / "w"), compute, 1), marks)
+        return transformer, Ct2Engine(Ct2Model(plain(config), TensorFile(tmp_path / "w"), compute, 1), special)
 
     return made
 
@@ -94,9 +97,11 @@ def some_rows(count: int, longest: int = 12) -> list[list[int]]:
     return [[*(drawn.randrange(4, 64) for _ in range(drawn.randint(1, longest))), 2] for _ in range(count)]
 
 
-def naive(model: Transformer, rows: list[list[int]], search: Search, marks: Marks = MARKS) -> list[list[Hypothesis]]:
-    ids, valid = padded(rows, 0, torch.device("cpu"))
-    return decode(ModelStepper(model), ids, valid, marks=marks, search=search, engine="naive")
+def naive(
+    model: Transformer, rows: list[list[int]], search: Search, special: SpecialTokens = SPECIAL
+) -> list[list[Hypothesis]]:
+    ids, valid = pad_rows(rows, 0, torch.device("cpu"))
+    return decode(ModelStepper(model), ids, valid, special_tokens=special, search=search, engine="reference")
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -115,23 +120,23 @@ def test_every_known_part_gives_the_plain_loops_hypotheses(make: Callable[..., M
 
 @pytest.mark.parametrize("reason", UNKNOWN)
 def test_what_is_not_known_is_named(make: Callable[..., Made], reason: str) -> None:
-    with pytest.raises(Unknown, match=reason):
+    with pytest.raises(UnsupportedModelError, match=reason):
         make(*UNKNOWN[reason])
 
 
 def test_masks_that_are_not_known(make: Callable[..., Made], tmp_path: Path) -> None:
-    config = from_table(
+    config = read_config(
         {"model": {"d_model": 32, "vocabulary": 64, "encoder": {**STACK, "mask": "local(3)"}, "decoder": STACK}}
     )
     make({}, {})
-    with pytest.raises(Unknown, match="mask local is not known to CTranslate2"):
-        Ct2Model(plain(config), Stored(tmp_path / "w"), "float32")
+    with pytest.raises(UnsupportedModelError, match="mask local is not supported by CTranslate2"):
+        Ct2Model(plain(config), TensorFile(tmp_path / "w"), "float32")
 
 
 def test_a_config_or_weights_that_are_strange_are_left_to_torch(make: Callable[..., Made], tmp_path: Path) -> None:
     make({}, {})
-    stored = Stored(tmp_path / "w")
-    table = plain(from_table({"model": {"d_model": 32, "vocabulary": 64, "encoder": STACK, "decoder": STACK}}))
+    stored = TensorFile(tmp_path / "w")
+    table = plain(read_config({"model": {"d_model": 32, "vocabulary": 64, "encoder": STACK, "decoder": STACK}}))
     Ct2Model(table, stored, "float32")
     changes: list[tuple[dict[str, Any], str]] = [
         ({"d_model": 31}, "is not as its config.json describes it"),
@@ -139,13 +144,13 @@ def test_a_config_or_weights_that_are_strange_are_left_to_torch(make: Callable[.
         ({"new": 1}, "the settings of model are not those that this Headway writes"),
         ({"norm": {"kind": "layernorm"}}, "the settings of norm layernorm are not those"),
         ({"norm": 3}, "its config.json is not as this Headway writes it"),
-        ({"encoder": {**table["encoder"], "layers": 1}}, "has no place in it"),
-        ({"encoder": {**table["encoder"], "layers": 0}}, "a model without encoder"),
+        ({"encoder": {**table["encoder"], "layers": 1}}, "has no counterpart in CTranslate2"),
+        ({"encoder": {**table["encoder"], "layers": 0}}, "does not support translators without encoder"),
         ({"encoder": {**table["encoder"], "position": []}}, "position does not fit 2 layers"),
         ({"decoder": {**table["decoder"], "mask": [{"kind": "full"}]}}, "mask full in the decoder"),
     ]
     for change, reason in changes:
-        with pytest.raises(Unknown, match=reason):
+        with pytest.raises(UnsupportedModelError, match=reason):
             Ct2Model({**table, **change}, stored, "float32")
 
 
@@ -160,24 +165,26 @@ def test_a_trained_translator_says_the_same(translator_dir: Path, search: Search
 
     config, model, tokenizers = load_model(translator_dir)
     target = tokenizers.target
-    marks = Marks(start=target.start, end=target.end, suppress=tuple(sorted(target.controls - {target.end})))
-    engine = Ct2Engine(Ct2Model(plain(config), Stored(translator_dir / "model.safetensors"), "float32", 1), marks)
+    special = SpecialTokens(
+        start=target.start, end=target.end, suppress=tuple(sorted(target.control_ids - {target.end}))
+    )
+    engine = Ct2Engine(Ct2Model(plain(config), TensorFile(translator_dir / "model.safetensors"), "float32", 1), special)
     rows = [[*ids, 2] for ids in tokenizers.source.encode_batch([pair.source for pair in toy_corpus(100)])]
-    expected, found = naive(model, rows, search, marks), engine.search(rows, search)
+    expected, found = naive(model, rows, search, special), engine.search(rows, search)
     same = sum(own[0].ids == theirs[0].ids for own, theirs in zip(expected, found))
     assert same >= (99 if search.penalty == "paper" and search.beam_size > 1 else 100)
     assert all(len(row) <= search.n_best for row in found)
 
 
 def test_control_tokens_are_never_said(make: Callable[..., Made]) -> None:
-    marks = Marks(start=1, end=2, suppress=(0, 1, 3, *range(40, 64)))
-    model, engine = make({}, {}, marks)
+    special = SpecialTokens(start=1, end=2, suppress=(0, 1, 3, *range(40, 64)))
+    model, engine = make({}, {}, special)
     rows = some_rows(12)
     assert [row[0].ids for row in engine.search(rows, Search(beam_size=1))] == [
-        row[0].ids for row in naive(model, rows, Search(beam_size=1), marks)
+        row[0].ids for row in naive(model, rows, Search(beam_size=1), special)
     ]
     for row in engine.search(rows, Search(n_best=4)):
-        assert all(set(one.ids).isdisjoint(marks.suppress) for one in row)
+        assert all(set(one.ids).isdisjoint(special.suppress) for one in row)
 
 
 def test_int8_is_near(make: Callable[..., Made]) -> None:
@@ -219,14 +226,16 @@ def test_it_is_loaded_ahead_and_where_no_file_can_be_in_memory(
 
 def test_what_it_cannot_do(make: Callable[..., Made]) -> None:
     _, engine = make({}, {})
-    assert engine.why_not(Search()) == ""
-    assert engine.why_not(Search(beam_size=1, no_repeat_ngram=3)) == ""
-    assert engine.why_not(Search(no_repeat_ngram=3)) == "it counts what is forbidden otherwise"
-    assert engine.why_not(Search(min_length=3)) == "it counts what is forbidden otherwise"
-    assert engine.why_not(Search(beam_size=1, sample=True)) == "it draws other numbers"
-    assert engine.why_not(Search(shortlist=True)) == "it knows no shortlists"
-    assert engine.why_not(Search(), True) == "a forced beginning is left to torch"
-    assert engine.why_not(Search(), False, lambda choice: None) == "it does not tell its steps"
+    assert engine.unsupported(Search()) == ""
+    assert engine.unsupported(Search(beam_size=1, no_repeat_ngram=3)) == ""
+    assert (
+        engine.unsupported(Search(no_repeat_ngram=3)) == "it applies min_length and no_repeat_ngram before the softmax"
+    )
+    assert engine.unsupported(Search(min_length=3)) == "it applies min_length and no_repeat_ngram before the softmax"
+    assert engine.unsupported(Search(beam_size=1, sample=True)) == "sampling would draw other tokens"
+    assert engine.unsupported(Search(shortlist=True)) == "it has no shortlists"
+    assert engine.unsupported(Search(), True) == "forced prefixes are left to torch"
+    assert engine.unsupported(Search(), False, lambda choice: None) == "it does not record its steps"
 
 
 def test_weights_that_are_not_numbers(make: Callable[..., Made], tmp_path: Path) -> None:
@@ -234,7 +243,7 @@ def test_weights_that_are_not_numbers(make: Callable[..., Made], tmp_path: Path)
     with torch.no_grad():
         model.output_embedding.fill_(math.nan)
     save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, tmp_path / "w")
-    engine = Ct2Engine(Ct2Model(plain_of(model), Stored(tmp_path / "w"), "float32", 1), MARKS)
+    engine = Ct2Engine(Ct2Model(plain_of(model), TensorFile(tmp_path / "w"), "float32", 1), SPECIAL)
     with pytest.raises(HeadwayError, match=r"row 0: the model's log-probabilities are not numbers"):
         engine.search([[5, 2]], Search(beam_size=1))
 
@@ -246,5 +255,7 @@ def plain_of(model: Transformer) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("width", "layout"), [(8, "interleaved"), (9, "interleaved"), (8, "halves"), (9, "halves")])
 def test_sinusoids_are_those_of_the_model(width: int, layout: Any) -> None:
-    table = torch.frombuffer(bytearray(sinusoids(300, width, 10000.0, layout)), dtype=torch.float32).view(300, width)
+    table = torch.frombuffer(bytearray(sinusoid_bytes(300, width, 10000.0, layout)), dtype=torch.float32).view(
+        300, width
+    )
     assert torch.equal(table, ours(torch.arange(300), width, layout=layout).float())

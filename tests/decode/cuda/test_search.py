@@ -1,5 +1,5 @@
-"""The static search finds what the plain loop finds: ids and scores, whatever the model and the settings. It runs here
-as on a GPU, but for the recording of its steps (tests/gpu/test_decoding.py)."""
+"""The CUDA search finds what the reference search finds: ids and scores, whatever the model and the settings. It runs
+here as on a GPU, but for the recording of its steps (tests/gpu/test_decoding.py)."""
 
 import copy
 import dataclasses
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import from_dict
-from headway.decode import Hypothesis, Marks, Search, decode
-from headway.decode.cuda.search import Engine
+from headway.decode import Hypothesis, Search, SpecialTokens, decode
+from headway.decode.cuda.search import CudaSearch
 from headway.decode.reference.model import ModelStepper
 from headway.errors import HeadwayError
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 
-MARKS = Marks(start=0, end=1)
+SPECIAL = SpecialTokens(start=0, end=1)
 SHORT = Search(beam_size=2, max_length=4)
 
 
@@ -46,13 +46,13 @@ def model(seed: int = 0, end: float = 1.0, vocabulary: int = 40, layers: int = 2
 def sources(rows: int, longest: int = 9) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(rows)
     lengths = torch.randint(1, longest + 1, (rows,), generator=generator)
-    return torch.randint(2, 40, (rows, longest), generator=generator), valid_places(lengths, longest)
+    return torch.randint(2, 40, (rows, longest), generator=generator), valid_mask(lengths, longest)
 
 
-def small(stepper: ModelStepper, shortest: int = 4, fewest: int = 2) -> ModelStepper:
-    """With frames so short and wide that a search has to leave them."""
-    stepper.engine = Engine(stepper.model)
-    stepper.engine.shortest, stepper.engine.fewest = shortest, fewest
+def small(stepper: ModelStepper, initial_length: int = 4, min_shrink_rows: int = 2) -> ModelStepper:
+    """With buffers so short and wide that a search has to leave them."""
+    stepper.cuda_search = CudaSearch(stepper.model)
+    stepper.cuda_search.initial_length, stepper.cuda_search.min_shrink_rows = initial_length, min_shrink_rows
     return stepper
 
 
@@ -68,43 +68,53 @@ def assert_same(mine: Found, theirs: Found) -> None:
             assert a.token_logps == pytest.approx(b.token_logps, abs=1e-5, rel=1e-5)
 
 
-def assert_as_exact(mine: Found, naive: Found, exact: Found) -> None:
-    """The same words as the plain loop's, and numbers about as far from those in float64 as its own. Some models make
-    more of the last bits than others, so that no fixed distance between two ways to compute them is right for all."""
+def assert_as_exact(mine: Found, reference: Found, exact: Found) -> None:
+    """The same tokens as the reference search's, and numbers about as far from those in float64 as its own. Some models
+    make more of the last bits than others, so that no fixed distance between two computations is right for all."""
     errors: list[list[float]] = [[], []]
-    for row in zip(mine, naive, exact, strict=True):
+    for row in zip(mine, reference, exact, strict=True):
         assert [(h.ids, h.finished, h.prefix) for h in row[0]] == [(h.ids, h.finished, h.prefix) for h in row[1]]
         for *found, true in zip(*row):
             if true.ids == found[0].ids:
                 for error, h in zip(errors, found):
                     error += [abs(a - b) for a, b in zip(h.token_logps, true.token_logps, strict=True)]
                     error += [abs(h.logp - true.logp), abs(h.score - true.score)]
-    assert len(errors[0]) > 0.9 * sum(2 + len(h.token_logps) for row in naive for h in row)
+    assert len(errors[0]) > 0.9 * sum(2 + len(h.token_logps) for row in reference for h in row)
     assert max(errors[0]) <= max(1e-5, 4 * max(errors[1]))
 
 
-def both(stepper: ModelStepper, rows: int, search: Search, marks: Marks = MARKS, **more: Any) -> list[list[Hypothesis]]:
+def both(
+    stepper: ModelStepper, rows: int, search: Search, special: SpecialTokens = SPECIAL, **more: Any
+) -> list[list[Hypothesis]]:
     source = sources(rows) if "encoder" in stepper.model.stacks else (None, None)
-    plain, swift = (decode(stepper, *source, marks=marks, search=search, engine=e, **more) for e in ("naive", "static"))  # type: ignore[arg-type]
-    assert_same(swift, plain)
+    plain, fast = (
+        decode(stepper, *source, special_tokens=special, search=search, engine=e, **more) for e in ("reference", "cuda")
+    )  # type: ignore[arg-type]
+    assert_same(fast, plain)
     return plain
 
 
-def test_it_is_as_exact_as_the_plain_loop() -> None:
+def test_it_is_as_exact_as_the_reference_search() -> None:
     built = model(1, residual="post", position="rope", vocabulary=700, end=4.0)
     stepper, search = small(ModelStepper(built)), Search(beam_size=4, n_best=4, max_length=50)
-    exact = decode(ModelStepper(copy.deepcopy(built).double()), *sources(9), marks=MARKS, search=search, engine="naive")
-    naive = decode(stepper, *sources(9), marks=MARKS, search=search, engine="naive")
-    swift = decode(stepper, *sources(9), marks=MARKS, search=search, engine="static")
-    assert_as_exact(swift, naive, exact)
-    worse = [[dataclasses.replace(h, token_logps=[p + 1e-3 for p in h.token_logps]) for h in row] for row in swift]
+    exact = decode(
+        ModelStepper(copy.deepcopy(built).double()),
+        *sources(9),
+        special_tokens=SPECIAL,
+        search=search,
+        engine="reference",
+    )
+    reference = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, engine="reference")
+    fast = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, engine="cuda")
+    assert_as_exact(fast, reference, exact)
+    worse = [[dataclasses.replace(h, token_logps=[p + 1e-3 for p in h.token_logps]) for h in row] for row in fast]
     with pytest.raises(AssertionError):
-        assert_as_exact(worse, naive, exact)
+        assert_as_exact(worse, reference, exact)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 37])
 @pytest.mark.parametrize("beam", [1, 2, 4, 8])
-def test_it_is_the_plain_loop(beam: int, rows: int) -> None:
+def test_it_is_the_reference_search(beam: int, rows: int) -> None:
     found = both(small(ModelStepper(model())), rows, Search(beam_size=beam, n_best=beam, max_length=20))
     lengths = {len(h.ids) for row in found for h in row}
     assert rows < 37 or len(lengths) > 5
@@ -126,7 +136,7 @@ def test_it_is_the_plain_loop(beam: int, rows: int) -> None:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_settings(beam: int, settings: dict[str, Any]) -> None:
     search = Search(beam_size=beam, **{"n_best": beam, "max_length": 17, **settings})
-    both(small(ModelStepper(model(1))), 13, search, Marks(start=0, end=1, suppress=(0, 3, 5)))
+    both(small(ModelStepper(model(1))), 13, search, SpecialTokens(start=0, end=1, suppress=(0, 3, 5)))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +155,7 @@ def test_settings(beam: int, settings: dict[str, Any]) -> None:
         {"mixer": ["attention(4)", "attention(2, d_k=6)"], "position": "rope"},
         {"mixer": "attention(4, bias=false)", "feedforward": "swiglu(24)"},
         {"residual": "post"},
-        {"residual": "resi_dual"},
+        {"residual": "residual_dual"},
         {"encoder": 0},
         *(
             {"reader": {"position": position}}
@@ -171,35 +181,38 @@ def test_prefixes(beam: int, encoder: int) -> None:
     both(stepper, 9, Search(beam_size=beam, max_length=5), prefixes=prefixes)  # some have no room
 
 
-def test_frames_are_used_again() -> None:
+def test_buffers_are_used_again() -> None:
     """What one search leaves behind changes nothing in the next."""
     stepper, search = small(ModelStepper(model())), Search(beam_size=4, n_best=4, max_length=20)
     for rows in (7, 3, 8, 7):
         both(stepper, rows, search)
-    assert {size.rows for _, size in stepper.engine.players.kept} >= {8}
+    assert {size.rows for _, size in stepper.cuda_search.runners.by_size} >= {8}
 
 
 def test_it_follows_the_weights() -> None:
     stepper, search = ModelStepper(model()), Search(beam_size=2, max_length=8)
-    before, engine = both(stepper, 4, search), stepper.engine
+    before, engine = both(stepper, 4, search), stepper.cuda_search
     both(stepper, 4, search)
-    assert stepper.engine is engine
+    assert stepper.cuda_search is engine
     with torch.no_grad():
         stepper.model.stacks["decoder"].blocks[0].sublayers["self"].key.weight.mul_(-3)  # type: ignore[index,union-attr]
     assert both(stepper, 4, search) != before
-    assert stepper.engine is engine  # it copies them again
+    assert stepper.cuda_search is engine  # it copies them again
     stepper.model.double()
     both(stepper, 4, search)
-    assert stepper.engine is not engine
+    assert stepper.cuda_search is not engine
 
 
 def test_nothing_can_follow() -> None:
     """A stuck row gives what it had."""
     every = tuple(token for token in range(40) if token != 1)
-    for marks, least in ((Marks(start=0, end=1, suppress=every), 2), (Marks(start=0, end=1, suppress=(*every, 1)), 0)):
+    for special, least in (
+        (SpecialTokens(start=0, end=1, suppress=every), 2),
+        (SpecialTokens(start=0, end=1, suppress=(*every, 1)), 0),
+    ):
         for prefixes in (None, [[4, 5], [6], []]):
             found = both(
-                ModelStepper(model()), 3, Search(beam_size=4, n_best=4, min_length=least, max_length=4), marks,
+                ModelStepper(model()), 3, Search(beam_size=4, n_best=4, min_length=least, max_length=4), special,
                 prefixes=prefixes,
             )  # fmt: skip
             assert all(row for row in found)
@@ -214,7 +227,7 @@ def test_equal_tokens_rank_alike() -> None:
     built = model(end=0.0)
     with torch.no_grad():
         for part in (built.head.weight, built.head.bias):
-            part[2:].copy_(part[2:3].expand_as(part[2:]))  # all words but the marks are the same
+            part[2:].copy_(part[2:3].expand_as(part[2:]))  # all tokens but the special ones are the same
     both(ModelStepper(built), 4, Search(beam_size=4, n_best=4, max_length=6))
 
 
@@ -223,16 +236,16 @@ def test_broken_weights_are_told_alike() -> None:
     with torch.no_grad():
         built.stacks["decoder"].blocks[0].sublayers["feedforward"].outer.weight[0, 0] = torch.nan  # type: ignore[index,union-attr]
     source, told = sources(3), []
-    for engine in ("naive", "static"):
+    for engine in ("reference", "cuda"):
         stepper = ModelStepper(built)
         with pytest.raises(HeadwayError, match="row 0, output token 1: the model's log-probabilities") as error:
             decode(
-                stepper, *source, marks=MARKS, search=Search(beam_size=2, max_length=5),
+                stepper, *source, special_tokens=SPECIAL, search=Search(beam_size=2, max_length=5),
                 prefixes=[[4, 5]] * 3, engine=engine,
             )  # fmt: skip
         told.append(str(error.value))
     assert told[0] == told[1]
-    assert not stepper.engine.players.kept, "what it left is not used again"
+    assert not stepper.cuda_search.runners.by_size, "what it left is not used again"
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
@@ -241,10 +254,12 @@ def test_half_precision() -> None:
     stepper = small(ModelStepper(model().bfloat16()))
     source, search = sources(60), Search(beam_size=4, max_length=16)
     with torch.backends.mkldnn.flags(enabled=False):  # it picks instructions that not every machine lets it use
-        plain, swift = (decode(stepper, *source, marks=MARKS, search=search, engine=e) for e in ("naive", "static"))  # type: ignore[arg-type]
-    same = sum(a[0].ids == b[0].ids for a, b in zip(plain, swift))
+        plain, fast = (
+            decode(stepper, *source, special_tokens=SPECIAL, search=search, engine=e) for e in ("reference", "cuda")
+        )  # type: ignore[arg-type]
+    same = sum(a[0].ids == b[0].ids for a, b in zip(plain, fast))
     assert same >= 50
-    close = [abs(a[0].score - b[0].score) < 0.05 for a, b in zip(plain, swift) if a[0].ids == b[0].ids]
+    close = [abs(a[0].score - b[0].score) < 0.05 for a, b in zip(plain, fast) if a[0].ids == b[0].ids]
     assert all(close)
 
 
@@ -256,35 +271,40 @@ def test_a_large_vocabulary(beam: int) -> None:
 def test_weights_that_an_optimiser_changes_without_telling_are_noticed() -> None:
     trained = model().eval()
     stepper, source = ModelStepper(trained), torch.randint(4, 40, (3, 6))
-    search, marks = Search(beam_size=2, max_length=8), MARKS
-    decode(stepper, source, marks=marks, search=search, engine="static")
+    search, special = Search(beam_size=2, max_length=8), SPECIAL
+    decode(stepper, source, special_tokens=special, search=search, engine="cuda")
     optimiser = torch.optim.AdamW(trained.parameters(), lr=0.05, fused=True)
     with torch.enable_grad():
         trained.logits(trained(source, source).hidden).square().sum().backward()
     optimiser.step()
-    found = [decode(stepper, source, marks=marks, search=search, engine=engine) for engine in ("static", "naive")]  # type: ignore[arg-type]
+    found = [
+        decode(stepper, source, special_tokens=special, search=search, engine=engine)
+        for engine in ("cuda", "reference")
+    ]  # type: ignore[arg-type]
     assert [row[0].ids for row in found[0]] == [row[0].ids for row in found[1]]
     assert [row[0].score for row in found[0]] == pytest.approx([row[0].score for row in found[1]], rel=1e-5)
 
 
 def test_inference_mode_before_and_ordinary_after() -> None:
     stepper, source = ModelStepper(model().eval()), torch.randint(4, 40, (3, 6))
-    search, marks = Search(beam_size=2, max_length=8), MARKS
+    search, special = Search(beam_size=2, max_length=8), SPECIAL
     with torch.inference_mode():
-        first = decode(stepper, source, marks=marks, search=search, engine="static")
-    assert decode(stepper, source, marks=marks, search=search, engine="static") == first
+        first = decode(stepper, source, special_tokens=special, search=search, engine="cuda")
+    assert decode(stepper, source, special_tokens=special, search=search, engine="cuda") == first
 
 
 def test_two_threads_search_one_after_the_other() -> None:
-    """Whoever comes first makes the engine."""
+    """The first of them makes what is kept of the model."""
     stepper, source = ModelStepper(model().eval()), torch.randint(4, 40, (3, 6))
-    search, marks = Search(beam_size=2, max_length=8), MARKS
+    search, special = Search(beam_size=2, max_length=8), SPECIAL
     with ThreadPoolExecutor(4) as pool:
-        tasks = [pool.submit(decode, stepper, source, marks=marks, search=search, engine="static") for _ in range(8)]
+        tasks = [
+            pool.submit(decode, stepper, source, special_tokens=special, search=search, engine="cuda") for _ in range(8)
+        ]
     assert all(task.result() == tasks[0].result() for task in tasks)
 
 
 def test_engines_are_named() -> None:
     stepper = ModelStepper(model().eval())
-    with pytest.raises(HeadwayError, match='engine "statik" is not known: one of auto, naive, lean, static.'):
-        decode(stepper, torch.zeros(1, 1, dtype=torch.long), marks=MARKS, search=Search(), engine="statik")  # type: ignore[arg-type]
+    with pytest.raises(HeadwayError, match='there is no engine "statik": use one of auto, reference, cpu, cuda.'):
+        decode(stepper, torch.zeros(1, 1, dtype=torch.long), special_tokens=SPECIAL, search=Search(), engine="statik")  # type: ignore[arg-type]

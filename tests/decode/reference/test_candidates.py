@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 from headway.decode.constraints_torch import ban_end, ban_ids, ban_repeats
-from headway.decode.reference.candidates import best, greedy
+from headway.decode.reference.candidates import pick_greedy, stable_topk
 
 
 @settings(max_examples=200, deadline=None)
@@ -13,7 +13,7 @@ from headway.decode.reference.candidates import best, greedy
 def test_the_best_are_those_of_a_stable_sort(rows, size, count, levels, seed):
     scores = torch.randint(0, levels, (rows, size), generator=torch.Generator().manual_seed(seed)).float()
     scores = torch.where(scores == 0, -torch.inf, scores)
-    values, index = best(scores, count)
+    values, index = stable_topk(scores, count)
     expected, places = scores.sort(dim=1, descending=True, stable=True)
     assert torch.equal(values, expected[:, :count])
     assert torch.equal(index, places[:, :count])
@@ -26,13 +26,13 @@ def test_what_is_not_a_number_comes_first(count, size, holes):
     for value in (0.0, -torch.inf):
         scores = torch.full((1, size), value)
         scores[0, -holes:] = torch.nan
-        values, index = best(scores, count)
+        values, index = stable_topk(scores, count)
         assert values.isnan().sum() == min(count, holes, size)
         assert len(set(index[0].tolist())) == min(count, size)
 
 
 def test_greedy_takes_the_first_of_equals():
-    picks = greedy(torch.tensor([[-3.0, -1.0, -1.0, -2.0]]), torch.tensor([[-5.0]]))
+    picks = pick_greedy(torch.tensor([[-3.0, -1.0, -1.0, -2.0]]), torch.tensor([[-5.0]]))
     assert (picks.ids.item(), picks.sums.item()) == (1, -6.0)
 
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import from_dict
-from headway.decode import Marks, Search, decode
+from headway.decode import Search, SpecialTokens, decode
 from headway.decode.reference.model import Ensemble, ModelStepper
 from headway.errors import HeadwayError
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 
-MARKS = Marks(start=0, end=1)
+SPECIAL = SpecialTokens(start=0, end=1)
 
 
 def model(encoder: int = 1, seed: int = 0, vocabulary: int = 23) -> Transformer:
@@ -47,9 +47,9 @@ def test_steps_are_whole_passes(encoder: int) -> None:
         for one, text, row in zip(logps, sources, rows):
             torch.testing.assert_close(one, whole(built, text, row), rtol=1e-5, atol=1e-5)
 
-    how = (source, valid_places(heard, 6)) if encoder else (None, None)
+    how = (source, valid_mask(heard, 6)) if encoder else (None, None)
     state = stepper.start(*how, 3)
-    check(stepper.step(state, ids, valid_places(lengths, 5)))  # prefixes of different lengths
+    check(stepper.step(state, ids, valid_mask(lengths, 5)))  # prefixes of different lengths
     for chosen in ([2, 0, 0, 1], [1, 3], [0]):
         state.select(torch.tensor(chosen))
         more = torch.randint(23, (len(chosen), 1))
@@ -99,7 +99,7 @@ def test_greedy_search_is_the_plain_loop(encoder: int) -> None:
     source = torch.randint(2, 23, (6, 5)) if encoder else None
     prefixes = [[5, 6, 7][: row % 4] for row in range(6)]
     found = decode(
-        ModelStepper(built), source, marks=MARKS, search=Search(beam_size=1, max_length=9), prefixes=prefixes
+        ModelStepper(built), source, special_tokens=SPECIAL, search=Search(beam_size=1, max_length=9), prefixes=prefixes
     )
     for row, (hypothesis, *_) in enumerate(found):
         ids, logps = [0, *prefixes[row]], []
@@ -116,6 +116,6 @@ def test_greedy_search_is_the_plain_loop(encoder: int) -> None:
 def test_an_ensemble_of_twins_is_one_of_them() -> None:
     built = model()
     source, search = torch.randint(2, 23, (8, 5)), Search(beam_size=4, n_best=4, max_length=8)
-    one = decode(ModelStepper(built), source, marks=MARKS, search=search)
-    two = decode(Ensemble([ModelStepper(built), ModelStepper(built)]), source, marks=MARKS, search=search)
+    one = decode(ModelStepper(built), source, special_tokens=SPECIAL, search=search)
+    two = decode(Ensemble([ModelStepper(built), ModelStepper(built)]), source, special_tokens=SPECIAL, search=search)
     assert [[h.ids for h in row] for row in one] == [[h.ids for h in row] for row in two]

@@ -5,9 +5,9 @@ import torch
 from decode.hf_marian import END, PAD, MarianStepper, small_marian
 from torch import Tensor
 
-from headway.decode import Marks, Search, decode
+from headway.decode import Search, SpecialTokens, decode
 
-MARKS = Marks(start=PAD, end=END, suppress=(PAD,))
+SPECIAL = SpecialTokens(start=PAD, end=END, suppress=(PAD,))
 LONGEST = 14  # of the output, its end token counted
 
 
@@ -57,7 +57,7 @@ def assert_same(ours, theirs):
 def test_two_hundred_inputs(model, beams, alpha):
     source, valid = inputs(200)
     search = Search(beam_size=beams, n_best=beams, penalty="power", alpha=alpha, max_length=LONGEST)
-    ours = decode(MarianStepper(model), source, valid, marks=MARKS, search=search)
+    ours = decode(MarianStepper(model), source, valid, special_tokens=SPECIAL, search=search)
     penalty = {"length_penalty": alpha} if beams > 1 else {}
     assert_same(ours, generate(model, source, valid, beams, **penalty))
     found = [hypothesis for row in ours for hypothesis in row]
@@ -79,7 +79,7 @@ def test_two_hundred_inputs(model, beams, alpha):
 def test_settings(model, beams, ours, theirs):
     source, valid = inputs(40)
     search = Search(beam_size=beams, n_best=beams, penalty="power", **{"max_length": LONGEST, **ours})
-    found = decode(MarianStepper(model), source, valid, marks=MARKS, search=search)
+    found = decode(MarianStepper(model), source, valid, special_tokens=SPECIAL, search=search)
     penalty = {"length_penalty": search.alpha} if beams > 1 else {}
     assert_same(found, generate(model, source, valid, beams, **penalty, **theirs))
 
@@ -90,7 +90,7 @@ def test_forced_prefix(model, beams):
     source, valid = inputs(40)
     prefixes = [[1 + row, 2, 3] for row in range(40)]
     search = Search(beam_size=beams, n_best=beams, penalty="power", max_length=LONGEST)
-    ours = decode(MarianStepper(model), source, valid, marks=MARKS, search=search, prefixes=prefixes)
+    ours = decode(MarianStepper(model), source, valid, special_tokens=SPECIAL, search=search, prefixes=prefixes)
     penalty = {"length_penalty": search.alpha} if beams > 1 else {}
     prompt = torch.tensor([[PAD, *prefix] for prefix in prefixes])
     assert_same(ours, generate(model, source, valid, beams, decoder_input_ids=prompt, **penalty))

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from decode.tables import END, MARKS, Table
+from decode.tables import END, SPECIAL, Table
 
-from headway.decode import Choice, Hypothesis, Search, decode
+from headway.decode import BeamStep, Hypothesis, Search, decode
 
 SOURCE = torch.arange(6)[:, None]
 STRATEGIES = {
@@ -15,7 +15,7 @@ STRATEGIES = {
 }
 
 
-def replay(told: list[Choice], search: Search) -> list[Hypothesis]:
+def replay(told: list[BeamStep], search: Search) -> list[Hypothesis]:
     """All that one row's search found, from its choices alone."""
     running, found = [([], [], 0.0)], []
     for step, choice in enumerate(told):
@@ -39,9 +39,9 @@ def replay(told: list[Choice], search: Search) -> list[Hypothesis]:
 
 @pytest.mark.parametrize("search", STRATEGIES.values(), ids=STRATEGIES)
 def test_it_explains_the_result(search):
-    told: list[Choice] = []
-    found = decode(Table(8), SOURCE, marks=MARKS, search=search, record=told.append)
-    assert found == decode(Table(8), SOURCE, marks=MARKS, search=search)
+    told: list[BeamStep] = []
+    found = decode(Table(8), SOURCE, special_tokens=SPECIAL, search=search, record=told.append)
+    assert found == decode(Table(8), SOURCE, special_tokens=SPECIAL, search=search)
     for row, hypotheses in enumerate(found):
         searches = {choice.copy for choice in told if choice.row == row}
         again = [
@@ -58,8 +58,8 @@ def test_it_explains_the_result(search):
 
 
 def test_at_most_a_beam_runs_and_the_rest_is_told_too():
-    told: list[Choice] = []
-    decode(Table(8), SOURCE, marks=MARKS, search=Search(beam_size=3, max_length=9), record=told.append)
+    told: list[BeamStep] = []
+    decode(Table(8), SOURCE, special_tokens=SPECIAL, search=Search(beam_size=3, max_length=9), record=told.append)
     assert all(choice.fates.count("runs") <= 3 for choice in told)
     assert all(len(choice.ids) <= 6 for choice in told)
     assert {fate for choice in told for fate in choice.fates} == {"runs", "ends", "cut", "pruned"}

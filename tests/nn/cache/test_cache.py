@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.cache.kv import KVCache, CrossKVCache
-from headway.nn.sequence import Places, places_after, places_from
+from headway.nn.cache.kv import CrossKVCache, KVCache
+from headway.nn.sequence import TokenPositions, positions_after, positions_from_start
 
 CPU = torch.device("cpu")
 
@@ -15,8 +15,8 @@ def some(length: int, rows: int = 2) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, 3, length, 4), torch.randn(rows, 3, length, 5)
 
 
-def append(state: KVCache, k: Tensor, v: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Places]:
-    places = places_after(state.lengths, state.end, k.shape[2], valid, state.uniform)
+def append(state: KVCache, k: Tensor, v: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, TokenPositions]:
+    places = positions_after(state.lengths, state.end, k.shape[2], valid, state.uniform)
     return state.append(k, v, places)
 
 
@@ -118,22 +118,22 @@ def test_another_text_is_taken_in_once() -> None:
     assert state.bytes == 0
     k, v = some(6)
     valid = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
-    state.append(k, v, places_from(6, valid, CPU))
+    state.append(k, v, positions_from_start(6, valid, CPU))
     state.select(torch.tensor([1, 1, 0]))
     state.truncate(torch.tensor([0, 0, 0]))
-    assert state.kept is not None
-    keys, values, places = state.kept
+    assert state.kv is not None
+    keys, values, places = state.kv
     assert torch.equal(keys, k[[1, 1, 0]]) and torch.equal(values, v[[1, 1, 0]])
     assert places.valid is not None and places.valid.sum(1).tolist() == [2, 2, 6]
     assert state.bytes == keys.nbytes + values.nbytes
-    assert state.shortest.tolist() == [0, 0, 0]
+    assert state.min_length.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("filled", [False, True])
 def test_detaching_another_text(filled: bool) -> None:
     state = CrossKVCache(2, CPU)
     if filled:
-        state.append(*(x.requires_grad_() for x in some(2)), places_from(2, None, CPU))
+        state.append(*(x.requires_grad_() for x in some(2)), positions_from_start(2, None, CPU))
     state.detach()
-    assert state.kept is None or not any(x.requires_grad for x in state.kept[:2])
-    assert (state.kept is not None) == filled
+    assert state.kv is None or not any(x.requires_grad for x in state.kv[:2])
+    assert (state.kv is not None) == filled

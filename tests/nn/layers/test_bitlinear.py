@@ -9,9 +9,17 @@ from nn.building import small
 
 from headway.config.schema import make_part
 from headway.errors import ConfigError
-from headway.nn.layers.bitlinear import BitLinear, bit_linear, eight_bits, pack, packed_state, ternary, unpack
+from headway.nn.layers.bitlinear import (
+    BitLinear,
+    bit_linear,
+    pack_ternary,
+    packed_state_dict,
+    round_to_int8,
+    round_to_ternary,
+    unpack_ternary,
+)
 from headway.nn.transformer import Transformer
-from headway.train.optimisers import Muon
+from headway.train.optimisers import MuonOptimiser
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 
@@ -25,7 +33,7 @@ def layer(inputs: int = 24, outputs: int = 10, bias: bool = True, **fields: Any)
 
 def twin(model: Any, packed: Any) -> Any:
     """The same weights in a module that was built packed."""
-    packed.load_state_dict(packed_state(model))
+    packed.load_state_dict(packed_state_dict(model))
     return packed.eval()
 
 
@@ -39,29 +47,29 @@ def model(linear: str = "bitnet", **changes: Any) -> Transformer:
 
 def test_ternary_by_hand() -> None:
     weight = torch.tensor([[0.2, -0.9, 0.0], [1.6, -0.25, 0.65]])
-    rounded, scale = ternary(weight)
+    rounded, scale = round_to_ternary(weight)
     assert abs(scale - 0.6) < 1e-6  # the mean of the absolute values
     assert rounded.tolist() == [[0, -1, 0], [1, 0, 1]]  # 0.33, -1.5, 0; 2.67, -0.42, 1.08
 
 
 def test_eight_bits_by_hand() -> None:
     x = torch.tensor([[0.5, -1.27, 0.006, 0.0], [3.0, 0.0, 1.5, -3.0]], dtype=torch.float64)
-    q, scale = eight_bits(x)
+    q, scale = round_to_int8(x)
     torch.testing.assert_close(scale, torch.tensor([[0.01], [3 / 127]], dtype=torch.float64), **EXACT)
     assert q.tolist() == [[50, -127, 1, 0], [127, 0, 64, -127]]  # 63.5 goes to the even 64
 
 
 def test_a_vector_is_rounded_by_itself_and_by_half_a_step_at_most() -> None:
     x = torch.randn(5, 7, 33, dtype=torch.float64) * torch.logspace(-3, 3, 7, dtype=torch.float64)[:, None]
-    q, scale = eight_bits(x)
+    q, scale = round_to_int8(x)
     assert ((q * scale - x).abs() <= scale / 2 + 1e-12).all()
     assert (q.abs().amax(-1) == 127).all() and torch.equal(q, q.round())
-    alone, _ = eight_bits(x[2:3, 4:5])
+    alone, _ = round_to_int8(x[2:3, 4:5])
     assert torch.equal(alone[0, 0], q[2, 4])
 
 
 def test_nothing_is_divided_by_nothing() -> None:
-    for rounded, scale in (ternary(torch.zeros(3, 4)), eight_bits(torch.zeros(3, 4))):
+    for rounded, scale in (round_to_ternary(torch.zeros(3, 4)), round_to_int8(torch.zeros(3, 4))):
         assert (rounded == 0).all() and (scale > 0).all()
     made = layer(bias=False)
     x = torch.zeros(2, 24, requires_grad=True)
@@ -76,7 +84,7 @@ def test_nothing_is_divided_by_nothing() -> None:
 def test_it_is_a_product_of_rounded_numbers(norm: str) -> None:
     """By the naive form: round, put the scales back, multiply."""
     made, x = layer(norm=norm).double(), torch.randn(3, 5, 24, dtype=torch.float64)
-    (q, step), (t, scale) = eight_bits(made.norm(x)), ternary(made.weight)
+    (q, step), (t, scale) = round_to_int8(made.norm(x)), round_to_ternary(made.weight)
     torch.testing.assert_close(made(x), F.linear(q * step, t * scale, made.bias), **EXACT)
     assert not torch.allclose(made(x), F.linear(made.norm(x), made.weight, made.bias), atol=0.01)
 
@@ -86,7 +94,7 @@ def test_gradients_pass_as_if_nothing_had_been_rounded(norm: str) -> None:
     made, x = layer(norm=norm).double(), torch.randn(3, 24, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(3, 10, dtype=torch.float64)
     inputs = made.norm(x)
-    (q, step), (t, scale) = eight_bits(inputs.detach()), ternary(made.weight.detach())
+    (q, step), (t, scale) = round_to_int8(inputs.detach()), round_to_ternary(made.weight.detach())
     of_inputs = towards @ (t * scale)
     wanted = [torch.autograd.grad(inputs, x, of_inputs)[0], towards.T @ (q * step), towards.sum(0)]
     found = torch.autograd.grad((made(x) * towards).sum(), [x, made.weight, made.bias])
@@ -97,8 +105,8 @@ def test_gradients_pass_as_if_nothing_had_been_rounded(norm: str) -> None:
 def test_in_float32_the_product_is_exact() -> None:
     """So the order of sums, and with it the number of rows, changes not a bit."""
     made, x = layer(4096, 64), torch.randn(50, 4096)
-    q, step = eight_bits(x)
-    weight, scale = made.rounded()
+    q, step = round_to_int8(x)
+    weight, scale = made.ternary_weight()
     whole = F.linear(q.long().double(), weight.double()).float() * (step * scale) + made.bias
     assert torch.equal(made(x), whole)
     assert torch.equal(made(x[7:8]), whole[7:8])
@@ -111,15 +119,15 @@ def test_in_float32_the_product_is_exact() -> None:
 def test_packing_loses_nothing(outputs: int) -> None:
     weight = torch.randint(-1, 2, (outputs, 7)).float()
     before = weight.clone()
-    packed = pack(weight)
+    packed = pack_ternary(weight)
     assert packed.dtype == torch.uint8 and packed.shape == (-(-outputs // 4), 7)
-    assert torch.equal(unpack(packed, outputs), weight) and torch.equal(weight, before)
-    assert unpack(packed, outputs, torch.float64).dtype == torch.float64
+    assert torch.equal(unpack_ternary(packed, outputs), weight) and torch.equal(weight, before)
+    assert unpack_ternary(packed, outputs, torch.float64).dtype == torch.float64
 
 
 def test_packing_by_hand() -> None:
     """Four rows in one byte, the first in its lowest bits; 0, 1, 2 for -1, 0, 1."""
-    assert pack(torch.tensor([[-1.0], [0.0], [1.0], [1.0]])).tolist() == [[0b10_10_01_00]]
+    assert pack_ternary(torch.tensor([[-1.0], [0.0], [1.0], [1.0]])).tolist() == [[0b10_10_01_00]]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -191,7 +199,7 @@ def test_its_norms_are_weights_too() -> None:
 
 def test_muon_takes_its_matrices() -> None:
     built = model()
-    muon, rest = Muon.Config().build(built)
+    muon, rest = MuonOptimiser.Config().build(built)
     taken = {id(p) for group in muon.param_groups for p in group["params"]}
     assert taken == {id(module.weight) for module in built.modules() if isinstance(module, BitLinear)}
     assert {id(p) for group in rest.param_groups for p in group["params"]} | taken == set(map(id, built.parameters()))
@@ -255,6 +263,6 @@ def test_sixteen_bits_round_the_result_and_not_the_rounding() -> None:
     difference = (narrow.float() - made(x)).abs()
     assert (difference <= 2**-7 * (made(x) - made.bias).abs() + 2**-8 * made(x).abs()).all()  # the product's, the sum's
     for dtype in (torch.bfloat16, torch.float16):  # a whole model in it; whole sums would not fit into float16
-        want = bit_linear(x.to(dtype).float(), *made.rounded(), made.bias)
-        found = bit_linear(x.to(dtype), *made.rounded(), made.bias)
+        want = bit_linear(x.to(dtype).float(), *made.ternary_weight(), made.bias)
+        found = bit_linear(x.to(dtype), *made.ternary_weight(), made.bias)
         assert found.dtype == dtype and torch.equal(found, want.to(dtype))

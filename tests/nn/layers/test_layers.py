@@ -13,7 +13,7 @@ from headway.nn.block import Block
 from headway.nn.build import Scope, make, make_norm
 from headway.nn.context import Context
 from headway.nn.masks.masks import CAUSAL
-from headway.nn.sequence import Memory, places_from
+from headway.nn.sequence import Memory, positions_from_start
 from headway.nn.transformer import Transformer
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def stirred(module: nn.Module) -> nn.Module:
 
 
 def ctx() -> Context:
-    return Context(places_from(4, None, CPU))
+    return Context(positions_from_start(4, None, CPU))
 
 
 X = torch.randn(2, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -158,7 +158,7 @@ def test_embedding_is_scaled_on_the_way_in_only(scale: bool) -> None:
     )
     ids, words = torch.tensor([[3, 1, 4]]), model.embeddings["decoder"].words.weight
     stack = model.stacks["decoder"]
-    embedded = model.embeddings["decoder"](ids, places_from(3, None, CPU), stack)
+    embedded = model.embeddings["decoder"](ids, positions_from_start(3, None, CPU), stack)
     torch.testing.assert_close(embedded, words[ids] * (4 if scale else 1))
     hidden = torch.randn(1, 3, 16, dtype=torch.float64)
     torch.testing.assert_close(model.logits(hidden), hidden @ words.T)
@@ -167,7 +167,7 @@ def test_embedding_is_scaled_on_the_way_in_only(scale: bool) -> None:
 def test_segments() -> None:
     config = small(decoder=0, encoder={"position": "none"}, embedding={"segments": 2, "norm": True, "scale": False})
     model = stirred(Transformer(config))
-    embedding, stack, places = model.embeddings["encoder"], model.stacks["encoder"], places_from(3, None, CPU)
+    embedding, stack, places = model.embeddings["encoder"], model.stacks["encoder"], positions_from_start(3, None, CPU)
     ids, segments = torch.tensor([[3, 1, 4]]), torch.tensor([[0, 1, 1]])
     expected = embedding.norm(embedding.words(ids) + embedding.segments(segments))
     torch.testing.assert_close(embedding(ids, places, stack, segments), expected)
@@ -186,8 +186,8 @@ def test_gradients_of_a_whole_block(residual: str) -> None:
     heard = torch.randn(1, 2, 4, dtype=torch.float64, requires_grad=True)
 
     def run(x: Tensor, heard: Tensor, *weights: Tensor) -> Tensor:
-        inside = Context(places_from(3, None, CPU), mask=CAUSAL)
-        inside.memories["encoder"] = Memory(heard, places_from(2, None, CPU))
+        inside = Context(positions_from_start(3, None, CPU), mask=CAUSAL)
+        inside.memories["encoder"] = Memory(heard, positions_from_start(2, None, CPU))
         return block(x, inside, None)
 
     assert torch.autograd.gradcheck(run, (x, heard, *block.parameters()))

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from headway.config.schema import from_dict, make_part
 from headway.errors import ConfigError
 from headway.nn.build import Scope, make
-from headway.nn.context import Context, Report
+from headway.nn.context import Context, ForwardReport
 from headway.nn.layers.moe import MixtureOfExperts, balance_loss, naive, route, sparse, z_loss
-from headway.nn.sequence import places_from
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.sequence import positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 
 SCOPE = Scope(d_model=8, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))
 EXACT = {"rtol": 0.0, "atol": 1e-12}
@@ -30,7 +30,7 @@ def layer(written: str, dtype: torch.dtype = torch.float64) -> MixtureOfExperts:
 
 
 def context(length: int, valid: Tensor | None = None) -> Context:
-    return Context(places_from(length, valid, torch.device("cpu")), where="encoder.3.feedforward")
+    return Context(positions_from_start(length, valid, torch.device("cpu")), path="encoder.3.feedforward")
 
 
 def runners(module: MixtureOfExperts) -> list[Any]:
@@ -90,7 +90,7 @@ def test_an_expert_without_tokens_has_a_gradient_of_zero() -> None:
 
 
 def test_nothing_but_padding() -> None:
-    module, nobody = layer("moe(4, 2, 'relu(4)', z=1.0)"), torch.zeros(2, 3, dtype=torch.bool)
+    module, nobody = layer("moe(4, 2, 'relu(4)', z_loss=1.0)"), torch.zeros(2, 3, dtype=torch.bool)
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     with torch.no_grad():
         assert (module.eval()(x, context(3, nobody)) == 0).all()
@@ -98,12 +98,12 @@ def test_nothing_but_padding() -> None:
     result = module.train()(x, ctx)
     (result.sum() + sum(loss for _, loss in ctx.report.losses)).backward()
     assert [float(loss.detach()) for _, loss in ctx.report.losses] == [0.0, 0.0]
-    assert float(ctx.report.statistics["encoder.3.feedforward.load"].over) == 0
+    assert float(ctx.report.statistics["encoder.3.feedforward.load"].weight) == 0
     assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
 
 
 def test_padding_enters_neither_losses_nor_statistics() -> None:
-    module, valid = layer("moe(4, 2, 'relu(4)', z=0.1)").train(), valid_places(torch.tensor([5, 2, 0]), 5)
+    module, valid = layer("moe(4, 2, 'relu(4)', z_loss=0.1)").train(), valid_mask(torch.tensor([5, 2, 0]), 5)
     x = torch.randn(3, 5, 8, dtype=torch.float64)
     told = []
     for where, places in ((x, context(5, valid)), (torch.where(valid[..., None], x, 1e3), context(5, valid))):
@@ -117,7 +117,7 @@ def test_padding_enters_neither_losses_nor_statistics() -> None:
             torch.testing.assert_close(one, other, **EXACT)
         load = report.statistics["encoder.3.feedforward.load"]
         assert torch.equal(load.total, real.report.statistics["encoder.3.feedforward.load"].total)
-        assert int(load.over) == 7 * 2 == int(load.total.sum())
+        assert int(load.weight) == 7 * 2 == int(load.total.sum())
 
 
 def test_an_even_load_costs_what_it_must_and_a_crowd_more() -> None:
@@ -130,7 +130,7 @@ def test_an_even_load_costs_what_it_must_and_a_crowd_more() -> None:
 
 
 def test_balance_pushes_the_busy_expert_down() -> None:
-    module = layer("moe(4, 1, 'relu(4)', balance=1.0)").train()
+    module = layer("moe(4, 1, 'relu(4)', balance_loss=1.0)").train()
     x = torch.randn(1, 40, 8, dtype=torch.float64)
     x[..., 0] = 1.0
     with torch.no_grad():
@@ -166,7 +166,7 @@ def test_it_tells_only_in_training(written: str) -> None:
 
 
 def test_without_a_weight_there_is_no_loss_and_still_the_load() -> None:
-    module, ctx = layer("moe(4, 2, 'relu(4)', balance=0)").train(), context(6)
+    module, ctx = layer("moe(4, 2, 'relu(4)', balance_loss=0)").train(), context(6)
     module(torch.randn(1, 6, 8, dtype=torch.float64), ctx)
     assert ctx.report.losses == [] and len(ctx.report.statistics) == 1
 
@@ -201,7 +201,7 @@ def test_bfloat16_routes_in_float32() -> None:
 
 def test_a_trace_says_who_went_where() -> None:
     module, ctx = layer("moe(4, 2, 'relu(4)')").eval(), context(6)
-    ctx.report = Report(trace={})
+    ctx.report = ForwardReport(trace={})
     module(torch.randn(3, 6, 8, dtype=torch.float64), ctx)
     shapes = {name.rpartition(".")[2]: tuple(value.shape) for name, value in ctx.report.trace.items()}  # type: ignore[union-attr]
     assert shapes == {"router": (3, 6, 4), "chosen": (3, 6, 2), "shares": (3, 6, 2)}
@@ -210,9 +210,12 @@ def test_a_trace_says_who_went_where() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("moe(2, 3)", r"feedforward.top: a token cannot visit 3 of 2 experts. Lower top, or raise experts."),
-        ("moe(expert='moe')", "feedforward.expert: an expert cannot be a mixture of experts itself. Choose another"),
-        ("moe(8, 1, weights='chosen')", r"feedforward.weights: the softmax over a single chosen expert is 1 whatever"),
+        ("moe(2, 3)", r"feedforward.top_k: top_k = 3 exceeds experts = 2. Lower top_k, or raise experts."),
+        ("moe(expert='moe')", "feedforward.expert: an expert cannot itself be a mixture of experts. Choose another"),
+        (
+            "moe(8, 1, weights='chosen')",
+            r"feedforward.weights: with top_k = 1 the softmax over the chosen expert is always 1",
+        ),
         ("moe(1)", "experts: 1 is out of range: it must be at least 2"),
     ],
 )
@@ -237,10 +240,10 @@ def test_it_is_written_in_a_config_like_any_part() -> None:
     assert part.to_dict() == {
         "kind": "moe",
         "experts": 4,
-        "top": 2,
+        "top_k": 2,
         "expert": {"kind": "swiglu", "hidden": 9, "bias": False, "dropout": 0.1},
         "weights": "chosen",
-        "balance": 0.01,
-        "z": 0.0,
+        "balance_loss": 0.01,
+        "z_loss": 0.0,
     }
     assert from_dict(Transformer.Config, config.to_dict()).resolved() == config

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from golden import golden
+from golden_files import golden
 from torch import Tensor
 
 from headway.config.schema import make_part
 from headway.nn.build import Scope
 from headway.nn.layers.norms import LayerNorm
-from headway.nn.layers.residual import DeepNorm, Post, ResiDual
+from headway.nn.layers.residual import DeepNorm, PostNorm, ResiDual
 from headway.nn.transformer import Transformer
 
 
@@ -113,7 +113,7 @@ def test_a_deep_stack_passes_gradients_where_post_does_not() -> None:
         first, last = (float(weight.grad.norm()) for weight in weights)  # type: ignore[union-attr]
         return first / last
 
-    assert first_gradient("resi_dual") > 3 * first_gradient("post")
+    assert first_gradient("residual_dual") > 3 * first_gradient("post")
 
 
 def test_the_second_stream_is_the_plain_sum() -> None:
@@ -127,5 +127,5 @@ def test_the_second_stream_is_the_plain_sum() -> None:
 
     s = wiring.wrap(wiring.wrap(wiring.start(x), sublayer), sublayer)
     torch.testing.assert_close(s[1], 0.5 * (x + outputs[0] + outputs[1]))
-    post = Post(scope(), "sublayer")
+    post = PostNorm(scope(), "sublayer")
     torch.testing.assert_close(s[0], post.wrap(post.wrap(x, torch.sin), torch.sin))

@@ -1,17 +1,31 @@
 """Masks: one rule gives the same answer as direct loops, as a dense tensor and as FlexAttention's blocks; composition,
-names, reach; what local(W) means; documents; padding."""
+names, lookback; what local(W) means; documents; padding; block masks are cached."""
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from nn.building import small
+from torch.nn.attention import flex_attention
 from torch.nn.attention.flex_attention import create_mask
 
 from headway.errors import ConfigError
 from headway.nn.context import Context
-from headway.nn.masks.masks import CAUSAL, FULL, Mask, Pattern, dense_mask, documents, local, make_mask
-from headway.nn.sequence import Places, places_after, places_from
+from headway.nn.masks.masks import (
+    CAUSAL,
+    FULL,
+    MAX_BLOCK_MASKS,
+    BoundMask,
+    Mask,
+    dense_mask,
+    documents,
+    local,
+    make_mask,
+)
+from headway.nn.sequence import TokenPositions, positions_after, positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 
 CPU = torch.device("cpu")
 RULES: dict[str, Callable[[int, int], bool]] = {
@@ -31,7 +45,7 @@ def test_a_rule_is_what_loops_say(text: str) -> None:
     expected = torch.tensor([[RULES[text](q, k) for k in range(13)] for q in range(11)])
     mask = make_mask(text)
     assert torch.equal(dense_mask(mask, 11, 13), expected)
-    pattern = Pattern(mask, places_from(11, None, CPU), places_from(13, None, CPU), 2)
+    pattern = BoundMask(mask, positions_from_start(11, None, CPU), positions_from_start(13, None, CPU), 2)
     assert torch.equal(pattern.dense(3).expand(3, 2, 11, 13), expected.expand(3, 2, 11, 13))
 
 
@@ -49,15 +63,15 @@ def test_blocks_are_the_dense_mask_seen_from_afar(text: str, where: str) -> None
     """A block of 128 by 128 is worked on exactly where the dense mask has a place in it."""
     length, keys = 300, 420
     valid = torch.arange(keys) < torch.tensor([[420], [130]]) if where == "padded" else None
-    places = places_from(keys, valid, CPU)
+    places = positions_from_start(keys, valid, CPU)
     if where == "out of order":
-        places = Places(torch.randperm(keys)[None], None, keys)
-    pattern = Pattern(make_mask(text), places_from(length, None, CPU), places, 2)
+        places = TokenPositions(torch.randperm(keys)[None], None, keys)
+    pattern = BoundMask(make_mask(text), positions_from_start(length, None, CPU), places, 2)
     dense = pattern.dense(2).expand(2, 2, length, keys)
     padded = torch.nn.functional.pad(dense, (0, 512 - keys, 0, 384 - length))
     seen = padded.unflatten(3, (4, 128)).unflatten(2, (3, 128)).any(5).any(3)
-    assert torch.equal(pattern.blocks(2).to_dense().bool().expand_as(seen), seen)
-    rendered = create_mask(pattern.blocks(2).mask_mod, 2, 2, length, keys, device="cpu")
+    assert torch.equal(pattern.block_mask(2).to_dense().bool().expand_as(seen), seen)
+    rendered = create_mask(pattern.block_mask(2).mask_mod, 2, 2, length, keys, device="cpu")
     assert torch.equal(rendered, dense)
 
 
@@ -89,71 +103,114 @@ def test_shorthand_and_names() -> None:
 def test_reach_and_future_are_told_truly(text: str) -> None:
     mask, seen = make_mask(text), dense_mask(make_mask(text), 24)
     q, k = torch.arange(24)[:, None], torch.arange(24)[None]
-    if mask.reach is not None:
-        assert (q - k)[seen].max() < mask.reach
+    if mask.lookback is not None:
+        assert (q - k)[seen].max() < mask.lookback
     assert not (mask.hides_future and (seen & (k > q)).any())
     assert mask.hides_future == text.startswith("causal") & ("|" not in text), "known from how it is composed"
 
 
 def test_reach_of_a_composition() -> None:
-    assert (CAUSAL & local(4)).reach == 4
-    assert (local(9) & local(4)).reach == 4
-    assert (local(9) | local(4)).reach == 9
-    assert (CAUSAL | local(4)).reach is None
+    assert (CAUSAL & local(4)).lookback == 4
+    assert (local(9) & local(4)).lookback == 4
+    assert (local(9) | local(4)).lookback == 9
+    assert (CAUSAL | local(4)).lookback is None
     assert (CAUSAL | local(4)).hides_future is False
     assert (CAUSAL | (CAUSAL & local(4))).hides_future is True
 
 
 def test_documents_are_each_rows_own() -> None:
     ids = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 2, 2]])
-    pattern = Pattern(documents(ids) & CAUSAL, places_from(5, None, CPU), places_from(5, None, CPU), 2)
+    pattern = BoundMask(
+        documents(ids) & CAUSAL, positions_from_start(5, None, CPU), positions_from_start(5, None, CPU), 2
+    )
     expected = torch.tensor(
         [[[bool(ids[b, q] == ids[b, k]) and k <= q for k in range(5)] for q in range(5)] for b in range(2)]
     )
     assert torch.equal(pattern.dense(2).expand(2, 2, 5, 5), expected[:, None].expand(2, 2, 5, 5))
-    rendered = create_mask(pattern.blocks(2).mask_mod, 2, 2, 5, 5, device="cpu")
+    rendered = create_mask(pattern.block_mask(2).mask_mod, 2, 2, 5, 5, device="cpu")
     assert torch.equal(rendered, expected[:, None].expand(2, 2, 5, 5))
 
 
 def test_a_rule_may_differ_by_head() -> None:
     mask = Mask("own reach", lambda b, h, q, k: (q - k).abs() <= h)
-    pattern = Pattern(mask, places_from(4, None, CPU), places_from(4, None, CPU), 3)
+    pattern = BoundMask(mask, positions_from_start(4, None, CPU), positions_from_start(4, None, CPU), 3)
     assert pattern.dense(1).shape == (1, 3, 4, 4)
     assert [int(pattern.dense(1)[0, h].sum()) for h in range(3)] == [4, 10, 14]
 
 
 def test_padding_is_hidden_as_keys_only() -> None:
     valid = torch.tensor([[True, True, False], [True, False, False]])
-    pattern = Pattern(FULL, places_from(3, valid, CPU), places_from(3, valid, CPU), 1)
+    pattern = BoundMask(FULL, positions_from_start(3, valid, CPU), positions_from_start(3, valid, CPU), 1)
     assert torch.equal(pattern.dense(2).expand(2, 1, 3, 3), valid[:, None, None].expand(2, 1, 3, 3))
     assert not pattern.allows_all
-    assert Pattern(FULL, places_from(3, valid, CPU), places_from(3, None, CPU), 1).allows_all
+    assert BoundMask(FULL, positions_from_start(3, valid, CPU), positions_from_start(3, None, CPU), 1).allows_all
 
 
 def test_masks_ask_positions_not_slots() -> None:
     """Keys may lie in any order, as in a ring: what counts is where they stand."""
-    queries = Places(torch.tensor([[6]]), None, 7)
-    keys = Places(torch.tensor([[4, 5, 6, 3]]), None, 7)
-    assert Pattern(CAUSAL & local(3), queries, keys, 1).dense(1).flatten().tolist() == [True, True, True, False]
+    queries = TokenPositions(torch.tensor([[6]]), None, 7)
+    keys = TokenPositions(torch.tensor([[4, 5, 6, 3]]), None, 7)
+    assert BoundMask(CAUSAL & local(3), queries, keys, 1).dense(1).flatten().tolist() == [True, True, True, False]
 
 
 def test_tokens_that_follow_stand_after_what_came_before() -> None:
     valid = torch.tensor([[True, False, True], [False, True, False]])
-    places = places_after(torch.tensor([2, 5]), 5, 3, valid, False)
+    places = positions_after(torch.tensor([2, 5]), 5, 3, valid, False)
     assert places.positions[valid].tolist() == [2, 3, 5]
-    assert places_after(torch.tensor([4, 4]), 4, 2, None, True).positions.tolist() == [[4, 5]]
-    assert places_after(torch.tensor([4, 1]), 4, 2, None, False).positions.tolist() == [[4, 5], [1, 2]]
+    assert positions_after(torch.tensor([4, 4]), 4, 2, None, True).positions.tolist() == [[4, 5]]
+    assert positions_after(torch.tensor([4, 1]), 4, 2, None, False).positions.tolist() == [[4, 5], [1, 2]]
 
 
 def test_layers_with_the_same_keys_share_a_pattern() -> None:
-    ctx = Context(places_from(4, None, CPU))
-    keys = places_from(4, None, CPU)
-    inside = ctx.inside("0.self", CAUSAL)
-    assert inside.pattern(keys, 2, "self") is ctx.inside("1.self", make_mask("causal")).pattern(keys, 2, "self")
-    assert inside.pattern(keys, 2, "self") is not inside.pattern(keys, 2, "source")
-    assert inside.pattern(keys, 2, "self") is not inside.pattern(keys, 4, "self")
-    assert inside.pattern(keys, 2, "self") is not ctx.inside("1.self", local(2)).pattern(keys, 2, "self")
+    ctx = Context(positions_from_start(4, None, CPU))
+    keys = positions_from_start(4, None, CPU)
+    inside = ctx.for_sublayer("0.self", CAUSAL)
+    assert inside.bound_mask(keys, 2, "self") is ctx.for_sublayer("1.self", make_mask("causal")).bound_mask(
+        keys, 2, "self"
+    )
+    assert inside.bound_mask(keys, 2, "self") is not inside.bound_mask(keys, 2, "source")
+    assert inside.bound_mask(keys, 2, "self") is not inside.bound_mask(keys, 4, "self")
+    assert inside.bound_mask(keys, 2, "self") is not ctx.for_sublayer("1.self", local(2)).bound_mask(keys, 2, "self")
 
 
 def test_a_copied_model_looks_through_the_same_masks() -> None:
     assert copy.deepcopy({"mask": CAUSAL})["mask"] is CAUSAL
+
+
+@torch.no_grad()
+def test_a_block_mask_is_built_once_for_all_forward_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building one takes quadratic time: under a sliding window, longer than attention itself."""
+    config = {"mask": "local(8)", "mixer": {"heads": 4, "kernel": "flex"}}
+    model = Transformer(small(encoder=config, decoder=0)).eval().double()  # which is not compiled
+    plain = Transformer(small(encoder={"mask": "local(8)"}, decoder=0)).eval().double()
+    plain.load_state_dict(model.state_dict())
+    calls: list[tuple[int, int]] = []
+    create = flex_attention.create_block_mask
+
+    def count(rule: Any, rows: Any, heads: Any, queries: int, keys: int, **more: Any) -> Any:
+        calls.append((queries, keys))
+        return create(rule, rows, heads, queries, keys, **more)
+
+    monkeypatch.setattr(flex_attention, "create_block_mask", count)
+    ids = torch.randint(29, (2, 40))
+    first = model.encode(ids).values
+    assert calls == [(40, 40)], "all layers share it"
+    assert torch.equal(model.encode(ids).values, first) and calls == [(40, 40)]
+    with torch.inference_mode():
+        model.encode(ids[:, :30])
+    assert calls == [(40, 40), (30, 30)]
+    model.encode(ids, valid_mask(torch.tensor([40, 33]), 40))  # padding differs from batch to batch
+    assert len(calls) == 3
+    torch.testing.assert_close(plain.encode(ids).values, first, rtol=0, atol=1e-12)
+
+
+def test_block_masks_are_kept_for_a_few_sizes_only() -> None:
+    mask = local(3)
+    for length in range(5, 5 + 2 * MAX_BLOCK_MASKS):
+        tokens = positions_from_start(length, None, CPU)
+        kept = BoundMask(mask, tokens, tokens, 2).block_mask(1)
+    assert len(mask.block_masks) == MAX_BLOCK_MASKS
+    assert BoundMask(mask, tokens, tokens, 2).block_mask(4) is kept, "the same for all rows"
+    other = make_mask("fixed(4, 1)")  # a rule may depend on row and head
+    assert BoundMask(other, tokens, tokens, 2).block_mask(1) is not BoundMask(other, tokens, tokens, 2).block_mask(4)
+    assert copy.deepcopy(mask) is mask

@@ -4,14 +4,14 @@ import re
 
 import pytest
 import torch
-from golden import golden
+from golden_files import golden
 from torch import Tensor
 
 from headway.errors import ConfigError
-from headway.nn.masks.masks import Mask, Pattern, dense_mask, make_mask
-from headway.nn.masks.sparse import bigbird, fixed, random_plan
+from headway.nn.masks.masks import BoundMask, Mask, dense_mask, make_mask
+from headway.nn.masks.sparse import bigbird, draw_random_blocks, fixed
 from headway.nn.ops.attention import attend
-from headway.nn.sequence import places_from
+from headway.nn.sequence import positions_from_start
 
 
 def of_head(mask: Mask, length: int, head: int, block: int = 1) -> Tensor:
@@ -72,9 +72,9 @@ def test_bigbird_is_hugging_faces() -> None:
 
 
 def test_a_random_plan_names_what_is_not_seen_anyway() -> None:
-    plan = random_plan(blocks=12, random=3, heads=4, seed=5)
-    assert torch.equal(plan, random_plan(12, 3, 4, 5))
-    assert not torch.equal(plan, random_plan(12, 3, 4, 6))
+    plan = draw_random_blocks(blocks=12, random=3, heads=4, seed=5)
+    assert torch.equal(plan, draw_random_blocks(12, 3, 4, 5))
+    assert not torch.equal(plan, draw_random_blocks(12, 3, 4, 6))
     for head in range(4):
         for one in range(12):
             chosen = plan[head, one].tolist()
@@ -83,12 +83,12 @@ def test_a_random_plan_names_what_is_not_seen_anyway() -> None:
 
 
 def test_bigbird_sees_blocks_of_the_same_number_everywhere() -> None:
-    mask = make_mask("bigbird(4, random=2, longest=64)")
+    mask = make_mask("bigbird(4, random=2, max_positions=64)")
     seen = dense_mask(mask, 64)
     assert seen[:4].all() and seen[:, :4].all() and seen[-4:].all() and seen[:, -4:].all()
     middle = seen[20:44].sum(1)
     assert middle.min() == middle.max() == 4 * (1 + 1 + 3 + 2)
-    assert mask.reach is None and not mask.hides_future
+    assert mask.lookback is None and not mask.hides_future
     assert make_mask("causal & bigbird(4)").hides_future
 
 
@@ -100,15 +100,17 @@ def test_bigbird_sees_blocks_of_the_same_number_everywhere() -> None:
 def test_compiled_kernels_see_the_same(rule: str) -> None:
     """A rule is compiled into FlexAttention's kernel, which may not understand all that tensors can do."""
     q, k, v = (torch.randn(2, 2, 300, 16) for _ in range(3))
-    places = places_from(300, torch.arange(300).expand(2, -1) < torch.tensor([[300], [211]]), torch.device("cpu"))
-    pattern = Pattern(make_mask(rule), places, places, heads=2)
+    places = positions_from_start(
+        300, torch.arange(300).expand(2, -1) < torch.tensor([[300], [211]]), torch.device("cpu")
+    )
+    pattern = BoundMask(make_mask(rule), places, places, heads=2)
     with torch.no_grad():
         fast, plain = (attend(q, k, v, mask=pattern, kernel=kernel) for kernel in ("flex", "math"))
     torch.testing.assert_close(fast, plain, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    ("rule", "sees"),
+    ("rule", "keys"),
     [
         ("local(8)", 8),
         ("segments(8, 4)", 12),
@@ -120,8 +122,8 @@ def test_compiled_kernels_see_the_same(rule: str) -> None:
         ("local(8) | strided(64)", None),
     ],
 )
-def test_how_many_keys_a_kernel_must_look_at(rule: str, sees: int | None) -> None:
-    assert make_mask(rule).sees == sees
+def test_how_many_keys_a_kernel_must_look_at(rule: str, keys: int | None) -> None:
+    assert make_mask(rule).keys_per_query == keys
 
 
 @pytest.mark.parametrize(
@@ -140,24 +142,24 @@ def test_how_many_keys_a_kernel_must_look_at(rule: str, sees: int | None) -> Non
 )
 def test_how_many_blocks_a_kernel_must_compute(rule: str, left: int) -> None:
     """Of 4,096 places, as docs/masks.md has it."""
-    places = places_from(4096, None, torch.device("cpu"))
-    blocks = Pattern(make_mask(f"causal & {rule}"), places, places, heads=1).blocks(1)
+    places = positions_from_start(4096, None, torch.device("cpu"))
+    blocks = BoundMask(make_mask(f"causal & {rule}"), places, places, heads=1).block_mask(1)
     assert int(blocks.kv_num_blocks.sum() + blocks.full_kv_num_blocks.sum()) == left
 
 
 def test_fixed_places_must_fit() -> None:
-    with pytest.raises(ConfigError, match=r"4 groups of 8 places do not fit into a stretch of 16. Lower them"):
+    with pytest.raises(ConfigError, match=r"groups · summary = 4 · 8 does not fit into block = 16. Lower groups"):
         make_mask("fixed(16, 8, 4)")
 
 
 def test_random_blocks_must_be_there() -> None:
     with pytest.raises(
-        ConfigError, match=r"random = 4, but 120 places in blocks of 16 leave 3 to draw from: the first"
+        ConfigError, match=r"random = 4, but 120 positions in blocks of 16 leave 3 to draw from: a block"
     ):
         make_mask("bigbird(16, 4, 120)")
-    with pytest.raises(ConfigError, match=r"random = 1, but 16 places in blocks of 16 leave 0 to draw from"):
+    with pytest.raises(ConfigError, match=r"random = 1, but 16 positions in blocks of 16 leave 0 to draw from"):
         make_mask("bigbird(16, 1, 16)")
     assert make_mask("bigbird(16, 0, 16)") and make_mask("bigbird(16, 3, 120)")
     for blocks in range(6, 12):  # as many as can be drawn for every block
-        plan = random_plan(blocks, blocks - 5, heads=1, seed=0)[0]
+        plan = draw_random_blocks(blocks, blocks - 5, heads=1, seed=0)[0]
         assert all(len(set(plan[one].tolist())) == blocks - 5 and plan[one].all() for one in range(blocks))

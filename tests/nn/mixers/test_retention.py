@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from golden import golden
+from golden_files import golden
 from nn.building import small
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.schema import from_dict, make_part
-from headway.decode import Marks, Search, decode
+from headway.decode import Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError
 from headway.nn.build import Scope
-from headway.nn.cache.kv import Forgotten
-from headway.nn.cache.recurrent import Recurrent
-from headway.nn.context import Context, Report
+from headway.nn.cache.kv import TruncationError
+from headway.nn.cache.recurrent import RecurrentState
+from headway.nn.context import Context, ForwardReport
 from headway.nn.mixers import retention as retention_module
 from headway.nn.mixers.retention import Retention
 from headway.nn.ops import retention as retain_module
-from headway.nn.ops.retention import chunkwise, fading, fixed_decay, parallel, recurrent, retain
+from headway.nn.ops.retention import chunkwise, decay_matrix, fixed_log_decay, parallel, recurrent, retain
 from headway.nn.positions.positions import Rope, rotate
-from headway.nn.sequence import places_from
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.sequence import positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 
 NEAR = {"rtol": 0.0, "atol": 1e-12}
 FORMS = ("recurrent", "parallel", "chunkwise")
@@ -60,7 +60,7 @@ def inputs(length: int, *, gated: bool, total: bool, dtype: torch.dtype = torch.
         "q": q,
         "k": k,
         "v": torch.randn(2, 3, length, 6, dtype=dtype),
-        "log_decay": gates if gated else fixed_decay(3),
+        "log_decay": gates if gated else fixed_log_decay(3),
         "total": torch.randn(2, 3, 4, 6, dtype=dtype) if total else None,
     }
 
@@ -81,7 +81,7 @@ def test_every_form_is_the_definition(length: int, gated: bool, total: bool) -> 
 def test_forms_are_equal_with_their_gradients(
     monkeypatch: pytest.MonkeyPatch, length: int, chunk: int, gated: bool, total: bool
 ) -> None:
-    monkeypatch.setattr(retain_module, "TOGETHER", 3)  # chunks joined by several matrices
+    monkeypatch.setattr(retain_module, "CHUNKS_PER_MATRIX", 3)  # chunks joined by several matrices
     given = inputs(length, gated=gated, total=total)
     leaves = [x.requires_grad_() for x in given.values() if x is not None]
     towards, last = torch.randn(2, 3, length, 6, dtype=torch.float64), torch.randn(2, 3, 4, 6, dtype=torch.float64)
@@ -136,8 +136,10 @@ def test_long_texts_stay_exact_in_float32() -> None:
 
 
 def test_heads_forget_at_their_own_rates() -> None:
-    assert fixed_decay(8).exp().flatten().tolist() == pytest.approx([1 - 2.0 ** (-5 - h) for h in range(8)], abs=1e-15)
-    faded = fading(fixed_decay(2).expand(1, 2, 4), torch.float64)[0]
+    assert fixed_log_decay(8).exp().flatten().tolist() == pytest.approx(
+        [1 - 2.0 ** (-5 - h) for h in range(8)], abs=1e-15
+    )
+    faded = decay_matrix(fixed_log_decay(2).expand(1, 2, 4), torch.float64)[0]
     assert faded[0, 3].tolist() == pytest.approx([(31 / 32) ** n for n in (3, 2, 1, 0)], abs=1e-15)
     assert (faded.triu(1) == 0).all()
 
@@ -165,10 +167,10 @@ def test_the_layer_is_torchscales(form: str) -> None:
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "gate": "g_proj", "output": "out_proj"}
     weights = {f"{ours}.weight": theirs[f"w.{name}.weight"] for ours, name in names.items()}
     module.load_state_dict(weights)
-    places = places_from(c["n"], None, torch.device("cpu"))
+    places = positions_from_start(c["n"], None, torch.device("cpu"))
     position = Rope(Rope.Config(spacing="closed"), Scope(d_model=32, dropout=0, norm=None, linear=None))
-    state = module.new_state(2, torch.device("cpu"))
-    output = module(theirs["in.x"], Context(places, position=position), state=state)
+    state = module.new_cache(2, torch.device("cpu"))
+    output = module(theirs["in.x"], Context(places, position=position), cache=state)
     torch.testing.assert_close(output, theirs[f"out.{form}"], rtol=0, atol=1e-9)
     total = theirs["out.recurrent_state"].mT * theirs["out.recurrent_scale"].sqrt()[None, :, None, None]
     torch.testing.assert_close(state.values["total"], total, rtol=0, atol=1e-9)
@@ -190,7 +192,7 @@ def test_a_gated_layer_is_a_plain_loop(bias: str) -> None:
             o = q[h] @ total[h]
             heard.append(o / (o.square().mean() + 1e-6).sqrt())
         expected.append(module.output(F.silu(module.gate(x[0, t])) * torch.cat(heard)))
-    output = module(x, Context(places_from(9, None, x.device)))
+    output = module(x, Context(positions_from_start(9, None, x.device)))
     torch.testing.assert_close(output[0], torch.stack(expected), **NEAR)
 
 
@@ -221,9 +223,9 @@ def test_a_state_of_one_size_serves_any_length(mixer: str) -> None:
         hidden = built.decode(part, state=state)
         torch.testing.assert_close(hidden, whole[:, before : before + part.shape[1]], **NEAR)
         sizes.append(state.bytes)
-    assert set(sizes) == {2 * built.config.costs()["decoder"].kept_per_text * 8}
+    assert set(sizes) == {2 * built.config.costs()["decoder"].cached_per_text * 8}
     assert built.config.kv_bytes_per_token() == 0
-    with pytest.raises(Forgotten, match="snapshot"):
+    with pytest.raises(TruncationError, match="snapshot"):
         state.truncate(torch.tensor([40, 39]))
 
 
@@ -238,7 +240,7 @@ def test_a_state_goes_to_disk_and_back() -> None:
     fresh = built.new_state(2)
     fresh.lengths, fresh.end = torch.tensor([5, 5]), 5
     for one, tensors in zip(fresh.layers, saved):
-        assert isinstance(one["self"], Recurrent)
+        assert isinstance(one["self"], RecurrentState)
         one["self"].load(tensors)
         assert one["self"].lengths.tolist() == [5, 5]
     assert torch.equal(built.decode(ids[:, 5:], state=fresh), expected)
@@ -255,7 +257,9 @@ def test_a_beam_is_searched_as_over_whole_passes(encoder: int) -> None:
     source = torch.randint(2, 29, (5, 6)) if encoder else None
     search = Search(beam_size=4, n_best=4, max_length=12)
     prefixes = [[5, 6, 7][: row % 4] for row in range(5)]
-    found = decode(ModelStepper(built), source, marks=Marks(start=0, end=1), search=search, prefixes=prefixes)
+    found = decode(
+        ModelStepper(built), source, special_tokens=SpecialTokens(start=0, end=1), search=search, prefixes=prefixes
+    )
     for row, hypotheses in enumerate(found):
         memory = built.encode(source[row : row + 1]) if encoder and source is not None else None
         for hypothesis in hypotheses:
@@ -271,7 +275,7 @@ def test_a_language_model_learns(mixer: str) -> None:
     built = model(mixer).train()
     optimiser = torch.optim.Adam(built.parameters(), lr=1e-2)
     ids = torch.randint(29, (4, 12))
-    valid = valid_places(torch.tensor([12, 9, 4, 12]), 12)
+    valid = valid_mask(torch.tensor([12, 9, 4, 12]), 12)
     losses = []
     for _ in range(40):
         logits = built.logits(built.decode(ids[:, :-1], valid[:, :-1]))
@@ -321,8 +325,8 @@ def test_bfloat16_keeps_totals_in_float32(mixer: str) -> None:
 @pytest.mark.parametrize("form", ["auto", *FORMS])
 @pytest.mark.parametrize("more", ["", ", gated=true, bias=true", ", d_k=3, d_v=7"])
 def test_costs_are_those_of_the_built_model(monkeypatch: pytest.MonkeyPatch, length: int, form: str, more: str) -> None:
-    for place in (retain_module, retention_module):
-        monkeypatch.setattr(place, "TOGETHER", 2)
+    for module in (retain_module, retention_module):
+        monkeypatch.setattr(module, "CHUNKS_PER_MATRIX", 2)
     built = model(f"retention(4, form='{form}', chunk=8{more})", "none")
     assert built.config.parameter_count() == sum(p.numel() for p in built.parameters())
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -332,14 +336,14 @@ def test_costs_are_those_of_the_built_model(monkeypatch: pytest.MonkeyPatch, len
 
 def test_a_trace_has_scores_and_no_weights() -> None:
     built = model("retention(4, form='recurrent', gated=true)").double()
-    ids, report = torch.randint(29, (2, 7)), Report(trace={})
+    ids, report = torch.randint(29, (2, 7)), ForwardReport(trace={})
     torch.testing.assert_close(built.decode(ids, report=report), built.decode(ids), **NEAR)
     trace = report.trace
     assert trace is not None and not any(name.endswith("weights") for name in trace)
     found = {name: trace[f"decoder.1.self.{name}"] for name in ("q", "k", "v", "scores", "decay", "output")}
     assert found["decay"].shape == (2, 4, 7) and ((found["decay"] > 0) & (found["decay"] < 1)).all()
     torch.testing.assert_close(
-        found["scores"], found["q"] @ found["k"].mT * fading(found["decay"].log(), torch.float64), **NEAR
+        found["scores"], found["q"] @ found["k"].mT * decay_matrix(found["decay"].log(), torch.float64), **NEAR
     )
     assert (found["scores"] < 0).any(), "signed: no distribution"
     heard = recurrent(found["q"], found["k"], found["v"], found["decay"].log())[0]
@@ -349,16 +353,20 @@ def test_a_trace_has_scores_and_no_weights() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "says"),
     [
-        ({"mask": "causal & local(4)"}, "decoder.mask", r'hears all of the past.*"\(causal & local\(4\)\)" asks for'),
+        (
+            {"mask": "causal & local(4)"},
+            "decoder.mask",
+            r'supports only the mask "causal", not "\(causal & local\(4\)\)"',
+        ),
         (
             {"position": "alibi"},
             "decoder.position",
-            "alibi changes the scores before a softmax, and retention has none",
+            "alibi changes attention scores, and retention has none",
         ),
-        ({"position": "t5"}, "decoder.position", "t5 changes the scores"),
-        ({"mixer": "retention(3)"}, "decoder.mixer.heads", "3 heads do not divide d_model = 16"),
-        ({"mixer": "retention(4, d_k=3)", "position": "rope"}, "decoder.position", "turns pairs.*make d_k even"),
-        ({"cross": "retention"}, "decoder.cross", 'retention cannot listen to another text. Set cross = "attention"'),
+        ({"position": "t5"}, "decoder.position", "t5 changes attention scores"),
+        ({"mixer": "retention(3)"}, "decoder.mixer.heads", "d_model = 16 is not a multiple of 3 heads"),
+        ({"mixer": "retention(4, d_k=3)", "position": "rope"}, "decoder.position", "rotates pairs.*d_k must be even"),
+        ({"cross": "retention"}, "decoder.cross", 'retention has no cross-attention. Set cross = "attention"'),
     ],
     ids=["mask", "alibi", "t5", "heads", "odd", "cross"],
 )
@@ -369,7 +377,7 @@ def test_what_it_would_drop_is_refused(changes: dict[str, Any], where: str, says
 
 
 def test_an_encoder_may_only_look_back() -> None:
-    with pytest.raises(ConfigError, match='"full" asks for something different. Set mask = "causal"') as caught:
+    with pytest.raises(ConfigError, match='only the mask "causal", not "full". Set mask = "causal"') as caught:
         small(encoder={"mixer": "retention"}).resolved()
     assert caught.value.where == "encoder.mask"
     assert small(encoder={"mixer": "retention", "mask": "causal"}).resolved().decoder.mixer[0].kind == "attention"

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.errors import ConfigError
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.transformer import Transformer, valid_mask
 
 HALVES = {
     "layers": 4,
-    "mixer": ["attention(4)", "attention(4)", "shared(4)", "shared(4)"],
+    "mixer": ["attention(4)", "attention(4)", "shared_kv(4)", "shared_kv(4)"],
     "mask": ["causal & local(3)", "causal & local(3)", "causal", "causal"],
     "residual": "pre",
 }
@@ -38,10 +38,10 @@ def torchs_attention(query: Any, shared: Any, output: Any, heads: int) -> nn.Mul
 
 @torch.no_grad()
 def test_upper_layers_are_torchs_attention_over_the_stream_below_them() -> None:
-    from headway.nn.context import Report
+    from headway.nn.context import ForwardReport
 
     model, ids = yoco(), torch.randint(29, (2, 9))
-    report = Report(trace={})
+    report = ForwardReport(trace={})
     hidden = model.decode(ids, report=report)
     trace: Any = report.trace
     stack: Any = model.stacks["decoder"]
@@ -74,7 +74,7 @@ def test_a_prompt_stops_half_way_up() -> None:
     assert [list(layer) for layer in state.layers] == [["self"], ["self"], ["shared"], []]
 
 
-@pytest.mark.parametrize("residual", ["pre", "resi_dual"])
+@pytest.mark.parametrize("residual", ["pre", "residual_dual"])
 @torch.no_grad()
 def test_the_last_real_place_wherever_padding_is(residual: str) -> None:
     for model in (yoco(residual=residual), yoco(residual=residual, mixer="attention(4)")):
@@ -118,9 +118,9 @@ def test_deep_residuals_start_shared_values_smaller() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mixer": ["attention(4)", "attention(4)", "shared(4)", "shared(4, 2)"]}, "mixer: layers that share keys and values need them alike, and they have groups = 2 and 4"),
-        ({"position": ["rope", "rope", "rope", "none"]}, "position: layers that share keys need them turned alike, and their positions are none and rope"),
-        ({"position": ["rope", "rope", "rope", "rope(500)"]}, "position: layers that share keys need them turned alike"),
+        ({"mixer": ["attention(4)", "attention(4)", "shared_kv(4)", "shared_kv(4, 2)"]}, "mixer: layers that share keys and values need the same groups, but they have 2 and 4"),
+        ({"position": ["rope", "rope", "rope", "none"]}, "position: layers that share keys need the same rotation, but their positions are none and rope"),
+        ({"position": ["rope", "rope", "rope", "rope(500)"]}, "position: layers that share keys need the same rotation"),
     ],
 )  # fmt: skip
 def test_layers_that_share_are_alike(changes: dict[str, Any], message: str) -> None:
@@ -130,15 +130,13 @@ def test_layers_that_share_are_alike(changes: dict[str, Any], message: str) -> N
 
 
 def test_it_listens_to_no_other_text() -> None:
-    with pytest.raises(
-        ConfigError, match='decoder.cross: shared cannot listen to another text. Set cross = "attention"'
-    ):
-        small(decoder={"cross": "shared(4)"}).resolved()
+    with pytest.raises(ConfigError, match='decoder.cross: shared_kv has no cross-attention. Set cross = "attention"'):
+        small(decoder={"cross": "shared_kv(4)"}).resolved()
 
 
 @torch.no_grad()
 def test_padding_of_a_whole_text() -> None:
     model, ids = yoco(), torch.randint(29, (2, 7))
-    valid = valid_places(torch.tensor([7, 4]), 7)
+    valid = valid_mask(torch.tensor([7, 4]), 7)
     alone = model.decode(ids[1:, :4])
     torch.testing.assert_close(model.decode(ids, valid)[1, :4], alone[0], rtol=0, atol=1e-12)

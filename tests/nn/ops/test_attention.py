@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.nn.masks.masks import CAUSAL, FULL, Mask, Pattern, documents, local
+from headway.nn.masks.masks import CAUSAL, FULL, BoundMask, Mask, documents, local
 from headway.nn.ops.attention import Kernel, attend, choose_kernel, naive
 from headway.nn.positions.positions import Alibi, alibi_slopes
-from headway.nn.positions.score_mod import Bend, Looking, Score
-from headway.nn.sequence import Places, places_from
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod, ScoreModInputs
+from headway.nn.sequence import TokenPositions, positions_from_start
 
 CPU = torch.device("cpu")
 B = 2
@@ -26,7 +26,7 @@ SHAPES = {  # T, S, H, G, D, E
     "narrow values": (37, 7, 3, 3, 8, 5),
 }
 MASKS = ("none", "full", "causal", "window", "padding", "documents", "nothing")
-SOFTCAP = Score("softcap", lambda s, b, h, q, k: 2 * torch.tanh(s / 2), adds=False)
+SOFTCAP = ScoreMod("softcap", lambda s, b, h, q, k: 2 * torch.tanh(s / 2), additive=False)
 
 
 def qkv(shape: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -35,7 +35,7 @@ def qkv(shape: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:
     return [torch.randn(size, dtype=torch.float64).to(dtype).requires_grad_() for size in sizes]
 
 
-def laid(name: str, T: int, S: int, heads: int) -> Pattern | None:
+def laid(name: str, T: int, S: int, heads: int) -> BoundMask | None:
     """The mask of this name over T queries that end where S keys end."""
     if name == "none":
         return None
@@ -46,20 +46,26 @@ def laid(name: str, T: int, S: int, heads: int) -> Pattern | None:
     masks = {"causal": CAUSAL, "window": CAUSAL & local(3)}
     if name == "documents":
         masks[name] = documents(torch.stack([torch.arange(64) // 3, torch.arange(64) // 5]))
-    return Pattern(masks.get(name, FULL), Places(positions, None, max(T, S)), places_from(S, valid, CPU), heads)
+    return BoundMask(
+        masks.get(name, FULL), TokenPositions(positions, None, max(T, S)), positions_from_start(S, valid, CPU), heads
+    )
 
 
-def bent(score: Score | None, T: int, S: int, heads: int) -> Bend | None:
+def bent(score: ScoreMod | None, T: int, S: int, heads: int) -> BoundScoreMod | None:
     positions = torch.arange(T)[None] + max(S - T, 0)
-    return score and Bend(score, Places(positions, None, max(T, S)), places_from(S, None, CPU), heads)
+    return score and BoundScoreMod(
+        score, TokenPositions(positions, None, max(T, S)), positions_from_start(S, None, CPU), heads
+    )
 
 
-def alibi(heads: int) -> Score | None:
-    nowhere = places_from(0, None, CPU)
-    return Alibi(Alibi.Config(), None).score(Looking(torch.zeros(1, heads, 0, 1), nowhere, nowhere, FULL, 1.0, 0))
+def alibi(heads: int) -> ScoreMod | None:
+    nowhere = positions_from_start(0, None, CPU)
+    return Alibi(Alibi.Config(), None).score_mod(
+        ScoreModInputs(torch.zeros(1, heads, 0, 1), nowhere, nowhere, FULL, 1.0, 0)
+    )
 
 
-def slowly(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend | None) -> Tensor:
+def slowly(q: Tensor, k: Tensor, v: Tensor, pattern: BoundMask | None, bend: BoundScoreMod | None) -> Tensor:
     """The definition, a number at a time."""
     output = q.new_zeros(*q.shape[:3], v.shape[3])
     for b in range(q.shape[0]):
@@ -71,7 +77,9 @@ def slowly(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern | None, bend: Bend 
                     score = (q[b, h, t] * k[b, g, s]).sum() / math.sqrt(q.shape[3])
                     at = [torch.tensor(i) for i in (b, h)]
                     if bend is not None:
-                        score = bend.score.bend(score, *at, bend.queries.positions[0, t], bend.keys.positions[0, s])
+                        score = bend.score_mod.modify(
+                            score, *at, bend.queries.positions[0, t], bend.keys.positions[0, s]
+                        )
                     if pattern is not None:
                         where = pattern.queries.positions[0, t], pattern.keys.positions[0, s]
                         hidden = pattern.keys.valid is not None and not pattern.keys.valid[b, s]
@@ -92,7 +100,7 @@ def test_naive_is_the_definition(mask: str, score: str) -> None:
     pattern = laid(mask, 7, 9, 4)
     bend = bent({"plain": None, "alibi": alibi(4), "softcap": SOFTCAP}[score], 7, 9, 4)
     torch.testing.assert_close(
-        attend(q, k, v, mask=pattern, score=bend, kernel="math"), slowly(q, k, v, pattern, bend), rtol=0, atol=1e-12
+        attend(q, k, v, mask=pattern, score_mod=bend, kernel="math"), slowly(q, k, v, pattern, bend), rtol=0, atol=1e-12
     )
 
 
@@ -104,7 +112,7 @@ def test_sdpa_equals_math(shape: str, bends: bool, mask: str, dtype: torch.dtype
     T, S, H, *_ = SHAPES[shape]
     inputs = qkv(shape, dtype)
     pattern, bend = laid(mask, T, S, H), bent(alibi(H) if bends else None, T, S, H)
-    outputs = [attend(*inputs, mask=pattern, score=bend, kernel=kernel) for kernel in ("math", "sdpa")]
+    outputs = [attend(*inputs, mask=pattern, score_mod=bend, kernel=kernel) for kernel in ("math", "sdpa")]
     torch.testing.assert_close(outputs[0], outputs[1], rtol=near, atol=near)
     towards = torch.randn_like(outputs[0])
     gradients = [torch.autograd.grad(output, inputs, towards, materialize_grads=True) for output in outputs]
@@ -122,7 +130,7 @@ def test_what_drops_on_the_cpu_equals_math(shape: str, bends: bool, mask: str) -
     pattern, bend = laid(mask, T, S, H), bent(alibi(H) if bends else None, T, S, H)
     never = 1e-12  # dropped so seldom
     ways = ({"kernel": "math"}, {"kernel": "sdpa", "dropout": never})
-    outputs = [attend(*inputs, mask=pattern, score=bend, **way) for way in ways]
+    outputs = [attend(*inputs, mask=pattern, score_mod=bend, **way) for way in ways]
     torch.testing.assert_close(*outputs, rtol=1e-11, atol=1e-11)
     towards = torch.randn_like(outputs[0])
     gradients = [torch.autograd.grad(output, inputs, towards, materialize_grads=True) for output in outputs]
@@ -152,7 +160,7 @@ def test_flex_equals_math(shape: str, score: str, mask: str) -> None:
     q, k, v = (x.detach() for x in qkv(shape))
     pattern = laid(mask, T, S, H)
     bend = bent({"plain": None, "alibi": alibi(H), "softcap": SOFTCAP}[score], T, S, H)
-    outputs = [attend(q, k, v, mask=pattern, score=bend, kernel=kernel) for kernel in ("math", "flex")]
+    outputs = [attend(q, k, v, mask=pattern, score_mod=bend, kernel=kernel) for kernel in ("math", "flex")]
     torch.testing.assert_close(outputs[0], outputs[1], rtol=0, atol=1e-12)
 
 
@@ -164,8 +172,8 @@ def test_compiled_flex_equals_math() -> None:
     v = torch.randn(B, 1, S, 12)
     pattern, bend = laid("window", T, S, H), bent(alibi(H), T, S, H)
     assert pattern is not None
-    pattern.keys = places_from(S, torch.arange(S) < torch.tensor([[S], [20]]), CPU)
-    outputs = [attend(q, k, v, mask=pattern, score=bend, kernel=kernel) for kernel in ("math", "flex")]
+    pattern.keys = positions_from_start(S, torch.arange(S) < torch.tensor([[S], [20]]), CPU)
+    outputs = [attend(q, k, v, mask=pattern, score_mod=bend, kernel=kernel) for kernel in ("math", "flex")]
     torch.testing.assert_close(outputs[0], outputs[1], rtol=1e-5, atol=1e-5)
     assert (outputs[1][1, :, 22:] == 0).all(), "rows whose whole window is padding"
 
@@ -179,8 +187,10 @@ def test_a_dense_tensor_is_a_mask_too(shape: str, kernel: Kernel, bends: bool) -
     pattern, bend = laid("causal", T, S, H), bent(alibi(H) if bends else None, T, S, H)
     assert pattern is not None
     for dense in (pattern.dense(B), pattern.dense(B)[0, 0], pattern.dense(B).expand(B, H, T, S)):
-        ours = attend(q, k, v, mask=dense, score=bend, kernel=kernel)
-        torch.testing.assert_close(ours, attend(q, k, v, mask=pattern, score=bend, kernel=kernel), rtol=0, atol=1e-15)
+        ours = attend(q, k, v, mask=dense, score_mod=bend, kernel=kernel)
+        torch.testing.assert_close(
+            ours, attend(q, k, v, mask=pattern, score_mod=bend, kernel=kernel), rtol=0, atol=1e-15
+        )
 
 
 KERNELS = [("math", torch.float64), ("sdpa", torch.float64), ("sdpa", torch.float32), ("flex", torch.float64)]
@@ -193,8 +203,8 @@ def test_a_query_that_may_look_at_nothing_gets_exactly_zero(kernel: Kernel, bend
     if kernel == "flex":
         inputs = [x.detach() for x in inputs]
     hidden = Mask("all but 2 and 5", lambda b, h, q, k: (q != 2) & (q != 5) & (k == k))
-    pattern = Pattern(hidden, places_from(7, None, CPU), places_from(7, None, CPU), 4)
-    output = attend(*inputs, mask=pattern, score=bent(alibi(4) if bends else None, 7, 7, 4), kernel=kernel)
+    pattern = BoundMask(hidden, positions_from_start(7, None, CPU), positions_from_start(7, None, CPU), 4)
+    output = attend(*inputs, mask=pattern, score_mod=bent(alibi(4) if bends else None, 7, 7, 4), kernel=kernel)
     assert (output[:, :, [2, 5]] == 0).all()
     assert (output[:, :, [0, 1, 3, 4, 6]] != 0).all()
     if kernel != "flex":
@@ -219,7 +229,7 @@ def test_gradients_are_those_of_finite_differences(kernel: Kernel, bends: bool) 
     dense = pattern.dense(B).expand(B, 1, 3, 5).clone()
     dense[0, 0, 1] = False
     bend = bent(alibi(4) if bends else None, 3, 5, 4)
-    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, mask=dense, score=bend, kernel=kernel), inputs)
+    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, mask=dense, score_mod=bend, kernel=kernel), inputs)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -227,8 +237,8 @@ def test_gradients_are_those_of_finite_differences(kernel: Kernel, bends: bool) 
 def test_everything_is_what_the_plain_path_computes(mask: str, bends: bool) -> None:
     q, k, v = qkv("wide values")
     pattern, bend = laid(mask, 7, 37, 4), bent(alibi(4) if bends else None, 7, 37, 4)
-    told = attend(q, k, v, mask=pattern, score=bend, also="everything")
-    torch.testing.assert_close(told.output, attend(q, k, v, mask=pattern, score=bend), rtol=0, atol=1e-12)
+    told = attend(q, k, v, mask=pattern, score_mod=bend, also="everything")
+    torch.testing.assert_close(told.output, attend(q, k, v, mask=pattern, score_mod=bend), rtol=0, atol=1e-12)
     torch.testing.assert_close(told.weights @ v.repeat_interleave(2, dim=1), told.output, rtol=0, atol=1e-15)
 
     scores = q @ k.repeat_interleave(2, dim=1).transpose(-1, -2) / math.sqrt(6)
@@ -264,8 +274,10 @@ def test_scale_is_one_over_root_d_unless_given() -> None:
     assert not torch.allclose(attend(q, k, v), attend(q, k, v, scale=1.0))
 
 
-def window(length: int, reach: int) -> Pattern:
-    return Pattern(CAUSAL & local(reach), places_from(length, None, CPU), places_from(length, None, CPU), 1)
+def window(length: int, reach: int) -> BoundMask:
+    return BoundMask(
+        CAUSAL & local(reach), positions_from_start(length, None, CPU), positions_from_start(length, None, CPU), 1
+    )
 
 
 LONG = torch.empty(1, 1, 1024, 4)
@@ -300,26 +312,24 @@ def test_what_learns_on_the_cpu_never_goes_to_flex(learner: int) -> None:
 def test_a_score_that_does_more_than_add_goes_to_math() -> None:
     q, k, v = qkv("odd")
     bend = bent(SOFTCAP, 7, 7, 4)
-    assert torch.equal(attend(q, k, v, score=bend), attend(q, k, v, score=bend, kernel="math"))
+    assert torch.equal(attend(q, k, v, score_mod=bend), attend(q, k, v, score_mod=bend, kernel="math"))
     with pytest.raises(ValueError, match="softcap"):
-        attend(q, k, v, score=bend, kernel="sdpa")
+        attend(q, k, v, score_mod=bend, kernel="sdpa")
 
 
 def test_spans_are_of_texts_in_a_line() -> None:
     q = k = v = torch.randn(1, 1, 7, 4)
-    with pytest.raises(
-        ValueError, match="kernel='spans' needs texts in one line, and a mask by which a query sees one"
-    ):
-        attend(q, k, v, kernel="spans")
-    with pytest.raises(ValueError, match="kernel='spans' needs texts in one line"):
-        attend(q, k, v, mask=window(7, 3), kernel="spans")
+    with pytest.raises(ValueError, match="kernel='varlen' needs packed texts, and a mask by which each query sees one"):
+        attend(q, k, v, kernel="varlen")
+    with pytest.raises(ValueError, match="kernel='varlen' needs packed texts"):
+        attend(q, k, v, mask=window(7, 3), kernel="varlen")
 
 
 def test_flex_refuses_what_it_would_drop() -> None:
     q, k, v = (x.detach() for x in qkv("odd"))
-    with pytest.raises(ValueError, match="Pattern"):
+    with pytest.raises(ValueError, match="BoundMask"):
         attend(q, k, v, mask=torch.ones(7, 7, dtype=torch.bool), kernel="flex")
-    with pytest.raises(ValueError, match=r"dropout is 0\.1"):
+    with pytest.raises(ValueError, match=r"dropout=0\.1"):
         attend(q, k, v, dropout=0.1, kernel="flex")
 
 
@@ -334,11 +344,11 @@ def test_flex_says_that_it_cannot_learn_on_the_cpu(learner: int) -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     q, k = torch.randn(1, 3, 4, 8), torch.randn(1, 2, 4, 8)
-    with pytest.raises(ValueError, match="3 query heads cannot share 2 groups of keys"):
+    with pytest.raises(ValueError, match="3 query heads are not a multiple of 2 key groups"):
         attend(q, k, k)
-    with pytest.raises(ValueError, match="kernel='flsh' is not known: one of auto, math, sdpa, flex, spans"):
+    with pytest.raises(ValueError, match="kernel='flsh' is unknown: give one of auto, math, sdpa, flex, varlen"):
         attend(q, q, q, kernel="flsh")  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="also='foo' is not known: any of scores, weights, lse, everything"):
+    with pytest.raises(ValueError, match="also='foo' is unknown: give any of scores, weights, lse, everything"):
         attend(q, q, q, also=("weights", "foo"))
 
 
@@ -354,13 +364,13 @@ def test_also_may_be_named_one_by_one() -> None:
 def test_a_plain_triangle_needs_no_mask_and_is_the_same(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     T, S, H, *_ = SHAPES[shape]
     q, k, v = qkv(shape)
-    queries = places_from(T, None, CPU)
-    pattern = Pattern(CAUSAL, queries, places_from(S, None, CPU), H)
-    assert pattern.plainly_causal == (T == S)
+    queries = positions_from_start(T, None, CPU)
+    pattern = BoundMask(CAUSAL, queries, positions_from_start(S, None, CPU), H)
+    assert pattern.is_plain_causal == (T == S)
     expected = attend(q, k, v, mask=pattern, kernel="math")
     if T == S:
-        monkeypatch.setattr(Pattern, "dense", None)  # nobody asks for it
+        monkeypatch.setattr(BoundMask, "dense", None)  # nobody asks for it
     torch.testing.assert_close(attend(q, k, v, mask=pattern), expected, rtol=0, atol=1e-12)
-    padded = Pattern(CAUSAL, queries, places_from(S, torch.ones(B, S, dtype=torch.bool), CPU), H)
-    moved = Pattern(CAUSAL, Places(queries.positions + 1, None, T + 1), places_from(S, None, CPU), H)
-    assert not padded.plainly_causal and not moved.plainly_causal
+    padded = BoundMask(CAUSAL, queries, positions_from_start(S, torch.ones(B, S, dtype=torch.bool), CPU), H)
+    moved = BoundMask(CAUSAL, TokenPositions(queries.positions + 1, None, T + 1), positions_from_start(S, None, CPU), H)
+    assert not padded.is_plain_causal and not moved.is_plain_causal

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from headway.nn.ops.dropout import Dropout, PlainDroppedRelu, drawn_dropout, hashed_dropout
+from headway.nn.ops.dropout import CompiledReluDropout, Dropout, hashed_dropout, random_dropout
 
-WAYS = pytest.mark.parametrize("way", [hashed_dropout, drawn_dropout])
+WAYS = pytest.mark.parametrize("way", [hashed_dropout, random_dropout])
 Way = Callable[[torch.Tensor, float], torch.Tensor]
 
 
@@ -53,7 +53,7 @@ def test_what_is_drawn_follows_from_the_seed(dtype: torch.dtype, p: float) -> No
     x, found = torch.ones(7, 9, dtype=dtype), []
     for seed in (4, 4, 5):
         torch.manual_seed(seed)
-        found.append(drawn_dropout(x, p))
+        found.append(random_dropout(x, p))
     assert found[0].dtype == dtype and torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2]) == (p != 0.4)  # next to nothing is dropped, or next to everything
 
@@ -68,7 +68,7 @@ def test_nothing_is_dropped_where_nothing_is_learned() -> None:
 def test_a_dropped_relu_is_relu_and_dropout_with_their_gradients() -> None:
     x, g = (torch.randn(50, 60, dtype=torch.float64, requires_grad=True) for _ in range(2))
     found = []
-    for function in (lambda: PlainDroppedRelu.apply(x, 0.3), lambda: torch.nn.functional.dropout(x.relu(), 0.3)):
+    for function in (lambda: CompiledReluDropout.apply(x, 0.3), lambda: torch.nn.functional.dropout(x.relu(), 0.3)):
         torch.manual_seed(3)
         y = function()
         found.append((y, torch.autograd.grad(y, x, g.detach())[0]))

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.decode.cpu.cache import Kept, WholePast, converse, words_of
-from headway.nn.layers.int8 import Int8, quantise
+from headway.decode.cpu.cache import Int8CrossKV, Int8KVCache, attend_within_sentences, pack_sentences
+from headway.nn.layers.int8 import Int8Linear, quantise_weight
 from headway.nn.ops import native
 
-if native.library() is None:
-    pytest.skip("there is no C compiler", allow_module_level=True)
+if native.load_library() is None:
+    pytest.skip("a C compiler is missing: apt-get install gcc", allow_module_level=True)
 
-MACHINES = ["native", "x86-64-v3", "x86-64"] if "flags" in native.processor() else ["native"]
+MACHINES = ["native", "x86-64-v3", "x86-64"] if "flags" in native.processor_flags() else ["native"]
 
 
 @pytest.fixture(params=MACHINES)
@@ -28,11 +28,13 @@ def machine(
     """The kernels as they are for other processors: with VNNI, with AVX2, with neither."""
     flags = [flag.replace("-march=native", f"-march={request.param}") for flag in native.FLAGS]
     monkeypatch.setattr(native, "FLAGS", flags)
-    kernels = ctypes.CDLL(str(native.built("cc", tmp_path_factory.getbasetemp() / "kernels")))  # compiled once
-    native._functions.cache_clear()
-    monkeypatch.setattr(native, "library", lambda: kernels)
+    kernels = ctypes.CDLL(
+        str(native.compile_library("cc", tmp_path_factory.getbasetemp() / "kernels"))
+    )  # compiled once
+    native._load_functions.cache_clear()
+    monkeypatch.setattr(native, "load_library", lambda: kernels)
     yield request.param
-    native._functions.cache_clear()
+    native._load_functions.cache_clear()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 6, 29])
@@ -45,14 +47,18 @@ def test_products(machine: str, rows: int, size: tuple[int, int], positive: bool
     x[rows // 2] = 0
     x = x.relu() if positive else x
     weight, bias = (torch.randn(*shape, generator=generator) for shape in ((outputs, inputs), (outputs,)))
-    whole, scale = quantise(weight)
-    layer = Int8(whole, scale, bias, positive=positive)
-    assert layer.own
-    beside = native.library().hw_beside()
-    assert (layer.rows(x) - by_hand(x, whole, scale, bias, 2 * beside + 1 if positive else beside)).abs().max() < 1e-4
-    alone = torch.cat([layer.rows(x[row : row + 1]) for row in range(rows)])
-    assert torch.equal(alone, layer.rows(x))
-    assert torch.equal(Int8(whole, scale, bias, positive=positive, relu=True).rows(x), layer.rows(x).relu())
+    whole, scale = quantise_weight(weight)
+    layer = Int8Linear(whole, scale, bias, positive=positive)
+    assert layer.uses_native
+    beside = native.load_library().hw_max_signed_input()
+    assert (
+        layer.forward_rows(x) - by_hand(x, whole, scale, bias, 2 * beside + 1 if positive else beside)
+    ).abs().max() < 1e-4
+    alone = torch.cat([layer.forward_rows(x[row : row + 1]) for row in range(rows)])
+    assert torch.equal(alone, layer.forward_rows(x))
+    assert torch.equal(
+        Int8Linear(whole, scale, bias, positive=positive, relu=True).forward_rows(x), layer.forward_rows(x).relu()
+    )
 
 
 def by_hand(x: Tensor, whole: Tensor, scale: Tensor, bias: Tensor, most: int) -> Tensor:
@@ -65,29 +71,29 @@ def by_hand(x: Tensor, whole: Tensor, scale: Tensor, bias: Tensor, most: int) ->
 def test_weights_are_within_half_a_step() -> None:
     weight = torch.randn(9, 33)
     weight[4] = 0
-    whole, scale = quantise(weight)
+    whole, scale = quantise_weight(weight)
     assert whole.abs().max() == 127
     assert ((whole * scale[:, None] - weight).abs() <= scale[:, None] / 2 + 1e-7).all()
-    assert torch.equal(quantise(whole * scale[:, None])[0], whole)  # what was quantised stays as it is
+    assert torch.equal(quantise_weight(whole * scale[:, None])[0], whole)  # what was quantised stays as it is
 
 
 def test_what_is_no_number_stays_none(machine: str) -> None:
-    layer = Int8(*quantise(torch.randn(70, 40)), torch.zeros(70))
+    layer = Int8Linear(*quantise_weight(torch.randn(70, 40)), torch.zeros(70))
     x = torch.randn(3, 40)
     x[1, 7] = torch.nan
-    assert layer.rows(x).isnan().any(1).tolist() == [False, True, False]
+    assert layer.forward_rows(x).isnan().any(1).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(("heads", "groups", "size"), [(4, 4, 16), (4, 2, 64), (2, 1, 48), (3, 3, 10), (2, 2, 128)])
 def test_attention(machine: str, heads: int, groups: int, size: int) -> None:
     torch.manual_seed(1)
     c = SimpleNamespace(heads=heads, groups=groups, d_k=size, scale=size**-0.5)
-    words = words_of(torch.tensor([5, 1, 17]))
+    words = pack_sentences(torch.tensor([5, 1, 17]))
     k, v = (torch.randn(words.total, groups * size) for _ in range(2))
     q = torch.randn(6, heads * size)
-    kept = Kept(words, c).keep(words, k, v)
-    heard = kept.hear(q, words, 2)
-    assert torch.equal(heard[2:4], kept.hear(q[2:4], words, 2, torch.tensor([1])))
+    kept = Int8CrossKV(words, c).store(words, k, v)
+    heard = kept.attend(q, words, 2)
+    assert torch.equal(heard[2:4], kept.attend(q[2:4], words, 2, torch.tensor([1])))
     k, v = (rounded(part, groups) for part in (k, v))
     q = rounded(q, heads).flatten(1)
     for row in range(6):
@@ -99,10 +105,10 @@ def test_attention(machine: str, heads: int, groups: int, size: int) -> None:
 def test_words_listen_to_each_other(machine: str, heads: int, groups: int, size: int) -> None:
     torch.manual_seed(1)
     c = SimpleNamespace(heads=heads, groups=groups, d_k=size, scale=size**-0.5)
-    words = words_of(torch.tensor([5, 1, 0, 17]))
+    words = pack_sentences(torch.tensor([5, 1, 0, 17]))
     x = torch.randn(words.total, (heads + 2 * groups) * size)
     q, k, v = x.split([heads * size, groups * size, groups * size], dim=1)
-    heard = converse(words, q, k, v, c)
+    heard = attend_within_sentences(words, q, k, v, c)
     for first, end in zip(words.first.tolist(), words.end.tolist()):
         keys, values = (part[first:end].view(-1, groups, size) for part in (k, v))
         for row in range(first, end):
@@ -111,7 +117,7 @@ def test_words_listen_to_each_other(machine: str, heads: int, groups: int, size:
 
 def rounded(x: Tensor, groups: int) -> Tensor:
     """(M, G · D), each head of each token in 8 bits"""
-    whole, scale = quantise(x.reshape(len(x) * groups, -1))
+    whole, scale = quantise_weight(x.reshape(len(x) * groups, -1))
     return (whole * scale[:, None]).view(len(x), groups, -1)
 
 
@@ -126,13 +132,13 @@ def test_a_past_that_does_not_move(machine: str) -> None:
     """Beams change places, sentences leave, and tokens outgrow their room: each hypothesis hears its own past."""
     torch.manual_seed(2)
     c = SimpleNamespace(heads=2, groups=1, d_k=16, scale=0.25)
-    past = WholePast(words_of(torch.tensor([2, 3, 4])), [])
+    past = Int8KVCache(pack_sentences(torch.tensor([2, 3, 4])), [])
     lives = [[[]] for _ in range(3)]  # of each sentence that is searched, of each hypothesis its keys and values
     for step in range(40):
         count = sum(map(len, lives))
         q, k, v = torch.randn(count, 32), torch.randn(count, 16), torch.randn(count, 16)
-        past.begin()
-        heard = past.listen(0, q, k, v, c)
+        past.begin_step()
+        heard = past.self_attend(0, q, k, v, c)
         q = rounded(q, 2).flatten(1)
         row = 0
         for hypotheses in lives:
@@ -143,7 +149,7 @@ def test_a_past_that_does_not_move(machine: str) -> None:
                 row += 1
         kept = torch.tensor([0, 2][: len(lives)] if step == 9 else range(len(lives)))
         parents = torch.randint(len(lives[0]), (len(kept), 3))
-        past.follow(kept, parents)
+        past.reorder(kept, parents)
         lives = [[list(lives[old][i]) for i in line] for old, line in zip(kept.tolist(), parents.tolist())]
 
 
@@ -159,12 +165,12 @@ def test_logarithms(machine: str) -> None:
 HELD = """
 import resource, threading, torch
 from pathlib import Path
-from headway.nn.layers.int8 import Int8, quantise
+from headway.nn.layers.int8 import Int8Linear, quantise_weight
 
-layer, x = Int8(*quantise(torch.randn(1, 2048))), torch.zeros(8192, 2048)
+layer, x = Int8Linear(*quantise_weight(torch.randn(1, 2048))), torch.zeros(8192, 2048)
 
 def in_a_thread():
-    thread = threading.Thread(target=layer.rows, args=(x,))
+    thread = threading.Thread(target=layer.forward_rows, args=(x,))
     thread.start()
     thread.join()
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -183,7 +189,7 @@ def test_memory_of_a_thread_goes_with_it() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux what kind of memory it is")
 def test_large_memory_is_not_shared_with_children() -> None:
-    memory = native.zeros((native.LARGE,), torch.uint8)
+    memory = native.zeros((native.MIN_HUGE_PAGE_BYTES,), torch.uint8)
     for line in Path("/proc/self/maps").read_text().splitlines():
         ends, rights = line.split()[:2]
         first, last = (int(end, 16) for end in ends.split("-"))
@@ -198,43 +204,43 @@ def test_large_memory_is_not_shared_with_children() -> None:
 
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    native.library.cache_clear()
+    native.load_library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     yield tmp_path / "headway"
-    native.library.cache_clear()
+    native.load_library.cache_clear()
 
 
 def test_they_are_compiled_once(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert native.library() is not None
+    assert native.load_library() is not None
     (made,) = anew.iterdir()
-    native.library.cache_clear()
+    native.load_library.cache_clear()
     monkeypatch.setattr(subprocess, "run", None)
-    assert native.library() is not None
+    assert native.load_library() is not None
     assert [made] == list(anew.iterdir())
 
 
 @pytest.mark.parametrize("bad", ["false", "/nowhere/cc", "cc --no-such-option"])
 def test_a_bad_compiler_is_passed_over(anew: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     monkeypatch.setenv("CC", bad)
-    assert native.library() is not None
+    assert native.load_library() is not None
 
 
 def test_without_a_compiler_there_are_none(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(anew))
-    assert native.library() is None
-    native.library.cache_clear()
+    assert native.load_library() is None
+    native.load_library.cache_clear()
     monkeypatch.setenv("CC", "false")
-    assert native.library() is None
+    assert native.load_library() is None
 
 
 def test_they_can_be_done_without(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_NATIVE", "0")
-    assert native.library() is None
+    assert native.load_library() is None
     assert not anew.exists()
 
 
 def test_a_folder_of_somebody_else_is_not_trusted(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native.os, "getuid", lambda: 4711)
     with pytest.raises(PermissionError):
-        native.built("cc", anew)
+        native.compile_library("cc", anew)

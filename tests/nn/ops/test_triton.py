@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-triton = pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+triton = pytest.importorskip("triton", reason="Triton is missing: pip install triton")
 
 
 def compiles(function: Any, types: str, **constants: Any) -> bool:

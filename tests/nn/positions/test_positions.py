@@ -13,9 +13,9 @@ from headway.nn.build import Scope
 from headway.nn.masks.masks import FULL
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Alibi, Learned, Rope, Sinusoidal, alibi_slopes, rotate, sinusoids
-from headway.nn.positions.score_mod import Bend, Looking
-from headway.nn.sequence import Places, places_from
-from headway.nn.transformer import Transformer, valid_places
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
+from headway.nn.sequence import TokenPositions, positions_from_start
+from headway.nn.transformer import Transformer, valid_mask
 
 CPU = torch.device("cpu")
 SCOPE = Scope(d_model=6, dropout=0.0, norm=make_part("norm", "layernorm"), linear=make_part("linear", "dense"))
@@ -38,7 +38,7 @@ def test_sinusoids_by_their_formula(width: int, layout: str) -> None:
 def test_sinusoids_keep_their_precision_far_out() -> None:
     """Angles are counted in float64: in float32 a position of a million would be wrong in the first digit."""
     x = torch.zeros(1, 1, 6)
-    far = Sinusoidal(Sinusoidal.Config(), SCOPE).add(x, Places(torch.tensor([[999_999]]), None, 1_000_000))
+    far = Sinusoidal(Sinusoidal.Config(), SCOPE).add(x, TokenPositions(torch.tensor([[999_999]]), None, 1_000_000))
     assert abs(far[0, 0, 0].item() - math.sin(999_999)) < 1e-7
 
 
@@ -62,8 +62,8 @@ def test_turned_products_know_only_the_distance(layout: str) -> None:
     rope = Rope(Rope.Config(layout=layout), SCOPE)
     q, k = torch.randn(2, 1, 1, 9, 6, dtype=torch.float64)
     scores = [
-        rope.turn(q, Places(torch.arange(9)[None] + shift, None, 0))
-        @ rope.turn(k, Places(torch.arange(9)[None] + shift, None, 0)).mT
+        rope.rotate(q, TokenPositions(torch.arange(9)[None] + shift, None, 0))
+        @ rope.rotate(k, TokenPositions(torch.arange(9)[None] + shift, None, 0)).mT
         for shift in (0, 1000)
     ]
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-11)
@@ -78,10 +78,10 @@ def test_the_two_layouts_are_one_rotation_with_channels_renamed() -> None:
 
 
 def test_rope_needs_pairs() -> None:
-    with pytest.raises(ConfigError, match=r"encoder\.position: rope .* a head has 3: make d_k even"):
+    with pytest.raises(ConfigError, match=r"encoder\.position: rope .* d_k must be even, not 3"):
         small(sides={"position": "rope", "mixer": "attention(4, d_k=3)"}).resolved()
-    with pytest.raises(HeadwayError, match="rope turns pairs of channels, and a head has 3: make d_k even"):
-        Rope(Rope.Config(), SCOPE).turn(torch.ones(1, 1, 4, 3), places_from(4, None, CPU))
+    with pytest.raises(HeadwayError, match="rope rotates pairs of channels, so d_k must be even, not 3"):
+        Rope(Rope.Config(), SCOPE).rotate(torch.ones(1, 1, 4, 3), positions_from_start(4, None, CPU))
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_slopes(heads: int, slopes: list[float]) -> None:
 
 def test_alibi_lowers_scores_by_distance_in_full_precision() -> None:
     q, k, v = torch.randn(3, 1, 16, 5, 4, dtype=torch.float64)
-    places = places_from(5, None, CPU)
-    score = Alibi(Alibi.Config(), SCOPE).score(Looking(q, places, places, FULL, 1.0, 0))
+    places = positions_from_start(5, None, CPU)
+    score = Alibi(Alibi.Config(), SCOPE).score_mod(ScoreModInputs(q, places, places, FULL, 1.0, 0))
     assert score is not None
-    told = attend(q, k, v, score=Bend(score, places, places, 16), also="everything")
+    told = attend(q, k, v, score_mod=BoundScoreMod(score, places, places, 16), also="everything")
     for h in range(16):
         for i in range(5):
             for j in range(5):
@@ -111,21 +111,21 @@ def test_alibi_lowers_scores_by_distance_in_full_precision() -> None:
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:
-    learned = Learned(Learned.Config(longest=4), SCOPE)
+    learned = Learned(Learned.Config(max_positions=4), SCOPE)
     torch.nn.init.normal_(learned.table.weight)
     x = torch.zeros(2, 4, 6)
-    assert torch.equal(learned.add(x, places_from(4, None, CPU)), learned.table.weight.expand(2, 4, 6))
+    assert torch.equal(learned.add(x, positions_from_start(4, None, CPU)), learned.table.weight.expand(2, 4, 6))
     with pytest.raises(HeadwayError, match=r"learned 4 positions and was given 5 tokens.*sinusoidal"):
-        learned.add(torch.zeros(2, 5, 6), places_from(5, None, CPU))
+        learned.add(torch.zeros(2, 5, 6), positions_from_start(5, None, CPU))
 
 
 def test_padding_is_no_token_beyond_the_learned_ones() -> None:
-    learned = Learned(Learned.Config(longest=4), SCOPE)
-    valid = valid_places(torch.tensor([4, 1]), 7)
-    out = learned.add(torch.zeros(2, 7, 6), places_from(7, valid, CPU))
+    learned = Learned(Learned.Config(max_positions=4), SCOPE)
+    valid = valid_mask(torch.tensor([4, 1]), 7)
+    out = learned.add(torch.zeros(2, 7, 6), positions_from_start(7, valid, CPU))
     assert torch.equal(out[:, :4], learned.table.weight.expand(2, 4, 6))
     with pytest.raises(HeadwayError, match="given 5 tokens"):
-        learned.add(torch.zeros(2, 7, 6), places_from(7, valid_places(torch.tensor([4, 5]), 7), CPU))
+        learned.add(torch.zeros(2, 7, 6), positions_from_start(7, valid_mask(torch.tensor([4, 5]), 7), CPU))
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rope", "alibi"])

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 import torch
-from golden import golden
+from golden_files import golden
 from nn.building import small
 from torch import Tensor
 
 from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.build import Scope
-from headway.nn.context import Context, Report
+from headway.nn.context import Context, ForwardReport
 from headway.nn.masks.masks import CAUSAL, FULL
 from headway.nn.mixers.attention import Attention
 from headway.nn.ops.attention import attend
-from headway.nn.positions.score_mod import Bend, Score
+from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod
 from headway.nn.positions.shaw import Shaw
-from headway.nn.sequence import places_from
+from headway.nn.sequence import positions_from_start
 
 CPU = torch.device("cpu")
 
@@ -37,13 +37,13 @@ def test_it_equals_the_papers_equations(name: str) -> None:
         {f"{our}.{end}": tensors[f"w.{their}.{end}"] for their, our in ours.items() for end in ("weight", "bias")}
     )
     width = c["dim"] // c["heads"]
-    shaw = Shaw(Shaw.Config(distance=c["k"], heads=c["heads"], d_k=width, d_v=width), around).double()
+    shaw = Shaw(Shaw.Config(max_distance=c["k"], heads=c["heads"], d_k=width, d_v=width), around).double()
     shaw.load_state_dict({"keys": tensors["w.rel_k"][None, None], "values": tensors["w.rel_v"][None, None]})
     mask = {"full": FULL, "causal": CAUSAL}[name]
-    x, report = tensors["in.x"], Report(trace={})
-    traced = attention(x, Context(places_from(c["n"], None, CPU), report, mask, shaw))
+    x, report = tensors["in.x"], ForwardReport(trace={})
+    traced = attention(x, Context(positions_from_start(c["n"], None, CPU), report, mask, shaw))
     assert report.trace is not None
-    quick = attention(x, Context(places_from(c["n"], None, CPU), Report(), mask, shaw))
+    quick = attention(x, Context(positions_from_start(c["n"], None, CPU), ForwardReport(), mask, shaw))
     torch.testing.assert_close(report.trace[".weights"], tensors[f"out.probs_{name}"], rtol=0, atol=1e-11)
     for found in (traced, quick):
         torch.testing.assert_close(found, tensors[f"out.y_{name}"], rtol=0, atol=1e-11)
@@ -73,44 +73,49 @@ def test_gradients_reach_both_tables_of_every_layer() -> None:
         assert (table.grad[:, :, 3:] == 0).all()  # nobody looks ahead
 
 
-def bend_of(q: Tensor, hear: Any = None) -> Bend:
-    places = places_from(q.shape[2], None, CPU)
+def bend_of(q: Tensor, hear: Any = None) -> BoundScoreMod:
+    places = positions_from_start(q.shape[2], None, CPU)
     asks = torch.randn(*q.shape[:3], 5, dtype=q.dtype)
-    return Bend(Score("ask", asks=asks, column=lambda q, k: (k - q).clamp(-2, 2) + 2, hear=hear), places, places, 2)
+    return BoundScoreMod(
+        ScoreMod("ask", query_bias=asks, bucket=lambda q, k: (k - q).clamp(-2, 2) + 2, value_bias=hear),
+        places,
+        places,
+        2,
+    )
 
 
 def test_what_a_query_asks_is_the_same_by_every_kernel() -> None:
     q, k, v = torch.randn(3, 2, 2, 9, 4, dtype=torch.float64)
     bend = bend_of(q)
-    asks = bend.score.asks
+    asks = bend.score_mod.query_bias
     assert asks is not None
     expected = torch.zeros_like(q)
     for b, h, i in torch.cartesian_prod(*map(torch.arange, (2, 2, 9))).tolist():
         row = torch.stack([q[b, h, i] @ k[b, h, j] / 2 + asks[b, h, i, min(max(j - i, -2), 2) + 2] for j in range(9)])
         expected[b, h, i] = row.softmax(0) @ v[b, h]
     for kernel in ("math", "sdpa", "flex", "auto"):
-        torch.testing.assert_close(attend(q, k, v, score=bend, kernel=kernel), expected, rtol=0, atol=1e-12)  # type: ignore[call-overload]
+        torch.testing.assert_close(attend(q, k, v, score_mod=bend, kernel=kernel), expected, rtol=0, atol=1e-12)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
 def test_a_kernel_without_weights_is_refused(kernel: Any) -> None:
     q, k, v = torch.randn(3, 2, 2, 9, 4)
-    with pytest.raises(ValueError, match="shows no weights, and ask listens to them: use 'math'"):
-        attend(q, k, v, score=bend_of(q, hear=lambda weights, columns: weights), kernel=kernel)
-    with pytest.raises(ConfigError, match='shaw needs the weights of attention, and "[a-z]+" does not show them'):
+    with pytest.raises(ValueError, match="returns no weights, and ask needs them: use 'math'"):
+        attend(q, k, v, score_mod=bend_of(q, hear=lambda weights, columns: weights), kernel=kernel)
+    with pytest.raises(ConfigError, match='shaw needs attention weights, which the kernel "[a-z]+" does not return'):
         small(sides={"position": "shaw", "mixer": f"attention(4, kernel='{kernel}')"}).resolved()
 
 
 def test_layers_that_share_it_are_alike() -> None:
     with pytest.raises(
-        ConfigError, match="shaw serves all layers alike, and they have d_k = 4 and 8. Give them the same"
+        ConfigError, match="shaw is shared by all layers, but they have d_k = 4 and 8. Give them the same"
     ):
         small(sides={"position": "shaw", "mixer": ["attention(4)", "attention(4, d_k=8, d_v=4)"]}).resolved()
     apart = small(sides={"position": ["shaw", "shaw"], "mixer": ["attention(4)", "attention(2)"]}).resolved()
     assert [part.d_k for part in apart.encoder.position] == [4, 8]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("position", ["shaw(heads=3)", "shaw(d_k=7)", "xl(heads=3)", "t5(heads=3)"])
+@pytest.mark.parametrize("position", ["shaw(heads=3)", "shaw(d_k=7)", "transformer_xl(heads=3)", "t5(heads=3)"])
 def test_what_the_mixers_decide_is_not_decided_here(position: str) -> None:
-    with pytest.raises(ConfigError, match="= [37] was given, and the mixers have 4. Leave it out"):
+    with pytest.raises(ConfigError, match="= [37] differs from the mixers' 4. Leave it out"):
         small(sides={"position": position}).resolved()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from golden import golden
+from golden_files import golden
 from nn.building import small
 from parity.copying import Pouring, around, block
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ def authors_model(residual: str) -> tuple[Transformer, dict[str, Tensor], dict[s
         "d_model": c["d_model"], "vocabulary": c["vocab"], "dropout": 0.0, "norm": "layernorm(1e-5)",
         "encoder": {"layers": 0},
         "decoder": {
-            "layers": c["layers"], "position": "xl", "mask": f"causal & segments({c['seg']}, {c['mem_len']})",
+            "layers": c["layers"], "position": "transformer_xl", "mask": f"causal & segments({c['seg']}, {c['mem_len']})",
             "mixer": f"attention({c['heads']}, bias=false)", "feedforward": f"relu({c['d_inner']})",
             "residual": residual,
         },
@@ -51,25 +51,25 @@ def authors_model(residual: str) -> tuple[Transformer, dict[str, Tensor], dict[s
 
 
 @pytest.mark.parametrize(("residual", "outputs"), [("post", "out.hidden_seg"), ("pre", "out.pre_hidden_seg")])
-@pytest.mark.parametrize("learns", [False, True], ids=["decoding", "training"])
+@pytest.mark.parametrize("trainable", [False, True], ids=["decoding", "training"])
 @torch.no_grad()
-def test_segments_with_their_memory_equal_the_authors(residual: str, outputs: str, learns: bool) -> None:
+def test_segments_with_their_memory_equal_the_authors(residual: str, outputs: str, trainable: bool) -> None:
     """And the whole text at once, and token by token, equal the segments."""
     model, tensors, c = authors_model(residual)
     ids, size = tensors["in.ids"], c["seg"]
-    state = model.new_state(len(ids), learns=learns)
+    state = model.new_state(len(ids), trainable=trainable)
     segments = [model.decode(ids[:, i : i + size], state=state) for i in range(0, ids.shape[1], size)]
     for number, hidden in enumerate(segments):
         torch.testing.assert_close(hidden, tensors[f"{outputs}{number}"], **EXACT)
     torch.testing.assert_close(model.decode(ids), torch.cat(segments, 1), **EXACT)
-    state = model.new_state(len(ids), learns=learns)
+    state = model.new_state(len(ids), trainable=trainable)
     steps = [model.decode(ids[:, i : i + 1], state=state) for i in range(ids.shape[1])]
     torch.testing.assert_close(torch.cat(steps, 1), torch.cat(segments, 1), **EXACT)
 
 
 def test_memory_holds_what_the_layers_were_given() -> None:
     model, tensors, c = authors_model("post")
-    state = model.new_state(2, learns=True)
+    state = model.new_state(2, trainable=True)
     for number in range(c["segments"]):
         model.decode(tensors["in.ids"][:, number * c["seg"] : (number + 1) * c["seg"]], state=state)
         wanted = tensors[f"out.mems_after_seg{number}"]  # (layers + 1, B, M, d): the last is read by nobody
@@ -82,9 +82,9 @@ def test_memory_holds_what_the_layers_were_given() -> None:
 
 def test_no_gradient_crosses_the_boundary_and_weights_learn_from_what_is_remembered() -> None:
     model = Transformer(
-        small(encoder=0, decoder={"layers": 2, "position": "xl", "mask": "causal & segments(4, 4)"})
+        small(encoder=0, decoder={"layers": 2, "position": "transformer_xl", "mask": "causal & segments(4, 4)"})
     ).double()
-    ids, state = torch.randint(29, (2, 8)), model.new_state(2, learns=True)
+    ids, state = torch.randint(29, (2, 8)), model.new_state(2, trainable=True)
     words = model.embeddings["decoder"].table  # type: ignore[union-attr]
     first = model.decode(ids[:, :4], state=state)
     (reached,) = torch.autograd.grad(first.sum(), words.weight, retain_graph=True)
@@ -103,7 +103,7 @@ def test_no_gradient_crosses_the_boundary_and_weights_learn_from_what_is_remembe
 
 def _later(model: Transformer) -> Any:
     """A state at position 4 that remembers nothing."""
-    state = model.new_state(2, learns=True)
+    state = model.new_state(2, trainable=True)
     state.lengths, state.end = torch.full((2,), 4), 4
     return state
 
@@ -149,7 +149,7 @@ def test_a_whole_xlnet_that_reads_from_left_to_right(monkeypatch: pytest.MonkeyP
         {
             "d_model": 32, "vocabulary": 50, "dropout": 0.0, "norm": "layernorm(1e-5)", "embedding": {"scale": False},
             "encoder": {"layers": 0},
-            "decoder": {"layers": 3, "position": "xl(tied=false)", "mixer": "attention(4, bias=false)",
+            "decoder": {"layers": 3, "position": "transformer_xl(tied=false)", "mixer": "attention(4, bias=false)",
                         "feedforward": "relu(48)"},
         }
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from serve.conftest import Running, running
 
-from headway.inspect.model_summary import blocks
+from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 
@@ -54,7 +54,7 @@ def test_models_and_how_they_are_made(served: Running, asked: dict[str, Any], tr
 
 
 def test_blocks_of_variants_have_all_parameters() -> None:
-    from headway.config.config import from_table
+    from headway.config.config import read_config
 
     for changes in (
         {"encoder": {"layers": 0}},
@@ -64,8 +64,8 @@ def test_blocks_of_variants_have_all_parameters() -> None:
     ):
         alone = changes.get("encoder", {}).get("layers") == 0
         train = {"train": {"objective": "causal"}} if alone else {}
-        config = from_table({**train, "model": {"d_model": 32, "vocabulary": 50, **changes}}).model
-        found = blocks(config, 6, 4)
+        config = read_config({**train, "model": {"d_model": 32, "vocabulary": 50, **changes}}).model
+        found = summarise_blocks(config, 6, 4)
         assert sum(block.parameters for block in found) == config.parameter_count(), changes
         assert sum(block.flops for block in found) == config.forward_flops(6, 4), changes
 
@@ -116,18 +116,23 @@ def test_a_model_that_guesses_words_is_read(guessing: Running) -> None:
     events = guessing.post("/api/read", {"q": "The dog", "model": name}).json()
     assert [event["event"] for event in events] == ["start", "sentence", "found", "end"]
     asked = {"model": name, "read": events[1]["ids"]}
-    assert guessing.error("/api/places", asked) == (400, "Invalid request: this model writes nothing")
+    assert guessing.error("/api/places", asked) == (
+        400,
+        "Invalid request: this is a masked language model, which generates no tokens",
+    )
     assert guessing.post("/api/vectors", asked).json().keys() == {"encoder"}
 
 
 def test_what_cannot_be_answered_is_said(served: Running, asked: dict[str, Any]) -> None:
     assert served.error("/api/read", {"q": "x", "model": asked["model"]})[1].endswith(
-        "is a translator: ask /api/translate"
+        "is a translation model: use /api/translate"
     )
     assert served.error("/api/places", {**asked, "model": "nobody"}) == (404, "there is no model nobody")
     assert "is not in this model's vocabulary" in served.error("/api/places", {**asked, "written": [999999]})[1]
-    assert "more than this model reads" in served.error("/api/places", {**asked, "read": [5] * 1000})[1]
-    assert served.error("/api/places", {**asked, "read": []})[1].endswith("there is nothing to look at")
+    assert "tokens are too many" in served.error("/api/places", {**asked, "read": [5] * 1000})[1]
+    assert served.error("/api/places", {**asked, "read": []})[1].endswith(
+        "read is empty: send the token ids of the source"
+    )
     assert served.error("/api/inside", {**asked, "place": "../x"})[0] == 400
     for place in ("encoder.77.self", "decoder.99.cross", "encoder.0.cross"):
         told = f"Invalid request: there is no such layer in this model: {place}"

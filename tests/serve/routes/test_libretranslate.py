@@ -10,7 +10,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from serve.conftest import Running, running, until
 
-from headway.serve.routes.libretranslate import others
+from headway.serve.routes.libretranslate import distinct_alternatives
 from headway.translate.results import Guess, Translation
 from headway.translate.translator import load_translator
 
@@ -18,7 +18,7 @@ from headway.translate.translator import load_translator
 @pytest.fixture(scope="module")
 def expected(translator_dir: Path, sentences: list[str]) -> list[str]:
     """What the translator says in Python."""
-    return load_translator([translator_dir], "cpu")(sentences[:5])
+    return load_translator(translator_dir, device="cpu")(sentences[:5])
 
 
 def test_the_real_client(served: Running, sentences: list[str], expected: list[str]) -> None:
@@ -118,7 +118,7 @@ def test_alternatives_and_own_keys(served: Running, sentences: list[str], expect
 def test_alternatives_are_others() -> None:
     """A search may find one text in several spellings by tokens."""
     guesses = [Guess(text, 0.0, 0.0, [], []) for text in ("a", "b", "a", "b", "c", "d")]
-    assert others(Translation("x", guesses), 2) == ["b", "c"]
+    assert distinct_alternatives(Translation("x", guesses), 2) == ["b", "c"]
 
 
 def test_spacing_and_lines_stay(served: Running, sentences: list[str], expected: list[str]) -> None:
@@ -131,7 +131,7 @@ def test_a_long_text_is_the_same_in_pieces(served: Running, sentences: list[str]
     text = "\n".join(sentences)
     assert len(text) > 2000
     body = {"q": text, "source": "en", "target": "qtx"}
-    whole = load_translator([translator_dir], "cpu")(text)
+    whole = load_translator(translator_dir, device="cpu")(text)
     assert served.post("/translate", body).json()["translatedText"] == whole
 
 
@@ -147,17 +147,17 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"source": "qtx", "target": "en"}, "English (en) is not available as a target language from qtx (qtx)"),
     ({"alternatives": 10_000}, "Invalid request: alternatives parameter must be at most 10"),
     ({"alternatives": -1}, "Invalid request: alternatives parameter must be at least 0"),
-    ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a whole number"),
+    ({"alternatives": "many"}, "Invalid request: alternatives parameter is not an integer"),
     ({"beam_size": 1e9}, "Invalid request: beam_size parameter must be at most 16"),
     ({"beam_size": 10**400}, "Invalid request: beam_size parameter"),
     ({"scores": "perhaps"}, "Invalid request: scores parameter is not true or false"),
     ({"min_score": 2}, "Invalid request: min_score parameter must be at most 1"),
-    ({"glossary": ["dog"]}, "Invalid request: glossary parameter is not a table"),
-    ({"glossary": "dog"}, "Invalid request: glossary parameter is not a table"),
+    ({"glossary": ["dog"]}, "Invalid request: glossary parameter is not an object"),
+    ({"glossary": "dog"}, "Invalid request: glossary parameter is not an object"),
     ({"protect": ["x"] * 101}, "Invalid request: protect parameter is too long: 100 at most"),
-    ({"q": {"text": "x"}}, "Invalid request: q parameter is not a text"),
-    ({"q": ["x", 7]}, "Invalid request: q parameter is not a text"),
-    ({"q": "\ud800"}, "Invalid request: this is not valid Unicode"),
+    ({"q": {"text": "x"}}, "Invalid request: q parameter is not a string"),
+    ({"q": ["x", 7]}, "Invalid request: q parameter is not a string"),
+    ({"q": "\ud800"}, "Invalid request: the text is not valid Unicode"),
     ({"q": ["x"] * 1001}, "Invalid request: request (1001) exceeds text limit (1000)"),
     ({"q": "x" * 50_001}, "Invalid request: request (50001) exceeds text limit (50000)"),
 ]
@@ -229,17 +229,17 @@ def test_glossary_protected_texts_and_a_least_score(served: Running, sentences: 
     assert served.post("/translate", catastrophe).status_code == 200  # it is a text, not a pattern
     status, error = served.error("/translate", {**body, "min_score": 0.5})
     assert status == 400
-    assert error.startswith("Invalid request: model has not been calibrated")  # by its name, not by its path
+    assert error.startswith("Invalid request: model is not calibrated")  # by its name, not by its path
 
 
 def test_detect(served: Running) -> None:
     assert served.post("/detect", data={"q": "12"}).json() == [{"confidence": 0, "language": "en"}]
     assert served.error("/detect", {}) == (400, "Invalid request: missing q parameter")
-    assert served.error("/detect", {"q": ["a"]}) == (400, "Invalid request: q parameter is not a text")
+    assert served.error("/detect", {"q": ["a"]}) == (400, "Invalid request: q parameter is not a string")
 
 
 def test_nothing_is_detected_without_a_translator(lm_dir: Path) -> None:
-    told = "Invalid request: this server has no model that translates, and so no languages to tell apart"
+    told = "Invalid request: this server has no translation model, so it knows no languages to detect"
     with running(lm_dir) as server:
         assert server.error("/detect", {"q": "The dog sleeps."}) == (400, told)
 
@@ -251,7 +251,7 @@ def test_the_rest(served: Running) -> None:
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     missing = served.get("/nothing")
     assert missing.status_code == 404
-    assert missing.json() == {"error": "there is nothing here: see /docs"}
+    assert missing.json() == {"error": "there is nothing at this address: see /docs"}
     wrong = served.get("/translate")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
     assert "error" in wrong.json()

@@ -9,7 +9,7 @@ import openai
 import pytest
 from serve.conftest import Running
 
-from headway.serve.routes.openai import Stops
+from headway.serve.routes.openai import StopFilter
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_models(client: openai.OpenAI) -> None:
 def test_a_completion(client: openai.OpenAI, served: Running) -> None:
     made = client.completions.create(model="my-lm", prompt="The dog", temperature=0, max_tokens=12)
     (choice,) = made.choices
-    model = served.service.shelf.models[1].loaded
+    model = served.state.pool.models[1].loaded
     assert "The dog" + choice.text == model("The dog", beam_size=1, length=12)
     assert choice.finish_reason in ("stop", "length")
     assert made.usage is not None
@@ -75,11 +75,11 @@ def test_stop_texts(client: openai.OpenAI) -> None:
 
 
 def test_what_may_begin_a_stop_text_is_held_back() -> None:
-    stops = Stops(["abc"])
+    stops = StopFilter(["abc"])
     assert [stops.push(text) for text in ("xa", "b", "d", "ab", "c", "e")] == ["", "x", "a", "bd", "", ""]
     assert stops.found
-    whole = Stops(["abc"])
-    assert whole.push("xab") + whole.rest() == "xab"
+    whole = StopFilter(["abc"])
+    assert whole.push("xab") + whole.finish() == "xab"
     assert not whole.found
 
 
@@ -97,8 +97,8 @@ def test_what_may_begin_a_stop_text_is_held_back() -> None:
         ({"logit_bias": {"5": 1}}, "logit_bias is not supported"),
         ({"presence_penalty": 1}, "presence_penalty parameter must be 0"),
         ({"stop": ["a"] * 5}, "at most 4 stop texts"),
-        ({"prompt": [1, 2]}, "prompt parameter is not a text"),
-        ({"prompt": ["x"] * 600, "n": 2}, "1200 completions were asked for"),
+        ({"prompt": [1, 2]}, "prompt parameter is not a string"),
+        ({"prompt": ["x"] * 600, "n": 2}, "1200 completions requested"),
     ],
 )
 def test_mistakes(client: openai.OpenAI, change: dict[str, Any], told: str) -> None:
@@ -114,7 +114,7 @@ def test_a_prompt_that_is_too_long_for_the_model(served: Running, monkeypatch: p
     from headway.translate.language_model import LanguageModel
 
     def too_long(self: Any, prefix: Any, **changes: Any) -> None:
-        raise HeadwayError(f"the prompt is too long for {served.service.shelf.models[1].path}")
+        raise HeadwayError(f"the prompt is too long for {served.state.pool.models[1].path}")
 
     served.post("/v1/completions", {"model": "my-lm", "prompt": "x"})
     monkeypatch.setattr(LanguageModel, "search", too_long)
@@ -130,6 +130,6 @@ def test_who_goes_stops_the_writing(client: openai.OpenAI, served: Running) -> N
     next(iter(events))
     began = time.monotonic()
     events.close()
-    while served.service.streams:
+    while served.state.open_streams:
         assert time.monotonic() - began < 5
         time.sleep(0.01)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from serve.conftest import Running, running, until
 
-from headway.serve.event_stream import Pipe, Stopped
-from headway.translate.search import Fault, Finder
+from headway.serve.event_stream import EventPipe, StreamStopped
+from headway.translate.options import TranslateOptions
+from headway.translate.search import Fault, SentenceSearch
 from headway.translate.translator import Translator, load, load_translator
 
 Event = dict[str, Any]
@@ -73,7 +74,7 @@ def test_a_model_can_be_named(translator_dir: Path, other_translator_dir: Path, 
     with running(translator_dir, other_translator_dir) as server:
         told = {name: events_of(server, {"q": sentences[7], "model": name}) for name in ("", "model", "model-2")}
         assert [told[name][0]["model"] for name in told] == ["model", "model", "model-2"]
-        assert told["model-2"][-1]["text"] == load_translator([other_translator_dir], "cpu")(sentences[7])
+        assert told["model-2"][-1]["text"] == load_translator(other_translator_dir, device="cpu")(sentences[7])
         wanted = {"q": "a", "source": "en", "target": "qtx", "model": "three"}
         assert server.error("/api/translate", wanted) == (404, "there is no model three")
 
@@ -93,7 +94,7 @@ def test_queries_keys_and_values_on_demand(served: Running, translator_dir: Path
 def test_several_sentences_and_a_prefix(served: Running, translator_dir: Path, sentences: list[str]) -> None:
     text = f" {sentences[0]} {sentences[1]}\n"
     events = events_of(served, {"q": text})
-    translator = load_translator([translator_dir], "cpu")
+    translator = load_translator(translator_dir, device="cpu")
     assert events[-1]["text"] == translator(text)
     assert [event["sentence"] for event in events if event["event"] == "sentence"] == [0, 1]
     whole = translator(sentences[0])
@@ -103,7 +104,7 @@ def test_several_sentences_and_a_prefix(served: Running, translator_dir: Path, s
 
 
 def test_a_second_search_is_announced(served: Running, monkeypatch: pytest.MonkeyPatch, sentences: list[str]) -> None:
-    monkeypatch.setattr(Finder, "_fault", lambda self, sentence, found: Fault("the output was strange"))
+    monkeypatch.setattr(SentenceSearch, "_find_fault", lambda self, sentence, found: Fault("the output was strange"))
     events = events_of(served, {"q": sentences[0]})
     assert {"event": "again", "search": 2} in events
     assert events[-1]["warnings"] == ["the output was strange; nothing better was found"]
@@ -134,29 +135,29 @@ def test_mistakes(served: Running) -> None:
 
 
 def test_what_goes_wrong_on_the_way_is_an_event(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Any, *arguments: Any, **more: Any) -> None:
+    def broken(*arguments: Any, **more: Any) -> None:
         raise RuntimeError("secret text")
 
-    monkeypatch.setattr(Translator, "translate", broken)
+    monkeypatch.setattr("headway.serve.routes.translate_stream.translate_requests", broken)
     events = events_of(served, {"q": "The dog sleeps."})
     assert events[-1] == {"event": "error", "error": "something went wrong on the server"}
     assert not any("secret" in message for _, message, _ in served.log)
-    until(lambda: not served.service.streams)
+    until(lambda: not served.state.open_streams)
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     """Every step of a stream takes so long; when they happened."""
-    from headway.serve.step_events import Follower
+    from headway.serve.step_events import StepRecorder
 
     times: list[float] = []
-    whole = Follower.__call__
+    whole = StepRecorder.__call__
 
     def slow(self: Any, choice: Any) -> None:
         time.sleep(seconds)
         times.append(time.monotonic())
         whole(self, choice)
 
-    monkeypatch.setattr(Follower, "__call__", slow)
+    monkeypatch.setattr(StepRecorder, "__call__", slow)
     return times
 
 
@@ -172,36 +173,39 @@ def test_a_closed_connection_stops_the_decoding(served: Running, monkeypatch: py
     closed = time.monotonic()
     time.sleep(1.2)
     assert times[-1] < closed + 1
-    until(lambda: not served.service.streams, 2)
-    assert served.service.shelf.models[0].users == 0
+    until(lambda: not served.state.open_streams, 2)
+    assert served.state.pool.models[0].users == 0
 
 
 def test_who_does_not_read_is_not_waited_for(translator_dir: Path) -> None:
-    with running(translator_dir, limits={"sending": 1.0, "characters": 10**6}) as server:
+    with running(translator_dir, limits={"transfer_seconds": 1.0, "characters": 10**6}) as server:
         body = json.dumps({**LONG, "q": LONG["q"] * 200, "qkv": True}).encode()
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            head = f"POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = (
+                "POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
             client.sendall(head.encode() + body)
-            until(lambda: server.service.streams == 1)
-            until(lambda: server.service.streams == 0, 60)
+            until(lambda: server.state.open_streams == 1)
+            until(lambda: server.state.open_streams == 0, 60)
         assert server.get("/health").status_code == 200
 
 
 def test_who_reads_on_too_late_sees_that_it_is_not_the_whole(
     translator_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.serve.event_stream.AHEAD", 1)
-    with running(translator_dir, limits={"sending": 20.0}) as server:
-        plain = Pipe.emit
+    monkeypatch.setattr("headway.serve.event_stream.MAX_PENDING_EVENTS", 1)
+    with running(translator_dir, limits={"transfer_seconds": 20.0}) as server:
+        plain = EventPipe.emit
 
-        def impatient(self: Pipe, event: Any) -> None:
-            self.patience = 0.0
+        def impatient(self: EventPipe, event: Any) -> None:
+            self.timeout = 0.0
             if event and event["event"] == "step":
-                raise Stopped
+                raise StreamStopped
             plain(self, event)
 
-        monkeypatch.setattr(Pipe, "emit", impatient)
+        monkeypatch.setattr(EventPipe, "emit", impatient)
         with pytest.raises(httpx.HTTPError, match="incomplete"):
             server.post("/api/translate", LONG)
 
@@ -223,21 +227,21 @@ def test_only_so_many_at_a_time(translator_dir: Path, monkeypatch: pytest.Monkey
 
 def test_a_stream_ends_when_its_time_is_up(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slowed(monkeypatch, 0.1)
-    with running(translator_dir, limits={"seconds": 1.0}) as server:
+    with running(translator_dir, limits={"request_seconds": 1.0}) as server:
         began = time.monotonic()
         with pytest.raises(httpx.HTTPError):
             server.post("/api/translate", LONG)
         assert time.monotonic() - began < 10
-        until(lambda: not server.service.streams, 5)
+        until(lambda: not server.state.open_streams, 5)
 
 
 def test_how_to_search_can_be_said(served: Running, translator_dir: Path, sentences: list[str]) -> None:
-    translator = load_translator([translator_dir], "cpu")
+    translator = load_translator(translator_dir, device="cpu")
     drawn = {"sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.9, "seed": 3}
     for settings in ({"alpha": 2.0}, {"beam_size": 2, "alpha": 0.0}, drawn):
         events = events_of(served, {"q": sentences[0], **settings})
         search = translator.search(**settings)
-        made = translator.translate([sentences[0]], search)[0]
+        made = translator.translate([sentences[0]], TranslateOptions(search=search))[0]
         assert events[0]["penalty"] == [search.penalty, search.alpha]
         assert events[-1]["text"] == made.text
         assert events[-2]["score"] == pytest.approx(made.score, abs=1e-4)
@@ -246,8 +250,8 @@ def test_how_to_search_can_be_said(served: Running, translator_dir: Path, senten
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"temperature": 0.5}, "0.5 has no effect without sampling. Set sample = true, or leave it out."),
-        ({"sample": True, "beam_size": 3}, "sampling follows one hypothesis at a time, not 3."),
+        ({"temperature": 0.5}, "0.5 has no effect without sampling. Set sample = true, or remove it."),
+        ({"sample": True, "beam_size": 3}, "sampling has no beam, and this is 3."),
     ],
 )
 def test_settings_that_do_not_fit_are_told(

@@ -5,7 +5,7 @@ import pytest
 
 from headway.data.toy import toy_corpus
 from headway.text.align import aligner as align
-from headway.text.align.aligner import Aligner, digamma, grow_diagonal, learn_aligner, likeliest
+from headway.text.align.aligner import Aligner, digamma, grow_diag_final_and, select_most_likely, train_aligner
 
 CORPUS = toy_corpus(3300)
 HELD, SEEN = CORPUS[:300], [(pair.source, pair.target) for pair in CORPUS[300:]]
@@ -13,7 +13,7 @@ HELD, SEEN = CORPUS[:300], [(pair.source, pair.target) for pair in CORPUS[300:]]
 
 @pytest.fixture(scope="module")
 def aligner() -> Aligner:
-    return learn_aligner(SEEN)
+    return train_aligner(SEEN)
 
 
 def error_rate(found: list[np.ndarray], gold: list[tuple[tuple[int, int], ...]]) -> float:
@@ -30,7 +30,7 @@ def test_it_aligns_text_that_it_has_not_seen(aligner: Aligner) -> None:
 
 
 def test_the_same_text_gives_the_same_links(aligner: Aligner) -> None:
-    again = learn_aligner(iter(SEEN))
+    again = train_aligner(iter(SEEN))
     pairs = SEEN[:50]
     alone = [aligner.align([pair])[0] for pair in pairs]
     for one, other, by_itself in zip(aligner.align(pairs), again.align(pairs), alone):
@@ -57,7 +57,7 @@ def test_signs_by_themselves_are_words(aligner: Aligner) -> None:
 
 def test_an_aligner_that_learned_nothing_still_answers() -> None:
     for pairs in ([], [("", "")], [("a " * 101, "b")]):
-        (links,) = learn_aligner(pairs).align([("a b", "c d")])
+        (links,) = train_aligner(pairs).align([("a b", "c d")])
         assert links.max(initial=0) < 2
 
 
@@ -69,19 +69,19 @@ def test_it_learns_from_so_many_pairs_and_cells_at_most(monkeypatch: pytest.Monk
             taken.append(pair)
             yield pair
 
-    learn_aligner(pairs(200), at_most=20)
+    train_aligner(pairs(200), max_pairs=20)
     assert len(taken) == 20
     taken.clear()
-    monkeypatch.setattr(align, "CELLS_AT_MOST", 500)
-    learn_aligner(pairs(200))
+    monkeypatch.setattr(align, "MAX_CELLS", 500)
+    train_aligner(pairs(200))
     assert 3 < len(taken) < 30
 
 
 def test_small_portions_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = learn_aligner(SEEN[:200])
-    monkeypatch.setattr(align, "SUMMED", 1000)
-    monkeypatch.setattr(align, "AT_ONCE", 300)
-    parts = learn_aligner(SEEN[:200])
+    whole = train_aligner(SEEN[:200])
+    monkeypatch.setattr(align, "CELLS_PER_COUNT", 1000)
+    monkeypatch.setattr(align, "CELLS_PER_GROUP", 300)
+    parts = train_aligner(SEEN[:200])
     assert (whole.codes == parts.codes).all()
     np.testing.assert_allclose(whole.forward, parts.forward, atol=1e-12)
     np.testing.assert_allclose(whole.jumps, parts.jumps, atol=1e-9)
@@ -96,7 +96,7 @@ def test_digamma() -> None:
 
 
 def test_the_likeliest_source_unless_it_is_nobody() -> None:
-    found = likeliest(np.array([[[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]]]))
+    found = select_most_likely(np.array([[[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]]]))
     assert found.tolist() == [[[False, True], [False, False]]]
 
 
@@ -115,4 +115,4 @@ def square(text: str) -> np.ndarray:
     ],
 )
 def test_growing_from_what_both_say(forward: str, backward: str, joined: str) -> None:
-    assert (grow_diagonal(square(forward), square(backward)) == square(joined)).all()
+    assert (grow_diag_final_and(square(forward), square(backward)) == square(joined)).all()

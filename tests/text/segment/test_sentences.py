@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.text.segment.sentences import Segment, join, split_sentences
+from headway.text.segment.sentences import Segment, join_segments, split_sentences
 
 # Sentences are separated by " | ", which is one space in the text.
 ENGLISH = [
@@ -145,7 +145,7 @@ SENTENCE_TEXT = st.text() | st.text(alphabet="ab Z.!?…»“\"')\n 。」3I\u20
 @given(SENTENCE_TEXT, st.sampled_from([None, "en", "de", "ja"]))
 def test_joined_sentences_are_the_text(text: str, language: str | None) -> None:
     pieces = split_sentences(text, language)
-    assert join(pieces) == text
+    assert join_segments(pieces) == text
     assert all(piece.text == piece.text.strip() for piece in pieces)
     assert all(piece.text for piece in pieces[:-1])
     assert all(not piece.before.strip() for piece in pieces)
@@ -157,7 +157,7 @@ def test_joined_sentences_are_the_text(text: str, language: str | None) -> None:
 def test_long_text_takes_no_long_time(part: str) -> None:
     text = part * (200_000 // len(part))
     began = time.process_time()
-    assert join(split_sentences(text)) == text
+    assert join_segments(split_sentences(text)) == text
     assert time.process_time() - began < 5
 
 
@@ -172,4 +172,4 @@ def test_long_text_takes_no_long_time(part: str) -> None:
 )
 def test_cells_are_apart(text: str, found: list[tuple[str, str]]) -> None:
     assert split_sentences(text, "en") == [Segment(*one) for one in found]
-    assert join(split_sentences(text, "en")) == text
+    assert join_segments(split_sentences(text, "en")) == text

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.documents.segments import Said
+from headway.documents.segments import SegmentResult
 from headway.documents.txt import translate_bytes
-from headway.serve.translate import pieces_of
-from headway.text.segment.wrapped_lines import layout_of
+from headway.serve.translate import split_text
+from headway.text.segment.wrapped_lines import unwrap_text
 
 PROSE = (
     "The committee met on Tuesday to discuss the new rules for the market. It was decided that the Commission should "
@@ -23,11 +23,11 @@ PROSE = (
 def test_a_broken_paragraph_is_one_line(width: int, end: str, indent: str) -> None:
     lines = textwrap.wrap(PROSE, width, initial_indent=indent, subsequent_indent=indent)
     text = end.join(["Dear all,", "", *lines, "", "Kind regards", "Anna"])
-    layout = layout_of(text)
+    layout = unwrap_text(text)
     assert layout is not None
     assert layout.text == end.join(["Dear all,", "", indent + PROSE, "", "Kind regards", "Anna"])
-    assert layout.restored(layout.text) == text
-    said = layout.restored(layout.text.replace("Commission", "European Commission"))
+    assert layout.restore(layout.text) == text
+    said = layout.restore(layout.text.replace("Commission", "European Commission"))
     assert all(len(line) <= width for line in said.split(end))
     assert said.count(indent) >= len(lines)
     assert said.split() == text.replace("Commission", "European Commission").split()
@@ -50,33 +50,33 @@ def test_a_broken_paragraph_is_one_line(width: int, end: str, indent: str) -> No
     ],
 )
 def test_other_lines_are_left_alone(text: str) -> None:
-    assert layout_of(text) is None
+    assert unwrap_text(text) is None
 
 
 @pytest.mark.parametrize("above", [["Dear all,"], ["THE NEW RULES"], ["Dear all,", "thank you."], ["Yes."]])
 @pytest.mark.parametrize("below", [[], ["Anna"], ["Kind regards,", "Anna"]])
 def test_what_stands_directly_above_and_below_stays_apart(above: list[str], below: list[str]) -> None:
-    layout = layout_of("\n".join([*above, *textwrap.wrap(PROSE, 60), *below]))
+    layout = unwrap_text("\n".join([*above, *textwrap.wrap(PROSE, 60), *below]))
     assert layout is not None
     assert layout.text.split("\n") == [*above, PROSE, *below]
 
 
 def test_a_noun_may_begin_a_line_too() -> None:
-    layout = layout_of("Dieser Satz wurde von einem\nProgramm nach einigen Wörtern\numbrochen.")
+    layout = unwrap_text("Dieser Satz wurde von einem\nProgramm nach einigen Wörtern\numbrochen.")
     assert layout is not None
     assert layout.text == "Dieser Satz wurde von einem Programm nach einigen Wörtern umbrochen."
 
 
 def test_what_has_another_number_of_lines_is_not_broken_again() -> None:
-    layout = layout_of("\n".join(textwrap.wrap(PROSE, 50)))
+    layout = unwrap_text("\n".join(textwrap.wrap(PROSE, 50)))
     assert layout is not None
-    assert layout.restored("two\nlines") == "two\nlines"
+    assert layout.restore("two\nlines") == "two\nlines"
 
 
 def test_a_document_of_plain_text_too() -> None:
     broken = "\n".join(textwrap.wrap(PROSE, 50))
     said, counts = translate_bytes(
-        f"Title\n\n{broken}\n".encode(), "a.txt", lambda group: [Said(one.text.upper()) for one in group]
+        f"Title\n\n{broken}\n".encode(), "a.txt", lambda group: [SegmentResult(one.text.upper()) for one in group]
     )
     assert counts.segments == 2
     assert said.decode() == f"TITLE\n\n{broken.upper()}\n"
@@ -85,7 +85,7 @@ def test_a_document_of_plain_text_too() -> None:
 def test_a_server_takes_a_long_text_in_pieces_of_whole_paragraphs() -> None:
     broken = "\n".join(textwrap.wrap(PROSE, 50))
     text = "\n".join([broken, "", "a line", "", broken, ""] * 9)
-    pieces = pieces_of(text)
+    pieces = split_text(text)
     assert "".join(pieces) == text
     assert len(pieces) > 3
     assert all(piece.count("opinion.") == piece.count("The committee") for piece in pieces)
@@ -97,7 +97,7 @@ lines = st.lists(st.text(alphabet="aBc é.,-\t ", max_size=60), max_size=8)
 @given(lines, st.sampled_from(["\n", "\r\n"]))
 def test_what_did_not_change_is_laid_out_as_it_was(lines: list[str], end: str) -> None:
     text = end.join(lines)
-    layout = layout_of(text)
+    layout = unwrap_text(text)
     if layout is not None:
-        assert layout.restored(layout.text) == text
+        assert layout.restore(layout.text) == text
         assert layout.text.split() == text.split()

@@ -1,4 +1,4 @@
-"""What must stay as it is: found, hidden behind placeholders, missed where it is gone, and put back."""
+"""What must stay as it is: found, masked behind placeholders, missed where it is gone, and put back."""
 
 import re
 import time
@@ -8,21 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import HeadwayError
-from headway.text.spans.protect import HINT, Hidden, pairs_of, protector, spaced, usual
-from headway.text.spans.restore import bare, put_back
+from headway.text.spans.protect import HINT, MaskedText, default_pattern, make_protector, pair_tags, space_placeholders
+from headway.text.spans.restore import remove_spans, restore_spans
 
 SPANS = [
-    "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d", "%@",
-    "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;", "<input disabled value='1'>",
-    "<img src=x.png />", '<v-btn v-else @click="go(1 > 0)">', "<a\tHREF = 'x'>", "`ls -l *`",
-    "https://example.org/a?b=1&c=(2)#d", "www.example.org/x", "mailto:me@example.org", "first.last+tag@mail.example.org",
+    "{name}", "{0}", "{0:.2f}", "{{ var }}", "${HOME}", "$(ARG1)", "$path", "%s", "%d", "%5.2f", "%1$s", "%(count)d",
+    "%@", "%1", "%PRODUCTNAME", "%%", "<b>", "</b>", "<br/>", '<a href="x y">', "<!-- note -->", "&amp;", "&#39;",
+    "<input disabled value='1'>", "<img src=x.png />", '<v-btn v-else @click="go(1 > 0)">', "<a\tHREF = 'x'>",
+    "`ls -l *`",
+    "https://example.org/a?b=1&c=(2)#d", "www.example.org/x", "mailto:me@example.org",
+    "first.last+tag@mail.example.org",
     "⟦0⟧", "👍", "😀🎉", "👩‍👩‍👧", "🇩🇪", "❤️", "____", "======", "####", "*****", "~~~", "------", "\x1b[1;31m",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("span", SPANS)
 def test_what_is_protected(span: str) -> None:
-    text, spans = protector().hide(f"See {span}, and {span}.")
+    text, spans = make_protector().mask(f"See {span}, and {span}.")
     assert (text, spans) == ("See ⟦0⟧, and ⟦1⟧.", [span, span])
 
 
@@ -44,11 +46,11 @@ def test_what_is_protected(span: str) -> None:
     ],
 )
 def test_what_is_not(text: str) -> None:
-    assert protector().hide(text) == (text, [])
+    assert make_protector().mask(text) == (text, [])
 
 
 @pytest.mark.parametrize(
-    ("text", "hidden"),
+    ("text", "masked"),
     [
         ("Berlin is large.[1] It is old.¹ Yes.", "Berlin is large.⟦0⟧ It is old.⟦1⟧ Yes."),
         ("Total ......... 12", "Total ⟦0⟧ 12"),
@@ -56,14 +58,14 @@ def test_what_is_not(text: str) -> None:
         ("the study² and the house.”³ Yes", "the study⟦0⟧ and the house.”⟦1⟧ Yes"),
     ],
 )
-def test_notes_and_lines_are_protected(text: str, hidden: str) -> None:
-    found, spans = protector().hide(text)
-    assert found == hidden
-    assert Hidden(found, spans).original == text
+def test_notes_and_lines_are_protected(text: str, masked: str) -> None:
+    found, spans = make_protector().mask(text)
+    assert found == masked
+    assert MaskedText(found, spans).original == text
 
 
 def test_nothing_is_found_without_a_hint() -> None:
-    assert all(HINT.search(span) and usual().fullmatch(span) for span in SPANS)
+    assert all(HINT.search(span) and default_pattern().fullmatch(span) for span in SPANS)
 
 
 @pytest.mark.parametrize(
@@ -83,62 +85,68 @@ def test_nothing_is_found_without_a_hint() -> None:
 )
 def test_no_line_takes_long(part: str) -> None:
     started = time.process_time()
-    protector().hide(f"{part} x")
+    make_protector().mask(f"{part} x")
     assert time.process_time() - started < 1  # it was 3 seconds and more
 
 
 def test_patterns_of_ones_own_come_first() -> None:
-    found = protector((r"ACME \w+", r"\d+ kg"))
-    assert found.hide("ACME {x} and ACME Pro weigh 5 kg, {y}.") == (
+    found = make_protector((r"ACME \w+", r"\d+ kg"))
+    assert found.mask("ACME {x} and ACME Pro weigh 5 kg, {y}.") == (
         "ACME ⟦0⟧ and ⟦1⟧ weigh ⟦2⟧, ⟦3⟧.",
         ["{x}", "ACME Pro", "5 kg", "{y}"],
     )
-    assert protector((r"a {x}",)).hide("a {x}") == ("⟦0⟧", ["a {x}"])  # no two overlap
+    assert make_protector((r"a {x}",)).mask("a {x}") == ("⟦0⟧", ["a {x}"])  # no two overlap
 
 
 def test_patterns_do_not_get_in_each_others_way() -> None:
-    assert protector(("x-1", "(?i)acme")).hide("ACME X-1 x-1") == ("⟦0⟧ X-1 ⟦1⟧", ["ACME", "x-1"])
-    assert protector((r"(?P<a>k)=", r"(?P<a>[pq])(?P=a)", r"(\d)\1")).hide("k= qq pq 77 78")[1] == ["k=", "qq", "77"]
-    assert protector(("ab", "abc", "bcde")).hide("abcde")[1] == ["abc"]
+    assert make_protector(("x-1", "(?i)acme")).mask("ACME X-1 x-1") == ("⟦0⟧ X-1 ⟦1⟧", ["ACME", "x-1"])
+    assert make_protector((r"(?P<a>k)=", r"(?P<a>[pq])(?P=a)", r"(\d)\1")).mask("k= qq pq 77 78")[1] == [
+        "k=",
+        "qq",
+        "77",
+    ]
+    assert make_protector(("ab", "abc", "bcde")).mask("abcde")[1] == ["abc"]
 
 
 def test_patterns_that_cannot_be_used() -> None:
     with pytest.raises(HeadwayError, match=r"'\(' is not a regular expression: missing \)"):
-        protector(("(",))
-    with pytest.raises(HeadwayError, match=r"'x\*' matches nothing at all, which cannot be protected"):
-        protector(("x*",))
+        make_protector(("(",))
+    with pytest.raises(
+        HeadwayError, match=r"pattern 'x\*' matches the empty string; it must match at least one character"
+    ):
+        make_protector(("x*",))
 
 
 def test_what_an_output_has_lost() -> None:
-    found = protector()
-    assert found.missing(["{a}", "%s"], "x %s {a}") == []
-    assert found.missing(["{a}", "%s"], "x {a}") == ["%s"]
-    assert found.missing(["{a}"], "{a} {a} {b}") == ["{a}", "{b}"]
-    assert found.missing(["<b>", "</b>"], "</b> x <b>") == ["<b>", "</b>"]
+    found = make_protector()
+    assert found.find_missing(["{a}", "%s"], "x %s {a}") == []
+    assert found.find_missing(["{a}", "%s"], "x {a}") == ["%s"]
+    assert found.find_missing(["{a}"], "{a} {a} {b}") == ["{a}", "{b}"]
+    assert found.find_missing(["<b>", "</b>"], "</b> x <b>") == ["<b>", "</b>"]
 
 
 def test_what_placeholders_have_lost() -> None:
-    hidden = Hidden("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
-    assert hidden.original == "<b>x</b> {a}"
-    assert hidden.missing("⟦2⟧ ⟦0⟧y⟦1⟧") == []
-    assert hidden.missing("⟦2⟧ ⟦0⟧y") == ["</b>"]
-    assert hidden.missing("⟦2⟧ ⟦0⟧y⟦1⟧ ⟦7⟧ ⟦2⟧") == ["{a}", "⟦7⟧"]
-    assert hidden.missing("⟦2⟧ ⟦1⟧y⟦0⟧") == ["<b>", "</b>"]
-    assert hidden.part("⟦1⟧ ⟦2⟧") == Hidden("⟦0⟧ ⟦1⟧", ["</b>", "{a}"])
+    masked = MaskedText("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
+    assert masked.original == "<b>x</b> {a}"
+    assert masked.find_missing("⟦2⟧ ⟦0⟧y⟦1⟧") == []
+    assert masked.find_missing("⟦2⟧ ⟦0⟧y") == ["</b>"]
+    assert masked.find_missing("⟦2⟧ ⟦0⟧y⟦1⟧ ⟦7⟧ ⟦2⟧") == ["{a}", "⟦7⟧"]
+    assert masked.find_missing("⟦2⟧ ⟦1⟧y⟦0⟧") == ["<b>", "</b>"]
+    assert masked.extract("⟦1⟧ ⟦2⟧") == MaskedText("⟦0⟧ ⟦1⟧", ["</b>", "{a}"])
 
 
 def test_tags_touch_what_they_touched() -> None:
-    hidden = Hidden("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
-    assert hidden.said("⟦2⟧ ⟦0⟧ y ⟦1⟧.") == "{a} <b>y</b>."
-    assert hidden.said("a⟦2⟧b ⟦0⟧y⟦1⟧.") == "a {a} b <b>y</b>."
-    assert Hidden("pre⟦0⟧", ["{a}"]).said("vor ⟦0⟧ ist") == "vor{a} ist"
-    assert spaced("(⟦0⟧ x⟦1⟧y ⟦2⟧.") == "(⟦0⟧ x ⟦1⟧ y ⟦2⟧."
-    assert hidden.missing("⟦2⟧ y ⟦0⟧ ⟦1⟧") == ["<b>", "</b>"]  # there was something between them
-    assert Hidden("⟦0⟧⟦1⟧ a", ["<b>", "</b>"]).missing("b ⟦0⟧⟦1⟧") == []
+    masked = MaskedText("⟦0⟧x⟦1⟧ ⟦2⟧", ["<b>", "</b>", "{a}"])
+    assert masked.restore("⟦2⟧ ⟦0⟧ y ⟦1⟧.") == "{a} <b>y</b>."
+    assert masked.restore("a⟦2⟧b ⟦0⟧y⟦1⟧.") == "a {a} b <b>y</b>."
+    assert MaskedText("pre⟦0⟧", ["{a}"]).restore("vor ⟦0⟧ ist") == "vor{a} ist"
+    assert space_placeholders("(⟦0⟧ x⟦1⟧y ⟦2⟧.") == "(⟦0⟧ x ⟦1⟧ y ⟦2⟧."
+    assert masked.find_missing("⟦2⟧ y ⟦0⟧ ⟦1⟧") == ["<b>", "</b>"]  # there was something between them
+    assert MaskedText("⟦0⟧⟦1⟧ a", ["<b>", "</b>"]).find_missing("b ⟦0⟧⟦1⟧") == []
 
 
 @pytest.mark.parametrize(
-    ("text", "peeled"),
+    ("text", "parts"),
     [
         ("<p>A dog.</p>", ("⟦0⟧", "A dog.", "⟦1⟧")),
         ("<p> <b>A dog.</b> </p>", ("⟦0⟧ ⟦1⟧", "A dog.", "⟦2⟧ ⟦3⟧")),
@@ -148,22 +156,22 @@ def test_tags_touch_what_they_touched() -> None:
         ("A <b>dog.</b>", ("", "A ⟦0⟧dog.⟦1⟧", "")),
     ],
 )
-def test_what_stands_at_the_ends(text: str, peeled: tuple[str, str, str]) -> None:
-    assert hidden(text).peeled() == peeled
+def test_what_stands_at_the_ends(text: str, parts: tuple[str, str, str]) -> None:
+    assert masked(text).split_outer() == parts
 
 
 def test_pairs_of_tags() -> None:
-    assert pairs_of(["<a x=1>", "<b>", "</b>", "{x}", "</a>"]) == [(1, 2), (0, 4)]
-    assert pairs_of(["<br>", "<b>", "</b>"]) == [(1, 2)]
-    assert pairs_of(["</b>", "<b>"]) == []
-    assert pairs_of(["<a>", "<b>", "</a>", "</b>"]) == [(0, 2)]
+    assert pair_tags(["<a x=1>", "<b>", "</b>", "{x}", "</a>"]) == [(1, 2), (0, 4)]
+    assert pair_tags(["<br>", "<b>", "</b>"]) == [(1, 2)]
+    assert pair_tags(["</b>", "<b>"]) == []
+    assert pair_tags(["<a>", "<b>", "</a>", "</b>"]) == [(0, 2)]
 
 
 # ---- without placeholders in the model: translated without the spans, which are put back
 
 
-def hidden(text: str) -> Hidden:
-    return Hidden(*protector().hide(text))
+def masked(text: str) -> MaskedText:
+    return MaskedText(*make_protector().mask(text))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ def hidden(text: str) -> Hidden:
     ],
 )
 def test_a_sentence_without_its_spans(text: str, without: str) -> None:
-    assert bare(hidden(text))[0] == without
+    assert remove_spans(masked(text))[0] == without
 
 
 WORD_BY_WORD = [(n, n) for n in range(9)]
@@ -191,7 +199,10 @@ WORD_BY_WORD = [(n, n) for n in range(9)]
         ("The file %s is gone.", "Die Datei ist weg.", WORD_BY_WORD, "Die Datei %s ist weg."),
         ("<b>A dog</b> runs.", "Ein Hund rennt.", WORD_BY_WORD, "<b>Ein Hund</b> rennt."),
         ("<p>A <b>dog</b> runs.</p>", "Ein Hund rennt.", WORD_BY_WORD, "<p>Ein <b>Hund</b> rennt.</p>"),
-        ("I have <b>seen</b> him.", "Ich habe ihn gesehen.", [(0, 0), (1, 1), (2, 3), (3, 2)], "Ich habe ihn <b>gesehen</b>."),
+        (
+            "I have <b>seen</b> him.", "Ich habe ihn gesehen.", [(0, 0), (1, 1), (2, 3), (3, 2)],
+            "Ich habe ihn <b>gesehen</b>.",
+        ),
         ("He <b>sees</b>, {x}, it.", "Er sieht, es.", WORD_BY_WORD[:2], "Er <b>sieht</b> {x}, es."),
         ("A dog ({x}) runs.", "Ein Hund rennt.", WORD_BY_WORD, "Ein Hund ({x}) rennt."),
         ("Open {x}.", "Öffnen.", [], "Öffnen {x}."),
@@ -213,13 +224,13 @@ WORD_BY_WORD = [(n, n) for n in range(9)]
 def test_spans_go_where_their_neighbours_have_gone(
     text: str, output: str, links: list[tuple[int, int]], wanted: str
 ) -> None:
-    assert put_back(hidden(text), output, links)[0] == wanted
+    assert restore_spans(masked(text), output, links)[0] == wanted
 
 
 def test_only_what_an_alignment_decided_is_doubted() -> None:
-    assert put_back(hidden("<p>A <b>dog</b> runs.</p>"), "Ein Hund rennt.", WORD_BY_WORD)[1] == ["<b>", "</b>"]
-    assert put_back(hidden("{x} A dog %s."), "Ein Hund.", WORD_BY_WORD)[1] == []
-    assert put_back(hidden("A dog %s."), "Ein ⟦4⟧ Hund ⟦.", WORD_BY_WORD)[0] == "Ein  Hund %s."
+    assert restore_spans(masked("<p>A <b>dog</b> runs.</p>"), "Ein Hund rennt.", WORD_BY_WORD)[1] == ["<b>", "</b>"]
+    assert restore_spans(masked("{x} A dog %s."), "Ein Hund.", WORD_BY_WORD)[1] == []
+    assert restore_spans(masked("A dog %s."), "Ein ⟦4⟧ Hund ⟦.", WORD_BY_WORD)[0] == "Ein  Hund %s."
 
 
 @given(
@@ -230,10 +241,10 @@ def test_tags_that_are_put_back_are_closed_in_turn(tags: list[str], links: list[
     """Wherever the words have gone."""
     words = [f"<{tag}>w{n}</{tag}>" if tag else f"w{n}" for n, tag in enumerate(tags)]
     for line in (" ".join(words), f"<a>{words[0]} {words[1]}</a> {' '.join(words[2:])}"):
-        text, spans = protector().hide(line)
+        text, spans = make_protector().mask(line)
         if not spans:
             continue
-        placed, _ = put_back(Hidden(text, spans), "v0 v1 v2 v3 v4 v5", links)
+        placed, _ = restore_spans(MaskedText(text, spans), "v0 v1 v2 v3 v4 v5", links)
         open_ones: list[str] = []
         for closes, name in re.findall(r"<(/?)(\w)>", placed):
             if not closes:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError, HeadwayError
-from headway.text import Tokenizer
-from headway.text.tokenizer.vocabulary import byte_letters
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.text.tokenizer.vocabulary import byte_alphabet
 
 LOSSLESS = ["bpe", "unigram", "bytes", "characters"]
 KINDS = [*LOSSLESS, "wordpiece"]
@@ -67,14 +67,14 @@ def test_every_text_comes_back_exactly(kind: str, trained: dict[str, Tokenizer],
     tokenizer = trained[kind]
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
-    assert tokenizer.controls.isdisjoint(ids)
+    assert tokenizer.control_ids.isdisjoint(ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)
 @given(text=TEXT)
 def test_no_text_becomes_a_control_token(kind: str, trained: dict[str, Tokenizer], text: str) -> None:
-    assert trained[kind].controls.isdisjoint(trained[kind].encode(text))
+    assert trained[kind].control_ids.isdisjoint(trained[kind].encode(text))
 
 
 @settings(deadline=None)
@@ -95,7 +95,7 @@ def test_text_that_looks_like_a_control_token_stays_text(
         for text in (control, f"a {control} b", control * 3):
             ids = tokenizer.encode(text)
             assert ids
-            assert tokenizer.controls.isdisjoint(ids)
+            assert tokenizer.control_ids.isdisjoint(ids)
             assert kind == "wordpiece" or tokenizer.decode(ids) == text
 
 
@@ -106,7 +106,7 @@ def test_ids_are_laid_out_as_promised(kind: str, trained: dict[str, Tokenizer]) 
     assert tokenizer.tags == {"de": 4, "fr": 5}
     assert tokenizer.size % 64 == 0
     assert tokenizer.kind == kind
-    fillers = sorted(tokenizer.controls - set(range(6)))
+    fillers = sorted(tokenizer.control_ids - set(range(6)))
     assert fillers == list(range(tokenizer.size - len(fillers), tokenizer.size))
     assert len(fillers) < 64
     assert tokenizer.pieces([0, 1, 2, 3, 4]) == ["⟨pad⟩", "⟨s⟩", "⟨/s⟩", "⟨mask⟩", "⟨to:de⟩"]
@@ -116,7 +116,7 @@ def test_ids_are_laid_out_as_promised(kind: str, trained: dict[str, Tokenizer]) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_control_tokens_have_no_text(kind: str, trained: dict[str, Tokenizer]) -> None:
     tokenizer = trained[kind]
-    assert tokenizer.decode(sorted(tokenizer.controls)) == ""
+    assert tokenizer.decode(sorted(tokenizer.control_ids)) == ""
     assert tokenizer.decode([1, 4, *tokenizer.encode("The dog"), 2, 0, 0]) == "The dog"
 
 
@@ -159,14 +159,14 @@ def test_pieces_can_be_read(trained: dict[str, Tokenizer]) -> None:
 def test_a_stream_says_what_decode_says(kind: str, trained: dict[str, Tokenizer], data: st.DataObject) -> None:
     tokenizer = trained[kind]
     ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1), max_size=20))
-    stream = tokenizer.stream()
+    stream = tokenizer.stream_decoder()
     for _ in range(2):  # finish() leaves the stream ready for the next output
         said = "".join([stream.push(n) for n in ids] + [stream.finish()])
         assert said == tokenizer.decode(ids)
 
 
 def test_a_stream_holds_back_half_a_character(trained: dict[str, Tokenizer]) -> None:
-    stream = trained["bytes"].stream()
+    stream = trained["bytes"].stream_decoder()
     assert [stream.push(n) for n in trained["bytes"].encode("a€b")] == ["", "a", "", "", "€", "b"]
     assert stream.finish() == ""
     for n in trained["bytes"].encode("€")[:-1]:
@@ -185,7 +185,7 @@ def test_an_id_of_another_vocabulary_is_refused(n: int, trained: dict[str, Token
     for use in (
         lambda: trained["bpe"].decode([n]),
         lambda: trained["bpe"].pieces([n]),
-        lambda: trained["bpe"].stream().push(n),
+        lambda: trained["bpe"].stream_decoder().push(n),
     ):
         with pytest.raises(HeadwayError, match=f"there is no token {n}: this vocabulary has 512"):
             use()
@@ -215,13 +215,13 @@ def test_dropout_is_for_one_call_only(trained: dict[str, Tokenizer]) -> None:
 
 @pytest.mark.parametrize("kind", ["unigram", "bytes", "characters", "wordpiece"])
 def test_dropout_needs_merges(kind: str, trained: dict[str, Tokenizer]) -> None:
-    with pytest.raises(HeadwayError, match=f'dropout leaves out merges, and a "{kind}" tokenizer has none'):
+    with pytest.raises(HeadwayError, match=f'dropout skips merges, and a "{kind}" tokenizer has none'):
         trained[kind].encode_batch(["a"], dropout=0.1)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.5])
 def test_dropout_is_a_share(dropout: float, trained: dict[str, Tokenizer]) -> None:
-    with pytest.raises(HeadwayError, match=f"{dropout} is not between 0 and 1"):
+    with pytest.raises(HeadwayError, match=f"dropout is {dropout}: it must be between 0 and 1"):
         trained["bpe"].encode_batch(["a"], dropout=dropout)
 
 
@@ -242,7 +242,7 @@ def test_the_library_alone_does_the_same(kind: str, trained: dict[str, Tokenizer
 
 
 def test_bytes_have_the_letters_that_the_library_gives_them() -> None:
-    letters = byte_letters()
+    letters = byte_alphabet()
     assert sorted(letters) == sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     cut = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str
     for text in ["".join(map(chr, range(128))), "éß東😀", "".join(map(chr, range(128, 2048))), "\U000c0000"]:

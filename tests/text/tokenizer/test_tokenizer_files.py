@@ -8,7 +8,8 @@ import pytest
 import tokenizers
 
 from headway.errors import HeadwayError
-from headway.text import Tokenizer, Tokenizers
+from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes", "characters", "wordpiece"])
@@ -61,7 +62,7 @@ def test_a_damaged_file(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
     Tokenizers(trained["bpe"], trained["bpe"]).save(path)
     whole = path.read_bytes()
     for content in (whole[: len(whole) // 2], b"", b"\xff\xfe"):
-        refused(path, content, "cut off or damaged")
+        refused(path, content, "truncated or damaged")
 
 
 def test_a_newer_file(tmp_path: Path) -> None:
@@ -81,14 +82,14 @@ def test_foreign_files(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
     refused(path, changed(ours, type="WordLevel"), 'its model "WordLevel" is none of')
     refused(path, changed(ours, vocab={"<s>": 0}), "does not start with ⟨pad⟩ ⟨s⟩ ⟨/s⟩ ⟨mask⟩")
     refused(path, changed(ours, vocab={**vocabulary, "x": 0}), "its ids are not 0, 1, 2")
-    refused(path, changed(ours, vocab={**vocabulary, "xx": len(vocabulary)}), "its size, 513, is no multiple of 64")
+    refused(path, changed(ours, vocab={**vocabulary, "xx": len(vocabulary)}), "its size, 513, is not a multiple of 64")
     refused(path, json.dumps({**ours, "added_tokens": [{"id": 0}]}), "added tokens, which would match text")
     refused(path, changed(ours, type="Unigram", vocab=[1, [], "x"]), "does not start with ⟨pad⟩")
     refused(path, changed(ours, dropout=0.1), "it has dropout")
     refused(path, json.dumps({**ours, "normalizer": None}), "does not put a space before the text")
     refused(path, json.dumps({**ours, "pre_tokenizer": None}), "this tokenizer cannot be read")
     no_byte = {("xx" if name == "!" else name): n for name, n in vocabulary.items()}
-    refused(path, changed(ours, vocab=no_byte), "does not know every byte")
+    refused(path, changed(ours, vocab=no_byte), "does not have an entry for every byte")
     strange = {
         ("▁the" if name == "⟨unused:0⟩" else name): n
         for name, n in trained["bytes"].to_json()["model"]["vocab"].items()

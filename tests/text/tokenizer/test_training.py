@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headway.errors import ConfigError, HeadwayError
-from headway.text import Tokenizer
-from headway.text.tokenizer.training_text import choose_size
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.text.tokenizer.training_text import recommend_size
 
 LOSSLESS = ["bpe", "unigram", "bytes", "characters"]
 KINDS = [*LOSSLESS, "wordpiece"]
@@ -39,11 +39,11 @@ def test_a_stream_of_lines_will_do(kind: str, lines: list[str]) -> None:
     ],
 )
 def test_size_follows_the_text(text_bytes: int, least: int, most: int) -> None:
-    assert least <= choose_size(text_bytes) <= most
+    assert least <= recommend_size(text_bytes) <= most
 
 
 def test_more_text_never_means_a_smaller_vocabulary() -> None:
-    sizes = [choose_size(10**power // 7) for power in range(12)]
+    sizes = [recommend_size(10**power // 7) for power in range(12)]
     assert sizes == sorted(sizes)
 
 

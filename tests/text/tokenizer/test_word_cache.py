@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headway.text.tokenizer.word_cache
-from headway.text import Tokenizer
-from headway.text.tokenizer.word_cache import LAST, QuickEncoder
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.text.tokenizer.word_cache import LAST_CODE_POINT, CachedEncoder
 
 LINES = ["The dog doesn't see 25 houses, geht's?", "Größe über Straße — «да» и нет", "שלום हिन्दी ١٢٣ x²  a\tb"] * 20
 TOKENIZERS = {kind: Tokenizer.train(LINES, kind) for kind in ("bpe(400)", "unigram(400)")}
@@ -20,18 +20,18 @@ def by_the_library(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_every_character_is_judged_as_the_library_does(kind: str) -> None:
+def test_every_character_is_checked_as_the_library_does(kind: str) -> None:
     tokenizer = TOKENIZERS[kind]
-    quick = QuickEncoder(tokenizer._library)
-    judged = 0
-    for point in range(LAST + 1):
+    encoder = CachedEncoder(tokenizer._library)
+    checked = 0
+    for point in range(LAST_CODE_POINT + 1):
         sign = chr(point)
         text = f"a{sign}b {sign}{sign} {sign}1{sign}'s.{sign}"
-        ids = quick.encode(text)
+        ids = encoder.encode(text)
         if ids is not None:
-            judged += 1
+            checked += 1
             assert ids == by_the_library(tokenizer, text), f"U+{point:04X} {unicodedata.category(sign)}"
-    assert judged > 8000
+    assert checked > 8000
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -52,17 +52,17 @@ def test_spaces_apostrophes_and_long_runs(kind: str, parts: list[str]) -> None:
 
 def test_text_that_only_the_library_can_judge_is_left_to_it() -> None:
     tokenizer = TOKENIZERS["bpe(400)"]
-    quick = QuickEncoder(tokenizer._library)
+    encoder = CachedEncoder(tokenizer._library)
     for text in ("日本", "\x1c", "\x00", "😀", "\u0378"):
-        assert quick.encode(text) is None
+        assert encoder.encode(text) is None
     texts = ["a dog", "日本", "", "\x00", "the house"]
     assert tokenizer.encode_batch(texts) == [by_the_library(tokenizer, text) for text in texts]
 
 
 def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headway.text.tokenizer.word_cache, "WORDS_AT_MOST", 3)
+    monkeypatch.setattr(headway.text.tokenizer.word_cache, "MAX_CACHED_WORDS", 3)
     tokenizer = TOKENIZERS["bpe(400)"]
-    quick = QuickEncoder(tokenizer._library)
+    encoder = CachedEncoder(tokenizer._library)
     text = "one two three four five"
-    assert quick.encode(text) == quick.encode(text) == by_the_library(tokenizer, text)
-    assert len(quick.words) == 3
+    assert encoder.encode(text) == encoder.encode(text) == by_the_library(tokenizer, text)
+    assert len(encoder.cache) == 3

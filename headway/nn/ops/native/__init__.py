@@ -1,5 +1,12 @@
-"""Kernels in C for the CPU, compiled by the user's own compiler for his own processor when they are first needed: a few seconds,
-once. Where there is no compiler, PyTorch's kernels do the same, slower. HEADWAY_NATIVE=0 does without."""
+"""CPU kernels in C for int8 decoding, compiled on first use by the user's compiler for the user's processor.
+
+Compiling takes a few seconds, once. Without a compiler PyTorch's kernels do the same, slower; HEADWAY_NATIVE=0 turns these
+off.
+
+    linear.c             int8 linear layers, norms        layers.c   the encoder, and a decoder step, in one call each
+    attention.c          attention over an int8 KV cache  search.c   the whole search, greedy or a beam, in one call
+    encoder_attention.c  self-attention in float32        common.h   vectors, and the structures that Python fills
+"""
 
 import contextlib
 import ctypes
@@ -27,15 +34,15 @@ FLAGS = [
     "-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden",
     "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math",
 ]  # fmt: skip
-LARGE = 1 << 22  # bytes, from which on large pages pay
-PATIENCE = 120  # seconds for the compiler
-SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
+MIN_HUGE_PAGE_BYTES = 1 << 22  # from which huge pages pay
+COMPILE_TIMEOUT_S = 120
+SIGNATURES = {  # p: a tensor, an address or None; n: an integer; f: a float
     "hw_pack": "pnnnpp",
     "hw_linear": "pnnpppppnnn",
-    "hw_listen": "pnppnppppnnnnnnnnnfp",
-    "hw_keep": "ppnppnnnnnpp",
-    "hw_hear": "pnnpppppnnnnnfp",
-    "hw_converse": "pppnppnnnnnfp",
+    "hw_self_attention": "pnppnppppnnnnnnnnnfp",
+    "hw_store_kv": "ppnppnnnnnpp",
+    "hw_cross_attention": "pnnpppppnnnnnfp",
+    "hw_encoder_attention": "pppnppnnnnnfp",
     "hw_encode": "pppppn",
     "hw_decode": "pppnpp",
     "hw_search": "pppp",
@@ -44,16 +51,16 @@ SIGNATURES = {  # p: a tensor, an address or None, n: a whole number, f: a float
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """None where they cannot be had."""
+def load_library() -> ctypes.CDLL | None:
+    """The compiled kernels; None where they are not available."""
     if os.environ.get("HEADWAY_NATIVE") == "0" or not hasattr(os, "getuid"):
         return None
     compilers = [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))]
     folders: list[Callable[[], Path]] = [cache_folder, _temporary_folder]
     for compiler, folder in itertools.product(filter(None, compilers), folders):
         try:
-            return ctypes.CDLL(str(built(compiler, folder())))
-        except (OSError, RuntimeError, subprocess.SubprocessError):  # another folder may do, or another compiler
+            return ctypes.CDLL(str(compile_library(compiler, folder())))
+        except (OSError, RuntimeError, subprocess.SubprocessError):  # try another folder, or another compiler
             continue
     return None
 
@@ -62,22 +69,21 @@ def _temporary_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"
 
 
-def built(compiler: str, folder: Path) -> Path:
-    """The compiled file, made if it is not there yet. Its name says of what, and for which processor."""
-    known = hashlib.sha256(
-        b"".join(path.read_bytes() for path in SOURCES + HEADERS) + " ".join([compiler, *FLAGS, processor()]).encode()
-    ).hexdigest()
-    path = folder / f"lean-{known[:16]}.so"
+def compile_library(compiler: str, folder: Path) -> Path:
+    """The shared library, compiled unless it exists. Its name is a hash of the sources, the flags and the processor."""
+    sources = b"".join(path.read_bytes() for path in SOURCES + HEADERS)
+    digest = hashlib.sha256(sources + " ".join([compiler, *FLAGS, processor_flags()]).encode()).hexdigest()
+    path = folder / f"native-{digest[:16]}.so"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{folder} can be written to by somebody else")
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} is writable by other users")
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            made = Path(own) / path.name
-            command = [*compiler.split(), *FLAGS, "-o", str(made), *map(str, SOURCES), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-            made.replace(path)  # several processes may do so at once
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            output = Path(temporary) / path.name
+            command = [*compiler.split(), *FLAGS, "-o", str(output), *map(str, SOURCES), "-lm"]
+            subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_S)
+            output.replace(path)  # atomic: several processes may do so at once
     return path
 
 
@@ -85,7 +91,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
 
 
-def processor() -> str:
+def processor_flags() -> str:
     """What -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -95,14 +101,14 @@ def processor() -> str:
 
 
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
-    """A function of the library. Tensors are passed by their address, and must lie as it expects them, on the CPU."""
-    if _functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
-        raise MemoryError("there is no memory left for a search")
+    """Call a function of the library. Tensors are passed by address: they must be on the CPU, in the expected layout."""
+    if _load_functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
+        raise MemoryError("out of memory in a native kernel")
 
 
 @functools.cache
-def _functions() -> dict[str, Any]:
-    kernels = library()
+def _load_functions() -> dict[str, Any]:
+    kernels = load_library()
     assert kernels is not None
     kinds = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
     functions = {name: getattr(kernels, name) for name in SIGNATURES}
@@ -112,11 +118,11 @@ def _functions() -> dict[str, Any]:
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """In large pages where there is much of it: a processor knows only so many pages by heart."""
+    """Zeros, in huge pages if there are many: fewer TLB misses."""
     count = math.prod(shape) * dtype.itemsize
-    if count < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if count < MIN_HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.zeros(*shape, dtype=dtype, device="cpu")
-    pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no large pages
-    with contextlib.suppress(OSError):  # a system that has none
+    pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
+    with contextlib.suppress(OSError):  # a system without them
         pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=dtype).view(*shape)

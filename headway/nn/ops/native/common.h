@@ -1,6 +1,7 @@
-/* Kernels for one processor core, for a search on the CPU. Every row is worked out by itself, so that its result does not
-   depend on its neighbours. Matrices are row-major; `step` is the distance between rows, in numbers. What is exported
-   returns 0, or 1 where there is no memory. */
+/* Kernels for int8 decoding on one CPU core: linear layers, attention over a KV cache, a decoder step, a beam search.
+
+   Every row is computed by itself, so that its result does not depend on the other rows. Matrices are row-major; `stride` is
+   the distance between rows, in numbers. Exported functions return 0, or 1 where there is no memory. */
 
 #include <math.h>
 #include <stddef.h>
@@ -13,16 +14,16 @@
 
 #define API __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline, unused))
-#define LEAST 1e-30f /* stands for the largest of a row of zeros */
+#define MIN_MAXIMUM 1e-30f /* in place of the maximum of a row of zeros, to divide by */
 
-/* Numbers that are worked on together, in whatever registers there are. */
+/* A vector of numbers, in whatever registers there are. */
 #define LANES 16
 typedef float lanes_t __attribute__((vector_size(64), aligned(4)));
 typedef int32_t ints_t __attribute__((vector_size(64), aligned(4)));
 
 INLINE lanes_t load(const float *from) { return *(const lanes_t *)from; }
 INLINE void store(float *to, lanes_t x) { *(lanes_t *)to = x; }
-INLINE lanes_t all(float x) { return x - (lanes_t){0}; }
+INLINE lanes_t broadcast(float x) { return x - (lanes_t){0}; }
 
 INLINE float sum_of(lanes_t x) {
 #if defined(__AVX512F__)
@@ -35,7 +36,7 @@ INLINE float sum_of(lanes_t x) {
 #endif
 }
 
-INLINE ints_t larger(ints_t a, ints_t b) {
+INLINE ints_t max_ints(ints_t a, ints_t b) {
 #if defined(__AVX512F__)
     return (ints_t)_mm512_max_epi32((__m512i)a, (__m512i)b);
 #else
@@ -44,7 +45,7 @@ INLINE ints_t larger(ints_t a, ints_t b) {
 #endif
 }
 
-INLINE lanes_t higher(lanes_t a, lanes_t b) {
+INLINE lanes_t max_lanes(lanes_t a, lanes_t b) {
 #if defined(__AVX512F__)
     return (lanes_t)_mm512_max_ps((__m512)a, (__m512)b);
 #else
@@ -53,7 +54,7 @@ INLINE lanes_t higher(lanes_t a, lanes_t b) {
 #endif
 }
 
-INLINE float most_of(lanes_t x) {
+INLINE float max_of(lanes_t x) {
 #if defined(__AVX512F__)
     return _mm512_reduce_max_ps((__m512)x);
 #else
@@ -72,7 +73,7 @@ INLINE lanes_t first_lanes(int64_t count, lanes_t x, float other) {
 #endif
 }
 
-INLINE int any(ints_t mask) { /* of comparisons */
+INLINE int any_true(ints_t mask) { /* of comparisons */
 #if defined(__AVX512F__)
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
 #else
@@ -82,7 +83,7 @@ INLINE int any(ints_t mask) { /* of comparisons */
 #endif
 }
 
-INLINE lanes_t nearest(lanes_t x) {
+INLINE lanes_t round_lanes(lanes_t x) {
 #if defined(__AVX512F__)
     return (lanes_t)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
@@ -91,11 +92,11 @@ INLINE lanes_t nearest(lanes_t x) {
 #endif
 }
 
-INLINE lanes_t power(lanes_t x) { /* e^x for x up to 0 */
+INLINE lanes_t exp_lanes(lanes_t x) { /* e^x for x ≤ 0 */
     ints_t low = x < -87.0f;
-    x = (lanes_t)(((ints_t)x & ~low) | ((ints_t)all(-87.0f) & low));
-    lanes_t n = nearest(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    lanes_t p = all(1.9875691500e-4f);
+    x = (lanes_t)(((ints_t)x & ~low) | ((ints_t)broadcast(-87.0f) & low));
+    lanes_t n = round_lanes(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    lanes_t p = broadcast(1.9875691500e-4f);
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
@@ -105,17 +106,17 @@ INLINE lanes_t power(lanes_t x) { /* e^x for x up to 0 */
     return p * (lanes_t)((__builtin_convertvector(n, ints_t) + 127) << 23);
 }
 
-INLINE int64_t whole_lanes(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
+INLINE int64_t round_up_lanes(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
-#define NOTHING -1e30f /* the score of what is not there */
+#define MASKED_SCORE -1e30f /* of keys that do not exist */
 
-/* softmax of `count` scores, which is a multiple of LANES */
-INLINE void settle(float *scores, int64_t count) {
-    lanes_t most = load(scores), sum = {0};
-    for (int64_t i = LANES; i < count; i += LANES) most = higher(most, load(scores + i));
-    most = all(most_of(most));
+/* Softmax in place; `count` is a multiple of LANES. */
+INLINE void softmax(float *scores, int64_t count) {
+    lanes_t maximum = load(scores), sum = {0};
+    for (int64_t i = LANES; i < count; i += LANES) maximum = max_lanes(maximum, load(scores + i));
+    maximum = broadcast(max_of(maximum));
     for (int64_t i = 0; i < count; i += LANES) {
-        lanes_t part = power(load(scores + i) - most);
+        lanes_t part = exp_lanes(load(scores + i) - maximum);
         store(scores + i, part);
         sum += part;
     }
@@ -123,16 +124,16 @@ INLINE void settle(float *scores, int64_t count) {
     for (int64_t i = 0; i < count; i += LANES) store(scores + i, load(scores + i) * factor);
 }
 
-/* Memory of this thread, which keeps it until it ends. What it held may be gone when more is asked for. */
-enum slot { ROUNDED, LISTENING, STEP, STREAM, SCORES, CHOICE, SLOTS };
-void *room(enum slot slot, size_t bytes);
+/* Scratch memory, one buffer for each use and thread, freed when the thread ends. Asking for more may discard its contents. */
+enum slot { QUANTISED, ATTENTION, STEP, STREAM, SCORES, SEARCH, SLOTS };
+void *scratch(enum slot slot, size_t bytes);
 
-/* The largest number of a row, without its sign. Floats are then in the order of their bits, and those that are no numbers
-   come last, so that what is made of them is none either. */
-INLINE float largest_of(const float *x, int64_t count) {
+/* The largest magnitude in a row. Without their signs, floats are in the order of their bits, and NaN is above all of them,
+   so that a row with a NaN gives NaN. */
+INLINE float max_abs(const float *x, int64_t count) {
     ints_t tops = {0};
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) tops = larger(tops, (ints_t)load(x + i) & 0x7fffffff);
+    for (; i + LANES <= count; i += LANES) tops = max_ints(tops, (ints_t)load(x + i) & 0x7fffffff);
     int32_t top = 0, bits, each[LANES];
     memcpy(each, &tops, sizeof each);
     for (int j = 0; j < LANES; j++) top = each[j] > top ? each[j] : top;
@@ -143,11 +144,11 @@ INLINE float largest_of(const float *x, int64_t count) {
     }
     float largest;
     memcpy(&largest, &top, 4);
-    return largest < LEAST ? LEAST : largest;
+    return largest < MIN_MAXIMUM ? MIN_MAXIMUM : largest;
 }
 
-/* x · factor + zero as whole numbers of 8 bits. Added to this float, whole numbers are its last bits. */
-INLINE void rounded(const float *x, int64_t count, float factor, int zero, int8_t *to) {
+/* x · factor + zero, rounded to 8-bit integers: added to this float, an integer is in its last bits. */
+INLINE void quantise(const float *x, int64_t count, float factor, int zero, int8_t *to) {
     const float last_bits = 12582912.0f + zero;
     int64_t i = 0;
 #if defined(__AVX512F__)
@@ -162,82 +163,86 @@ INLINE void rounded(const float *x, int64_t count, float factor, int zero, int8_
     }
 }
 
-/* ---- products.c ---- */
+/* ---- linear.c ---- */
 
 typedef struct {
-    const int8_t *weight;   /* as hw_pack lays it */
+    const int8_t *weight;   /* in the layout of hw_pack */
     const float *scale;     /* of each output */
-    const int32_t *offsets; /* what zero, where it is no 0, has added to each output */
+    const int32_t *offsets; /* what a nonzero zero point has added to each output */
     const float *bias;      /* or NULL */
     int64_t inputs, outputs, positive, relu;
 } linear_t;
 
 typedef struct {
-    const float *gain, *bias; /* without a bias also without the mean; without a gain no norm at all */
+    const float *gain, *bias; /* no bias: RMS norm; no gain: no norm at all */
 } norm_t;
 
 typedef struct {
-    int8_t *whole;
-    float *steps; /* what 1 of them is worth, of each row */
-} rounded_t;
+    int8_t *values;
+    float *scales; /* of each row */
+} quantised_t;
 
-/* y = xWᵀ + b, and relu of it if asked for: rows are rounded, then multiplied for the outputs from `begin`, a multiple of 64,
-   up to `end`; `step` is between rows of y. */
-int product(const linear_t *layer, const float *x, int64_t rows, float *y);
-int round_rows(const linear_t *layer, const float *x, int64_t rows, rounded_t *made);
-void multiply(const linear_t *layer, const rounded_t *x, int64_t rows, int64_t begin, int64_t end, float *y, int64_t step);
+/* y = xWᵀ + b, then relu if the layer has it: rows are quantised, then multiplied for the outputs from `begin`, a multiple of
+   64, up to `end`; `stride` is that of y. */
+int linear(const linear_t *layer, const float *x, int64_t rows, float *y);
+int quantise_rows(const linear_t *layer, const float *x, int64_t rows, quantised_t *out);
+void multiply(const linear_t *layer, const quantised_t *x, int64_t rows, int64_t begin, int64_t end, float *y, int64_t stride);
 void norm_row(const norm_t *norm, const float *x, int64_t width, float eps, float *out);
 
-/* ---- attention.c, converse.c ---- */
+/* ---- attention.c, encoder_attention.c ---- */
 
 typedef struct {
     int64_t heads, groups, size;
     double scale;
 } heads_t;
 
-API int hw_converse(const float *q, const float *k, const float *v, int64_t step, const int64_t *from, const int64_t *to,
-                    int64_t sentences, int64_t begin, int64_t heads, int64_t groups, int64_t size, float scale, float *out);
-API int hw_listen(const float *q, int64_t step, const float *k, const float *v, int64_t kept, int8_t *past, float *scales,
-                  const int64_t *owners, const int64_t *live, int64_t all, int64_t sentences, int64_t width, int64_t now,
-                  int64_t longest, int64_t length, int64_t heads, int64_t groups, int64_t size, float scale, float *out);
-API int hw_keep(const float *k, const float *v, int64_t kept, const int64_t *from, const int64_t *to, int64_t sentences,
-                int64_t begin, int64_t total, int64_t groups, int64_t size, int8_t *past, float *scales);
-API int hw_hear(const float *q, int64_t step, int64_t now, const int8_t *past, const float *scales, const int64_t *live,
-                const int64_t *from, const int64_t *to, int64_t sentences, int64_t total, int64_t heads, int64_t groups,
-                int64_t size, float scale, float *out);
+API int hw_encoder_attention(const float *q, const float *k, const float *v, int64_t stride, const int64_t *begin,
+                             const int64_t *end, int64_t sentences, int64_t first_row, int64_t heads, int64_t groups,
+                             int64_t size, float scale, float *out);
+API int hw_self_attention(const float *q, int64_t stride, const float *k, const float *v, int64_t kv_stride, int8_t *kv,
+                          float *scales, const int64_t *owners, const int64_t *live, int64_t all, int64_t sentences,
+                          int64_t width, int64_t now, int64_t capacity, int64_t length, int64_t heads, int64_t groups,
+                          int64_t size, float scale, float *out);
+API int hw_store_kv(const float *k, const float *v, int64_t kv_stride, const int64_t *begin, const int64_t *end,
+                    int64_t sentences, int64_t first_row, int64_t total, int64_t groups, int64_t size, int8_t *kv,
+                    float *scales);
+API int hw_cross_attention(const float *q, int64_t stride, int64_t now, const int8_t *kv, const float *scales,
+                           const int64_t *live, const int64_t *begin, const int64_t *end, int64_t sentences, int64_t total,
+                           int64_t heads, int64_t groups, int64_t size, float scale, float *out);
 
 /* ---- layers.c ---- */
 
+/* The fields of these structures, their order and types, are those of headway/decode/cpu/native_tables.py. */
 typedef struct {
-    linear_t ask, hear, say; /* `ask` also hears, where all is said by the same words */
+    linear_t query, key_value, output; /* self-attention: `query` projects to queries, keys and values */
     norm_t norm;
     heads_t heads;
-    int8_t *past; /* what is listened to, see hw_listen and hw_keep */
+    int8_t *kv; /* the KV cache, see hw_self_attention and hw_store_kv */
     float *scales;
 } attention_t;
 
 typedef struct {
-    attention_t own, cross;
+    attention_t self_attention, cross_attention;
     linear_t inner, outer;
     norm_t norm;
 } layer_t;
 
 typedef struct {
-    const float *words, *positions; /* of which a token is the sum, words times `factor` */
-    norm_t start, end;
+    const float *embedding, *positions; /* a token is their sum, the embedding times `embedding_scale` */
+    norm_t embedding_norm, final_norm;
     const layer_t *layers;
-    int64_t count, width, wide, before; /* wide: the most that a layer makes of a row; before: norms stand before the parts */
-    double factor, eps;
-} stack_of_t;
+    int64_t count, width, max_width, pre_norm; /* max_width: of anything that a layer computes of a row */
+    double embedding_scale, eps;
+} stack_table_t;
 
-/* What hypotheses remember: see hw_listen and hw_hear. */
+/* What hw_self_attention and hw_cross_attention need to know of the KV cache. */
 typedef struct {
     int64_t *owners;
-    const int64_t *from, *to; /* of all P sources */
-    int64_t all, width, now, longest, length, total;
-} past_t;
+    const int64_t *begin, *end; /* rows of each of the source sentences */
+    int64_t sentences, width, now, capacity, length, total;
+} cache_t;
 
-#define PANEL 66 /* rows that are taken through everything together, about */
+#define PANEL 66 /* rows, approximately, that go through all layers together */
 
-API int hw_decode(const stack_of_t *stack, const past_t *past, const int64_t *live, int64_t sentences, const int64_t *ids,
+API int hw_decode(const stack_table_t *stack, const cache_t *cache, const int64_t *live, int64_t sentences, const int64_t *ids,
                   float *x);

@@ -1,163 +1,165 @@
-/* A search in one call: greedy, or a beam. What it finds is written down step by step, by the rules of headway/decode/reference/beam_search.py
-   and loop.py; headway/decode/lattice.py reads it. */
+/* The search in one call: greedy, or a beam. The beam search stopping rule (when a candidate ends, when a sentence stops,
+   who stays in the beam) is that of headway/decode/reference/beam_search.py, the specification. Every step is written into a lattice, which
+   headway/decode/lattice.py reads. */
 
 #include "common.h"
 
-#define CHUNK 512 /* words whose scores are looked at while they are in the cache */
+#define CHUNK 512 /* tokens whose logits are scanned while they are in the cache */
 
-/* P sentences, of which the first `left` of `live` are searched, K hypotheses of each, C candidates. */
+/* P sentences, of which the first `active` of `live` are searched, K hypotheses of each, C candidates. */
 typedef struct {
     int64_t *live;           /* (P,) */
-    int64_t *ids;            /* (P · K,) what is read next */
-    float *sums;             /* (P · K,) log-probability of each; -inf: there is none */
-    int64_t *ended;          /* (P,) how many hypotheses have */
-    const int64_t *limit;    /* (P,) how many tokens a hypothesis may have */
-    const int64_t *suppress; /* ids that are never said */
-    int32_t *trellis;        /* (steps, 4, P, C) from this call's first step on: ids, parents, bits of logps and of sums */
-    int64_t banned, left, beam, candidates, end, least;
+    int64_t *ids;            /* (P · K,) the next inputs */
+    float *sums;             /* (P · K,) log-probabilities; -inf: an empty slot */
+    int64_t *ended;          /* (P,) number of finished hypotheses */
+    const int64_t *limit;    /* (P,) maximum length of a hypothesis */
+    const int64_t *suppress; /* ids that are never chosen */
+    int32_t *lattice;        /* (steps, 4, P, C) from this call's first step on: ids, parents, bits of logps and of sums */
+    int64_t suppressed, active, beam, candidates, end, min_length;
 } search_t;
 
 typedef struct { /* candidates, best first */
     float *sums, *logps;
     int32_t *ids, *parents;
-} picks_t;
+} candidates_t;
 
-/* ---- the best words of a row ---- */
+/* ---- the best tokens of a row ---- */
 
 typedef struct {
-    float most, sum; /* of e^(score - most) */
-    int64_t count;   /* of words that were picked */
-} seen_t;
+    float maximum, sum; /* of e^(score - maximum) */
+    int64_t count;      /* of tokens among the best */
+} row_state_t;
 
 static int forbidden(const search_t *search, int64_t step, int32_t id) {
-    if (id == search->end && step + 1 < search->least) return 1;
-    for (int64_t i = 0; i < search->banned; i++)
+    if (id == search->end && step + 1 < search->min_length) return 1;
+    for (int64_t i = 0; i < search->suppressed; i++)
         if (search->suppress[i] == id) return 1;
     return 0;
 }
 
-/* One more word among the best. Of equal ones that which came first stays before. */
-static void insert(float value, int32_t id, int64_t wanted, seen_t *seen, float *values, int32_t *ids) {
-    int64_t place = seen->count < wanted ? seen->count++ : wanted - 1;
-    for (; place > 0 && values[place - 1] < value; place--) {
-        values[place] = values[place - 1];
-        ids[place] = ids[place - 1];
+/* Insert a token among the best. Among equal ones the first stays ahead. */
+static void insert(float value, int32_t id, int64_t wanted, row_state_t *state, float *values, int32_t *ids) {
+    int64_t rank = state->count < wanted ? state->count++ : wanted - 1;
+    for (; rank > 0 && values[rank - 1] < value; rank--) {
+        values[rank] = values[rank - 1];
+        ids[rank] = ids[rank - 1];
     }
-    values[place] = value;
-    ids[place] = id;
+    values[rank] = value;
+    ids[rank] = id;
 }
 
-/* Scores of the words from `first` on; count is a multiple of LANES, what is not there is -inf. */
-static void regard(const search_t *search, int64_t step, const float *scores, int64_t count, int64_t first, seen_t *seen,
-                   float *values, int32_t *ids) {
+/* Take in the scores of the tokens from `first` on; count is a multiple of LANES, padded with -inf. */
+static void scan(const search_t *search, int64_t step, const float *scores, int64_t count, int64_t first, row_state_t *state,
+                 float *values, int32_t *ids) {
     int64_t wanted = search->candidates;
     lanes_t tops = load(scores), sum = {0};
-    for (int64_t i = LANES; i < count; i += LANES) tops = higher(tops, load(scores + i));
-    float top = most_of(tops);
-    if (top > seen->most) {
-        seen->sum *= expf(seen->most - top);
-        seen->most = top;
+    for (int64_t i = LANES; i < count; i += LANES) tops = max_lanes(tops, load(scores + i));
+    float top = max_of(tops);
+    if (top > state->maximum) {
+        state->sum *= expf(state->maximum - top);
+        state->maximum = top;
     }
-    for (int64_t i = 0; i < count; i += LANES) sum += power(load(scores + i) - seen->most);
-    seen->sum += sum_of(sum);
-    float least = seen->count < wanted ? -INFINITY : values[wanted - 1];
-    if (!(top > least)) return;
+    for (int64_t i = 0; i < count; i += LANES) sum += exp_lanes(load(scores + i) - state->maximum);
+    state->sum += sum_of(sum);
+    float threshold = state->count < wanted ? -INFINITY : values[wanted - 1];
+    if (!(top > threshold)) return;
     for (int64_t i = 0; i < count; i += LANES) {
-        if (!any(load(scores + i) > least)) continue;
+        if (!any_true(load(scores + i) > threshold)) continue;
         for (int64_t j = i; j < i + LANES; j++)
-            if (scores[j] > least && !forbidden(search, step, (int32_t)(first + j))) {
-                insert(scores[j], (int32_t)(first + j), wanted, seen, values, ids);
-                least = seen->count < wanted ? -INFINITY : values[wanted - 1];
+            if (scores[j] > threshold && !forbidden(search, step, (int32_t)(first + j))) {
+                insert(scores[j], (int32_t)(first + j), wanted, state, values, ids);
+                threshold = state->count < wanted ? -INFINITY : values[wanted - 1];
             }
     }
 }
 
-/* Of each row of x, up to PANEL of them, the best words: log-probabilities and ids; -inf where there are too few. */
-static int best(const linear_t *output, const search_t *search, int64_t step, const float *x, int64_t rows, float *values,
-                int32_t *ids) {
-    int64_t wanted = search->candidates, all = output->outputs;
-    float *scores = room(SCORES, sizeof(float) * rows * CHUNK + sizeof(seen_t) * rows);
-    seen_t *seen = (seen_t *)(scores + rows * CHUNK);
-    rounded_t whole;
-    if (!scores || round_rows(output, x, rows, &whole)) return 1;
-    for (int64_t r = 0; r < rows; r++) seen[r] = (seen_t){-INFINITY, 0, 0};
-    for (int64_t first = 0; first < all; first += CHUNK) {
-        int64_t last = first + CHUNK < all ? first + CHUNK : all, count = whole_lanes(last - first);
-        multiply(output, &whole, rows, first, last, scores, CHUNK);
+/* The best tokens of each row of x, up to PANEL rows: log-probabilities and ids; -inf where there are too few. */
+static int best_tokens(const linear_t *output, const search_t *search, int64_t step, const float *x, int64_t rows,
+                       float *values, int32_t *ids) {
+    int64_t wanted = search->candidates, vocabulary = output->outputs;
+    float *scores = scratch(SCORES, sizeof(float) * rows * CHUNK + sizeof(row_state_t) * rows);
+    row_state_t *states = (row_state_t *)(scores + rows * CHUNK);
+    quantised_t quantised;
+    if (!scores || quantise_rows(output, x, rows, &quantised)) return 1;
+    for (int64_t r = 0; r < rows; r++) states[r] = (row_state_t){-INFINITY, 0, 0};
+    for (int64_t first = 0; first < vocabulary; first += CHUNK) {
+        int64_t last = first + CHUNK < vocabulary ? first + CHUNK : vocabulary, count = round_up_lanes(last - first);
+        multiply(output, &quantised, rows, first, last, scores, CHUNK);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = last - first; i < count; i++) scores[r * CHUNK + i] = -INFINITY;
-            regard(search, step, scores + r * CHUNK, count, first, seen + r, values + r * wanted, ids + r * wanted);
+            scan(search, step, scores + r * CHUNK, count, first, states + r, values + r * wanted, ids + r * wanted);
         }
     }
     for (int64_t r = 0; r < rows; r++, values += wanted, ids += wanted) {
-        float total = seen[r].most + logf(seen[r].sum);
+        float norm = states[r].maximum + logf(states[r].sum);
         for (int64_t c = 0; c < wanted; c++) {
-            values[c] = c < seen[r].count ? values[c] - total : -INFINITY;
-            ids[c] = c < seen[r].count ? ids[c] : 0;
+            values[c] = c < states[r].count ? values[c] - norm : -INFINITY;
+            ids[c] = c < states[r].count ? ids[c] : 0;
         }
-        if (total != total) values[0] = total; /* no number: whoever reads the trellis says so */
+        if (norm != norm) values[0] = norm; /* NaN: the reader of the lattice reports it */
     }
     return 0;
 }
 
 /* ---- the best candidates of a sentence ---- */
 
-/* From those of each of its hypotheses; equal sums rank by hypothesis, then as they stand. */
-static void pick(const search_t *search, int64_t now, const float *sums, const float *values, const int32_t *ids,
-                 picks_t *to) {
+/* From those of each of its hypotheses; equal sums rank by hypothesis, then in the given order. */
+static void best_candidates(const search_t *search, int64_t now, const float *sums, const float *values, const int32_t *ids,
+                 candidates_t *to) {
     int64_t wanted = search->candidates, count = 0;
     for (int64_t w = 0; w < now; w++)
         for (int64_t c = 0; c < wanted; c++) {
             float logp = values[w * wanted + c], sum = sums[w] == -INFINITY ? -INFINITY : sums[w] + logp;
-            int64_t place = count < wanted ? count++ : wanted;
-            for (; place > 0 && !(to->sums[place - 1] >= sum) && to->sums[place - 1] == to->sums[place - 1]; place--)
-                if (place < wanted) {
-                    to->sums[place] = to->sums[place - 1];
-                    to->logps[place] = to->logps[place - 1];
-                    to->ids[place] = to->ids[place - 1];
-                    to->parents[place] = to->parents[place - 1];
+            int64_t rank = count < wanted ? count++ : wanted;
+            for (; rank > 0 && !(to->sums[rank - 1] >= sum) && to->sums[rank - 1] == to->sums[rank - 1]; rank--)
+                if (rank < wanted) {
+                    to->sums[rank] = to->sums[rank - 1];
+                    to->logps[rank] = to->logps[rank - 1];
+                    to->ids[rank] = to->ids[rank - 1];
+                    to->parents[rank] = to->parents[rank - 1];
                 }
-            if (place == wanted) break; /* the rest of this hypothesis is no better */
-            to->sums[place] = sum;
-            to->logps[place] = logp;
-            to->ids[place] = ids[w * wanted + c];
-            to->parents[place] = (int32_t)w;
+            if (rank == wanted) break; /* the rest of this hypothesis is no better */
+            to->sums[rank] = sum;
+            to->logps[rank] = logp;
+            to->ids[rank] = ids[w * wanted + c];
+            to->parents[rank] = (int32_t)w;
         }
 }
 
-/* Slots that go on with the past of others. */
-static void follow(past_t *past, int64_t p, const int32_t *parents, int64_t beam, int64_t *aside) {
-    int64_t *owners = past->owners + p * past->width * past->longest, moved = 0;
+/* Beams that continue another one take over its owners. */
+static void copy_owners(cache_t *cache, int64_t p, const int32_t *parents, int64_t beam, int64_t *copy) {
+    int64_t *owners = cache->owners + p * cache->width * cache->capacity, moved = 0;
     for (int64_t w = 0; w < beam; w++) moved |= parents[w] != w;
     if (!moved) return;
     for (int64_t w = 0; w < beam; w++)
-        memcpy(aside + w * past->length, owners + w * past->longest, sizeof(int64_t) * past->length);
+        memcpy(copy + w * cache->length, owners + w * cache->capacity, sizeof(int64_t) * cache->length);
     for (int64_t w = 0; w < beam; w++)
-        memcpy(owners + w * past->longest, aside + parents[w] * past->length, sizeof(int64_t) * past->length);
+        memcpy(owners + w * cache->capacity, copy + parents[w] * cache->length, sizeof(int64_t) * cache->length);
 }
 
-/* What becomes of a sentence: whether it is searched further, and with which ids and sums. */
-static int judge(search_t *search, past_t *past, int64_t p, const picks_t *picks, int64_t *ids, float *sums, int64_t *aside) {
-    int64_t beam = search->beam, last = past->length >= search->limit[p], runs = 0, place = 0;
+/* The next beam of a sentence, ids and sums; returns whether it is searched further. */
+static int next_beam(search_t *search, cache_t *cache, int64_t p, const candidates_t *found, int64_t *ids, float *sums,
+                     int64_t *copy) {
+    int64_t beam = search->beam, last = cache->length >= search->limit[p], runs = 0, rank = 0;
     int32_t parents[beam];
     for (int64_t c = 0; c < search->candidates; c++) {
-        int exists = picks->sums[c] > -INFINITY, ends = picks->ids[c] == search->end;
+        int exists = found->sums[c] > -INFINITY, ends = found->ids[c] == search->end;
         if (exists && (ends || last) && c < beam) search->ended[p]++;
         if (!exists || ends) continue;
         if (runs < beam) {
-            parents[runs] = picks->parents[c];
-            ids[runs] = picks->ids[c];
-            sums[runs] = picks->sums[c];
+            parents[runs] = found->parents[c];
+            ids[runs] = found->ids[c];
+            sums[runs] = found->sums[c];
         }
         runs++;
     }
     if (!runs || last || search->ended[p] >= beam) return 0;
-    for (place = runs; place < beam; place++) { /* empty slots, which hold anything */
-        parents[place] = 0;
-        ids[place] = search->end;
-        sums[place] = -INFINITY;
+    for (rank = runs; rank < beam; rank++) { /* empty slots, whose contents do not matter */
+        parents[rank] = 0;
+        ids[rank] = search->end;
+        sums[rank] = -INFINITY;
     }
-    follow(past, p, parents, beam, aside);
+    copy_owners(cache, p, parents, beam, copy);
     return 1;
 }
 
@@ -165,55 +167,57 @@ static int judge(search_t *search, past_t *past, int64_t p, const picks_t *picks
 
 typedef struct {
     float *x, *values, *sums;
-    int32_t *found;
-    int64_t *ids, *aside;
-} space_t;
+    int32_t *tokens;
+    int64_t *ids, *owners;
+} buffers_t;
 
-static int space(const stack_of_t *stack, const search_t *search, const past_t *past, space_t *made) {
-    int64_t rows = search->left * search->beam;
+static int new_buffers(const stack_table_t *stack, const search_t *search, const cache_t *cache, buffers_t *buffers) {
+    int64_t rows = search->active * search->beam;
     size_t numbers = rows * (stack->width + 2 * search->candidates + 1);
-    made->ids = room(CHOICE, sizeof(int64_t) * (rows + search->beam * past->longest) + sizeof(float) * numbers);
-    made->aside = made->ids + rows;
-    made->x = (float *)(made->aside + search->beam * past->longest);
-    made->values = made->x + rows * stack->width;
-    made->sums = made->values + rows * search->candidates;
-    made->found = (int32_t *)(made->sums + rows);
-    return !made->ids;
+    buffers->ids = scratch(SEARCH, sizeof(int64_t) * (rows + search->beam * cache->capacity) + sizeof(float) * numbers);
+    buffers->owners = buffers->ids + rows;
+    buffers->x = (float *)(buffers->owners + search->beam * cache->capacity);
+    buffers->values = buffers->x + rows * stack->width;
+    buffers->sums = buffers->values + rows * search->candidates;
+    buffers->tokens = (int32_t *)(buffers->sums + rows);
+    return !buffers->ids;
 }
 
-static int step(const stack_of_t *stack, const linear_t *output, past_t *past, search_t *search, space_t *on, int32_t *written) {
-    int64_t now = past->now, rows = search->left * now, wanted = search->candidates, beam = search->beam, left = 0;
-    int64_t line = past->all * wanted; /* of the trellis */
-    for (int64_t b = 0; b < search->left; b++)
-        for (int64_t w = 0; w < past->width; w++)
-            past->owners[(search->live[b] * past->width + w) * past->longest + past->length] = w;
-    past->length++;
-    if (hw_decode(stack, past, search->live, search->left, search->ids, on->x)) return 1;
+static int step(const stack_table_t *stack, const linear_t *output, cache_t *cache, search_t *search, buffers_t *on,
+                int32_t *written) {
+    int64_t now = cache->now, rows = search->active * now, wanted = search->candidates, beam = search->beam, active = 0;
+    int64_t row = cache->sentences * wanted; /* of the lattice */
+    for (int64_t b = 0; b < search->active; b++)
+        for (int64_t w = 0; w < cache->width; w++)
+            cache->owners[(search->live[b] * cache->width + w) * cache->capacity + cache->length] = w;
+    cache->length++;
+    if (hw_decode(stack, cache, search->live, search->active, search->ids, on->x)) return 1;
     for (int64_t r = 0; r < rows; r += PANEL)
-        if (best(output, search, past->length - 1, on->x + r * stack->width, rows - r < PANEL ? rows - r : PANEL,
-                 on->values + r * wanted, on->found + r * wanted))
+        if (best_tokens(output, search, cache->length - 1, on->x + r * stack->width, rows - r < PANEL ? rows - r : PANEL,
+                        on->values + r * wanted, on->tokens + r * wanted))
             return 1;
-    for (int64_t b = 0; b < search->left; b++) {
+    for (int64_t b = 0; b < search->active; b++) {
         int64_t p = search->live[b];
         int32_t *at = written + p * wanted;
-        picks_t picks = {(float *)(at + 3 * line), (float *)(at + 2 * line), at, at + line};
-        pick(search, now, search->sums + b * now, on->values + b * now * wanted, on->found + b * now * wanted, &picks);
-        if (!judge(search, past, p, &picks, on->ids + left * beam, on->sums + left * beam, on->aside)) continue;
-        search->live[left++] = p;
+        candidates_t found = {(float *)(at + 3 * row), (float *)(at + 2 * row), at, at + row};
+        best_candidates(search, now, search->sums + b * now, on->values + b * now * wanted, on->tokens + b * now * wanted,
+                        &found);
+        if (!next_beam(search, cache, p, &found, on->ids + active * beam, on->sums + active * beam, on->owners)) continue;
+        search->live[active++] = p;
     }
-    memcpy(search->ids, on->ids, sizeof(int64_t) * left * beam);
-    memcpy(search->sums, on->sums, sizeof(float) * left * beam);
-    search->left = left;
-    past->now = beam;
+    memcpy(search->ids, on->ids, sizeof(int64_t) * active * beam);
+    memcpy(search->sums, on->sums, sizeof(float) * active * beam);
+    search->active = active;
+    cache->now = beam;
     return 0;
 }
 
-/* As many steps as the past has room for, or until all sentences are done. */
-API int hw_search(const stack_of_t *stack, const linear_t *output, past_t *past, search_t *search) {
-    space_t on;
-    if (space(stack, search, past, &on)) return 1;
-    int32_t *written = search->trellis;
-    for (; search->left && past->length < past->longest; written += 4 * past->all * search->candidates)
-        if (step(stack, output, past, search, &on, written)) return 1;
+/* As many steps as the cache has capacity for, or until all sentences are done. */
+API int hw_search(const stack_table_t *stack, const linear_t *output, cache_t *cache, search_t *search) {
+    buffers_t on;
+    if (new_buffers(stack, search, cache, &on)) return 1;
+    int32_t *written = search->lattice;
+    for (; search->active && cache->length < cache->capacity; written += 4 * cache->sentences * search->candidates)
+        if (step(stack, output, cache, search, &on, written)) return 1;
     return 0;
 }

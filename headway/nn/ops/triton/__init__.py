@@ -1,7 +1,12 @@
-"""Kernels written in Triton, for what PyTorch's own do not do or not fast enough. Each has a form in plain PyTorch that
-it equals. None is imported unless there is a GPU."""
+"""GPU kernels in Triton, for what PyTorch has no kernel for, or none that is fast enough. Each equals a form in plain
+PyTorch. None is imported unless there is a GPU.
+
+    varlen_attention.py  attention over packed texts       norms.py          layer norm, RMS norm, column sums
+    beam_step.py         one step of a beam search         dropout.py        dropout + add, relu + dropout
+    cross_entropy.py     loss and gradients of logits      hashing.py        random bits from a hash
+"""
 
 import importlib.util
 
-# Known from the start: a compiler that has to ask would leave its graph for that.
+# At import time: asking for it inside a compiled function would break the graph.
 HAS_TRITON = importlib.util.find_spec("triton") is not None

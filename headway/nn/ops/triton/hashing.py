@@ -1,12 +1,12 @@
-"""Random numbers that follow from a place and a seed, so that they need not be kept."""
+"""Random bits as a hash of an index and a seed: recomputed in the backward pass instead of stored."""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def kept(x, dropout):
-    """Whether what the number x (uint32) stands for is kept: its bits are mixed by Murmur's last steps."""
+def is_kept(x, dropout):
+    """Whether dropout keeps the element with the number x (uint32), whose bits are mixed by MurmurHash3's finaliser."""
     x ^= x >> 16
     x *= 0x85EBCA6B
     x ^= x >> 13

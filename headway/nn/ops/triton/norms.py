@@ -1,4 +1,4 @@
-"""Norms of the rows of a matrix, forwards and backwards, each in one pass over it."""
+"""Layer norm and RMS norm of the rows of a matrix, forward and backward, each in one pass over it."""
 
 import triton
 import triton.language as tl
@@ -19,22 +19,22 @@ def forward(
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """x (rows, D) -> y; mean and rate (rows,), the inverse of the deviation, are kept. CENTRED: layer norm, with a bias;
+    """x (rows, D) -> y; mean and rate (rows,), the inverse standard deviation, are saved. CENTRED: layer norm, with a bias;
     else RMS norm, with neither mean nor bias. WIDTH is D rounded up to a power of two."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.arange(0, WIDTH)
-    there = (i < rows)[:, None] & (d < D)[None, :]
-    values = tl.load(x + i[:, None].to(tl.int64) * D + d, there, 0.0).to(tl.float32)
+    inside = (i < rows)[:, None] & (d < D)[None, :]
+    values = tl.load(x + i[:, None].to(tl.int64) * D + d, inside, 0.0).to(tl.float32)
     if CENTRED:
-        middle = tl.sum(values, 1) / D
-        values = tl.where(there, values - middle[:, None], 0.0)
-        tl.store(mean + i, middle, i < rows)
+        average = tl.sum(values, 1) / D
+        values = tl.where(inside, values - average[:, None], 0.0)
+        tl.store(mean + i, average, i < rows)
     scale = tl.rsqrt(tl.sum(values * values, 1) / D + eps)
     tl.store(rate + i, scale, i < rows)
     result = values * scale[:, None] * tl.load(gain + d, d < D, 0.0).to(tl.float32)[None, :]
     if CENTRED:
         result += tl.load(bias + d, d < D, 0.0).to(tl.float32)[None, :]
-    tl.store(y + i[:, None].to(tl.int64) * D + d, result.to(y.dtype.element_ty), there)
+    tl.store(y + i[:, None].to(tl.int64) * D + d, result.to(y.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -53,26 +53,29 @@ def backward(
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """dx (rows, D), and of each program its part of the sums over rows: dgain and dbias (programs, D)."""
+    """dx (rows, D), and each program's part of the sums over rows: dgain and dbias (programs, D)."""
     d = tl.arange(0, WIDTH)
     weight = tl.load(gain + d, d < D, 0.0).to(tl.float32)[None, :]
     to_gain, to_bias = tl.zeros([ROWS, WIDTH], tl.float32), tl.zeros([ROWS, WIDTH], tl.float32)
     for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         i = start + tl.arange(0, ROWS)
-        there = (i < rows)[:, None] & (d < D)[None, :]
-        place = i[:, None].to(tl.int64) * D + d
-        values, change = tl.load(x + place, there, 0.0).to(tl.float32), tl.load(grad + place, there, 0.0).to(tl.float32)
+        inside = (i < rows)[:, None] & (d < D)[None, :]
+        offset = i[:, None].to(tl.int64) * D + d
+        values, gradient = (
+            tl.load(x + offset, inside, 0.0).to(tl.float32),
+            tl.load(grad + offset, inside, 0.0).to(tl.float32),
+        )
         scale = tl.load(rate + i, i < rows, 0.0)[:, None]
         if CENTRED:
-            values = tl.where(there, values - tl.load(mean + i, i < rows, 0.0)[:, None], 0.0)
+            values = tl.where(inside, values - tl.load(mean + i, i < rows, 0.0)[:, None], 0.0)
         values *= scale
-        to_gain += change * values
-        to_bias += change
-        change *= weight
-        result = change - values * (tl.sum(values * change, 1) / D)[:, None]
+        to_gain += gradient * values
+        to_bias += gradient
+        gradient *= weight
+        result = gradient - values * (tl.sum(values * gradient, 1) / D)[:, None]
         if CENTRED:
-            result -= (tl.sum(change, 1) / D)[:, None]
-        tl.store(dx + place, (result * scale).to(dx.dtype.element_ty), there)
+            result -= (tl.sum(gradient, 1) / D)[:, None]
+        tl.store(dx + offset, (result * scale).to(dx.dtype.element_ty), inside)
     tl.store(dgain + tl.program_id(0) * D + d, tl.sum(to_gain, 0), d < D)
     if CENTRED:
         tl.store(dbias + tl.program_id(0) * D + d, tl.sum(to_bias, 0), d < D)
@@ -80,7 +83,7 @@ def backward(
 
 @triton.jit
 def column_sums(x, sums, rows, D, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Of each program its part of the sums over the rows of x (rows, D): sums (programs, D)."""
+    """Each program's part of the sums over the rows of x (rows, D): sums (programs, D)."""
     d = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):

@@ -1,48 +1,48 @@
-/* Products of 8-bit weights, and norms.
+/* int8 linear layers, norms, log-softmax, and scratch memory.
 
-   Weights lie in blocks of 64 outputs; in a block, for each 4 inputs, 4 weights of each output side by side. */
+   Packed weights are in blocks of 64 outputs; in a block, for each 4 inputs, the 4 weights of each output are contiguous. */
 
 #include "common.h"
 #include <pthread.h>
 
-#define BLOCK 64 /* outputs that are worked out together */
+#define BLOCK 64 /* outputs that are computed together */
 #define ROWS 6   /* rows, likewise */
 
 static __thread struct {
     void *at[SLOTS];
     size_t size[SLOTS];
-} held;
+} buffers;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void leave(void *unused) {
+static void free_buffers(void *unused) {
     (void)unused;
-    for (int slot = 0; slot < SLOTS; slot++) free(held.at[slot]);
+    for (int slot = 0; slot < SLOTS; slot++) free(buffers.at[slot]);
 }
-static void enter(void) { pthread_key_create(&key, leave); }
+static void make_key(void) { pthread_key_create(&key, free_buffers); }
 
-void *room(enum slot slot, size_t bytes) {
-    if (bytes <= held.size[slot] && held.at[slot]) return held.at[slot];
-    pthread_once(&once, enter);
-    pthread_setspecific(key, &held); /* anything but NULL, so that `leave` is called */
-    free(held.at[slot]);
-    held.at[slot] = aligned_alloc(64, (bytes / 64 + 1) * 64);
-    held.size[slot] = held.at[slot] ? bytes : 0;
-    return held.at[slot];
+void *scratch(enum slot slot, size_t bytes) {
+    if (bytes <= buffers.size[slot] && buffers.at[slot]) return buffers.at[slot];
+    pthread_once(&once, make_key);
+    pthread_setspecific(key, &buffers); /* not NULL, so that `free_buffers` is called */
+    free(buffers.at[slot]);
+    buffers.at[slot] = aligned_alloc(64, (bytes / 64 + 1) * 64);
+    buffers.size[slot] = buffers.at[slot] ? bytes : 0;
+    return buffers.at[slot];
 }
 
-/* Inputs are whole numbers up to this on either side of 0, or twice as many where none is below 0. Without VNNI, pairs of
-   products are added in 16 bits, into which two of 7 by 8 bits just fit. */
+/* The largest magnitude of a quantised input; unsigned ones, where no input is negative, go up to twice that, plus 1. Without
+   VNNI, pairs of products are added in 16 bits, into which two of 7 by 8 bits just fit. */
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
-#define BESIDE 127
+#define MAX_SIGNED_INPUT 127
 #else
-#define BESIDE 63
+#define MAX_SIGNED_INPUT 63
 #endif
-#define ZERO (BESIDE + 1) /* is added to those, as the processor wants them positive */
+#define ZERO (MAX_SIGNED_INPUT + 1) /* zero point: instructions want unsigned inputs */
 
-API int hw_beside(void) { return BESIDE; }
+API int hw_max_signed_input(void) { return MAX_SIGNED_INPUT; }
 
-/* offsets: what ZERO adds to each output, or nothing if no input is below 0. */
+/* offsets: what ZERO adds to each output; 0 if no input is negative. */
 API int hw_pack(const int8_t *weight, int64_t outputs, int64_t inputs, int64_t positive, int8_t *packed, int32_t *offsets) {
     int64_t fours = (inputs + 3) / 4;
     for (int64_t o = 0; o < outputs; o++) {
@@ -55,8 +55,8 @@ API int hw_pack(const int8_t *weight, int64_t outputs, int64_t inputs, int64_t p
     return 0;
 }
 
-/* sums[r][o] = Σ x[r][i] · weight[o][i] for so many rows of x, which are `fours` · 4 wide, and one block of outputs.
-   Meanwhile `share` bytes of `next`, which is needed soon, are fetched: weights wait in the third-level cache. */
+/* sums[r][o] = Σ x[r][i] · weight[o][i] for COUNT rows of x, which are `fours` · 4 wide, and one block of outputs. Meanwhile
+   `share` bytes of `next`, the next block of weights, are prefetched from the third-level cache. */
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
 #define KERNEL(COUNT)                                                                                                  \
     static void block_of_##COUNT(const uint8_t *x, int64_t fours, const int8_t *weight, int32_t *sums,                 \
@@ -79,7 +79,7 @@ API int hw_pack(const int8_t *weight, int64_t outputs, int64_t inputs, int64_t p
             for (int j = 0; j < 4; j++) _mm512_storeu_si512(sums + r * BLOCK + j * 16, acc[r][j]);                     \
     }
 #elif defined(__AVX2__)
-/* A block is taken in parts: there are 16 registers. */
+/* A block is computed in parts: there are only 16 registers. */
 #define WIDE(COUNT) (COUNT > 2 ? 2 : COUNT > 1 ? 4 : 8)
 #define KERNEL(COUNT)                                                                                                  \
     static void block_of_##COUNT(const uint8_t *x, int64_t fours, const int8_t *weight, int32_t *sums,                 \
@@ -124,42 +124,42 @@ KERNEL(4)
 KERNEL(2)
 KERNEL(1)
 
-/* From sums to outputs, for the first `count` of a block that begins with output `first`. */
-INLINE void outputs_of(const int32_t *sums, const linear_t *l, int64_t first, int64_t count, float step, float *to) {
+/* Sums to outputs, for the first `count` of a block that begins with output `first`. `x_scale`: of the row of inputs. */
+INLINE void finish_outputs(const int32_t *sums, const linear_t *l, int64_t first, int64_t count, float x_scale, float *to) {
     int64_t o = 0;
     for (; o + LANES <= count; o += LANES) {
-        ints_t whole = *(const ints_t *)(sums + o) - *(const ints_t *)(l->offsets + first + o);
-        lanes_t value = __builtin_convertvector(whole, lanes_t) * (load(l->scale + first + o) * step);
+        ints_t exact = *(const ints_t *)(sums + o) - *(const ints_t *)(l->offsets + first + o);
+        lanes_t value = __builtin_convertvector(exact, lanes_t) * (load(l->scale + first + o) * x_scale);
         if (l->bias) value += load(l->bias + first + o);
         if (l->relu) value = (lanes_t)((ints_t)value & ~(value < 0));
         store(to + o, value);
     }
     for (; o < count; o++) {
-        float value = (float)(sums[o] - l->offsets[first + o]) * (l->scale[first + o] * step);
+        float value = (float)(sums[o] - l->offsets[first + o]) * (l->scale[first + o] * x_scale);
         if (l->bias) value += l->bias[first + o];
         to[o] = l->relu && value < 0 ? 0 : value;
     }
 }
 
-int round_rows(const linear_t *l, const float *x, int64_t rows, rounded_t *made) {
+int quantise_rows(const linear_t *l, const float *x, int64_t rows, quantised_t *out) {
     int64_t padded = (l->inputs + 3) / 4 * 4;
-    made->whole = room(ROUNDED, rows * (padded + sizeof(float)));
-    made->steps = (float *)(made->whole + rows * padded);
-    if (!made->whole) return 1;
-    float most = l->positive ? 2 * BESIDE + 1 : BESIDE;
+    out->values = scratch(QUANTISED, rows * (padded + sizeof(float)));
+    out->scales = (float *)(out->values + rows * padded);
+    if (!out->values) return 1;
+    float max_input = l->positive ? 2 * MAX_SIGNED_INPUT + 1 : MAX_SIGNED_INPUT;
     for (int64_t r = 0; r < rows; r++) {
-        int8_t *to = made->whole + r * padded;
-        float largest = largest_of(x + r * l->inputs, l->inputs);
-        rounded(x + r * l->inputs, l->inputs, most / largest, l->positive ? 0 : ZERO, to);
+        int8_t *to = out->values + r * padded;
+        float largest = max_abs(x + r * l->inputs, l->inputs);
+        quantise(x + r * l->inputs, l->inputs, max_input / largest, l->positive ? 0 : ZERO, to);
         memset(to + l->inputs, 0, padded - l->inputs);
-        made->steps[r] = largest / most;
+        out->scales[r] = largest / max_input;
     }
     return 0;
 }
 
-void multiply(const linear_t *l, const rounded_t *x, int64_t rows, int64_t begin, int64_t end, float *y, int64_t step) {
+void multiply(const linear_t *l, const quantised_t *x, int64_t rows, int64_t begin, int64_t end, float *y, int64_t stride) {
     int64_t fours = (l->inputs + 3) / 4, padded = fours * 4, passes = (rows + ROWS - 1) / ROWS;
-    int64_t share = (4 * BLOCK + passes - 1) / passes; /* of the next block, while 4 inputs of some rows are taken */
+    int64_t share = (4 * BLOCK + passes - 1) / passes; /* of the next block, for each 4 inputs of a pass */
     for (int64_t first = begin; first < end; first += BLOCK) {
         int64_t count = end - first < BLOCK ? end - first : BLOCK;
         const int8_t *w = l->weight + first * padded;
@@ -167,31 +167,31 @@ void multiply(const linear_t *l, const rounded_t *x, int64_t rows, int64_t begin
         for (int64_t r = 0; r < rows; next += share * fours) {
             int32_t acc[ROWS * BLOCK];
             int64_t left = rows - r, now = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            const uint8_t *from = (const uint8_t *)x->whole + r * padded;
+            const uint8_t *from = (const uint8_t *)x->values + r * padded;
             if (now == 6) block_of_6(from, fours, w, acc, next, share);
             else if (now == 4) block_of_4(from, fours, w, acc, next, share);
             else if (now == 2) block_of_2(from, fours, w, acc, next, share);
             else block_of_1(from, fours, w, acc, next, share);
             for (int64_t i = 0; i < now; i++, r++)
-                outputs_of(acc + i * BLOCK, l, first, count, x->steps[r], y + r * step + first - begin);
+                finish_outputs(acc + i * BLOCK, l, first, count, x->scales[r], y + r * stride + first - begin);
         }
     }
 }
 
-int product(const linear_t *l, const float *x, int64_t rows, float *y) {
-    rounded_t made;
-    if (round_rows(l, x, rows, &made)) return 1;
-    multiply(l, &made, rows, 0, l->outputs, y, l->outputs);
+int linear(const linear_t *l, const float *x, int64_t rows, float *y) {
+    quantised_t quantised;
+    if (quantise_rows(l, x, rows, &quantised)) return 1;
+    multiply(l, &quantised, rows, 0, l->outputs, y, l->outputs);
     return 0;
 }
 
 API int hw_linear(const float *x, int64_t rows, int64_t inputs, const int8_t *weight, const float *scale,
                   const int32_t *offsets, const float *bias, float *y, int64_t outputs, int64_t positive, int64_t relu) {
     linear_t layer = {weight, scale, offsets, bias, inputs, outputs, positive, relu};
-    return product(&layer, x, rows, y);
+    return linear(&layer, x, rows, y);
 }
 
-/* (x - mean) / √(variance + eps) · gain + bias. x may be out. */
+/* Layer norm: (x - mean) / √(variance + eps) · gain + bias; without a bias RMS norm. x may be out. */
 void norm_row(const norm_t *norm, const float *x, int64_t width, float eps, float *out) {
     const float *gain = norm->gain, *bias = norm->bias;
     float mean = 0, square = 0;
@@ -210,13 +210,13 @@ void norm_row(const norm_t *norm, const float *x, int64_t width, float eps, floa
 API int hw_log_softmax(float *x, int64_t rows, int64_t width) {
     for (int64_t r = 0; r < rows; r++, x += width) {
         int64_t i = 0;
-        float most = x[0], sum = 0, left[LANES];
-        for (; i < width; i++) most = x[i] > most ? x[i] : most;
-        for (i = 0; i + LANES <= width; i += LANES) sum += sum_of(power(load(x + i) - most));
-        for (int j = 0; j < LANES; j++) left[j] = i + j < width ? x[i + j] : -INFINITY;
-        if (i < width) sum += sum_of(power(load(left) - most));
-        most += logf(sum);
-        for (i = 0; i < width; i++) x[i] -= most;
+        float maximum = x[0], sum = 0, rest[LANES];
+        for (; i < width; i++) maximum = x[i] > maximum ? x[i] : maximum;
+        for (i = 0; i + LANES <= width; i += LANES) sum += sum_of(exp_lanes(load(x + i) - maximum));
+        for (int j = 0; j < LANES; j++) rest[j] = i + j < width ? x[i + j] : -INFINITY;
+        if (i < width) sum += sum_of(exp_lanes(load(rest) - maximum));
+        maximum += logf(sum);
+        for (i = 0; i < width; i++) x[i] -= maximum;
     }
     return 0;
 }

@@ -1,0 +1,39 @@
+"""Special tokens: the ids with a meaning for training and decoding. Nothing here imports torch.
+
+special_tokens(tokenizer)  ->  SpecialTokens  ->  decode (start, end, suppress), training batches (pad, mask …)
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headway.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecialTokens:
+    """The special ids of a vocabulary. Their defaults are the ids that every tokenizer of Headway gives them."""
+
+    start: int  # the first id that a decoder reads (BOS)
+    end: int  # the id that ends an output (EOS)
+    pad: int = 0
+    mask: int = 3  # stands for a hidden token in masked language modelling
+    suppress: tuple[int, ...] = ()  # ids that a search never produces
+    vocabulary: int = 0  # how many ids there are; 0: not needed
+    # The role of each id in a word (see headway.text.align.words.token_roles), for guided alignment only.
+    source_roles: "np.ndarray | None" = field(default=None, compare=False)
+    target_roles: "np.ndarray | None" = field(default=None, compare=False)
+
+
+def special_tokens(tokenizer: "Tokenizer") -> SpecialTokens:
+    """Those of a tokenizer. Control tokens other than the end are never produced."""
+    return SpecialTokens(
+        start=tokenizer.start,
+        end=tokenizer.end,
+        pad=tokenizer.pad,
+        mask=tokenizer.mask,
+        suppress=tuple(sorted(tokenizer.control_ids - {tokenizer.end})),
+        vocabulary=tokenizer.size,
+    )
