@@ -22,7 +22,7 @@ from headway.text.align.aligner import train_aligner
 from headway.text.align.words import split_words
 
 Links = set[tuple[int, int]]
-SHOWN = range(0, 1000, 100)
+SHOWN_PAIRS = range(0, 1000, 100)
 
 
 def train(toy: Path, out: Path, alignment: str, steps: int) -> float:
@@ -37,14 +37,14 @@ def train(toy: Path, out: Path, alignment: str, steps: int) -> float:
     return time.monotonic() - began
 
 
-def rates(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, float]:
+def measure_links(found: Sequence[Links], gold: Sequence[Links]) -> tuple[float, float, float]:
     """Error rate, precision, recall, in per cent."""
     right = sum(len(one & other) for one, other in zip(found, gold))
     given, wanted = sum(map(len, found)), sum(map(len, gold))
     return 100 - 200 * right / (given + wanted), 100 * right / given, 100 * right / wanted
 
 
-def on_toy(work: Path, steps: int) -> None:
+def run_toy(work: Path, steps: int) -> None:
     from headway.text.metrics import compute_scores
     from headway.translate.translator import load_translator
 
@@ -57,37 +57,37 @@ def on_toy(work: Path, steps: int) -> None:
     print("|---|---|---|---|---|---|")
     began = time.monotonic()
     aligner = train_aligner(read_pairs(toy / "train.en", toy / "train.qtx"))
-    took = time.monotonic() - began
+    seconds = time.monotonic() - began
     found = [{(i, j) for i, j in links.tolist()} for links in aligner.align(test)]
-    numbers = " | ".join(f"{rate:.2f} %" for rate in rates(found, gold))
-    print(f"| statistical aligner | {numbers} | | {took:.1f} s |", flush=True)
+    numbers = " | ".join(f"{rate:.2f} %" for rate in measure_links(found, gold))
+    print(f"| statistical aligner | {numbers} | | {seconds:.1f} s |", flush=True)
     for name, alignment in (("guided head", "guided"), ("attention left to itself", "none")):
-        took = train(toy, work / alignment, alignment, steps)
+        seconds = train(toy, work / alignment, alignment, steps)
         translator = load_translator(work / alignment)
-        numbers = " | ".join(f"{rate:.2f} %" for rate in rates([set(links) for links in translator.align(test)], gold))
+        numbers = " | ".join(f"{rate:.2f} %" for rate in measure_links([set(links) for links in translator.align(test)], gold))
         bleu = compute_scores(translator([source for source, _ in test]), [target for _, target in test]).bleu
-        print(f"| {name} | {numbers} | {bleu:.2f} | {took:.0f} s |", flush=True)
+        print(f"| {name} | {numbers} | {bleu:.2f} | {seconds:.0f} s |", flush=True)
 
 
-def on_multi30k(data: Path, model: Path | None) -> None:
+def run_multi30k(data: Path, model: Path | None) -> None:
     """Ten pairs, a link a word: read each as source-target."""
-    pairs = list(read_pairs(*(find(data, f"test_2016_flickr.{side}") for side in ("en", "de"))))
-    shown = [pairs[number] for number in SHOWN]
+    pairs = list(read_pairs(*(find_file(data, f"test_2016_flickr.{side}") for side in ("en", "de"))))
+    shown = [pairs[number] for number in SHOWN_PAIRS]
     if model:
         from headway.translate.translator import load_translator
 
         links = load_translator(model).align(shown)
     else:
         began = time.monotonic()
-        aligner = train_aligner(read_pairs(*(find(data, f"train.{side}") for side in ("en", "de"))))
+        aligner = train_aligner(read_pairs(*(find_file(data, f"train.{side}") for side in ("en", "de"))))
         print(f"learned in {time.monotonic() - began:.1f} s")
         links = [[(i, j) for i, j in own.tolist()] for own in aligner.align(shown)]
     for (source, target), own in zip(shown, links):
-        read, said = split_words(source), split_words(target)
-        print(f"{source}\n{target}\n    {' '.join(f'{read[i]}-{said[j]}' for i, j in own)}")
+        source_words, target_words = split_words(source), split_words(target)
+        print(f"{source}\n{target}\n    {' '.join(f'{source_words[i]}-{target_words[j]}' for i, j in own)}")
 
 
-def find(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     return next(
         folder / f"{name}{ending}" for ending in ("", ".xz", ".gz", ".zst") if (folder / f"{name}{ending}").exists()
     )
@@ -102,9 +102,9 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     if options.multi30k:
-        on_multi30k(options.multi30k, options.model)
+        run_multi30k(options.multi30k, options.model)
     else:
-        on_toy(options.work, options.steps)
+        run_toy(options.work, options.steps)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ GREEK = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzäöüßABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÜ",
     "αβκδεφγχιζκλμνοπθρστυβωξψζεουσΑΒΚΔΕΦΓΧΙΖΚΛΜΝΟΠΘΡΣΤΥΒΩΞΨΖΕΟΥ",
 )
-FOREIGN = """
+FOREIGN_LINES = """
 Nous devons encore voter sur ce rapport avant la fin de la semaine.
 Je remercie le rapporteur pour le travail qu'il a accompli.
 La Commission présentera une nouvelle proposition au printemps.
@@ -51,24 +51,24 @@ Acredito que esta proposta vai ajudar as pequenas empresas.
 """.strip().split("\n")  # fmt: skip
 
 
-def read(data: Path, most: int) -> list[Row]:
+def read_rows(data: Path, max_lines: int) -> list[Row]:
     parts = sorted((data / "en-de").glob("europarl.part*.tsv.xz"))
     lines = itertools.chain.from_iterable(read_byte_lines(path) for path in parts)
     rows = []
-    for line in itertools.islice(lines, most or None):
+    for line in itertools.islice(lines, max_lines or None):
         source, target = line.rstrip(b"\n").split(b"\t")
         rows.append((source, target))
     return rows
 
 
-def damage(rows: list[Row], chance: random.Random) -> dict[str, list[int]]:
+def damage_rows(rows: list[Row], rng: random.Random) -> dict[str, list[int]]:
     """Spoils rows in place; returns which, by the way."""
     free = set(range(1, len(rows) - 1))
     percent = len(rows) // 100
     planted: dict[str, list[int]] = {"run shifted by one": []}
     while len(planted["run shifted by one"]) < percent:
-        start = chance.randrange(1, len(rows) - 60)
-        run = list(range(start, start + chance.randint(5, 50)))
+        start = rng.randrange(1, len(rows) - 60)
+        run = list(range(start, start + rng.randint(5, 50)))
         if free.issuperset(run):
             targets = [rows[number][1] for number in run]
             for number, target in zip(run, targets[1:] + targets[:1]):
@@ -84,7 +84,7 @@ def damage(rows: list[Row], chance: random.Random) -> dict[str, list[int]]:
         "neighbour's target": (percent, lambda n: (before[n][0], before[n + 1][1])),
         "swapped": (percent, lambda n: before[n][::-1]),
         "Greek letters": (percent, lambda n: (before[n][0], text(n).translate(GREEK).encode())),
-        "third language": (percent, lambda n: (before[n][0], chance.choice(FOREIGN).encode())),
+        "third language": (percent, lambda n: (before[n][0], rng.choice(FOREIGN_LINES).encode())),
         "target empty": (percent // 10, lambda n: (before[n][0], b"")),
         "source copied": (percent // 10, lambda n: (before[n][0], before[n][0])),
         "NUL": (percent // 10, lambda n: (before[n][0], before[n][1] + b"\0")),
@@ -93,21 +93,21 @@ def damage(rows: list[Row], chance: random.Random) -> dict[str, list[int]]:
         "cut to a fifth": (percent // 10, lambda n: (before[n][0], text(n)[: 1 + len(text(n)) // 5].encode())),
     }  # fmt: skip
     for name, (count, spoil) in ways.items():
-        planted[name] = chance.sample(sorted(free), count)
+        planted[name] = rng.sample(sorted(free), count)
         free -= set(planted[name])
         for number in planted[name]:
             rows[number] = spoil(number)
     untouched = sorted(free)
-    planted["duplicated"] = sorted(chance.sample(untouched[1:], percent))
+    planted["duplicated"] = sorted(rng.sample(untouched[1:], percent))
     for number in planted["duplicated"]:
         free.discard(number)
     originals = sorted(free)
     for number in planted["duplicated"]:
-        rows[number] = rows[originals[chance.randrange(bisect.bisect(originals, number))]]
+        rows[number] = rows[originals[rng.randrange(bisect.bisect(originals, number))]]
     return planted
 
 
-def found_by(name: str) -> str:
+def expected_fault(name: str) -> str:
     """The finding that is meant for a way of damage."""
     return {
         "swapped": "swapped", "Greek letters": "script", "third language": "language", "duplicated": "duplicate",
@@ -116,7 +116,7 @@ def found_by(name: str) -> str:
     }.get(name, "misaligned")  # fmt: skip
 
 
-def table(rows: list[Row], planted: dict[str, list[int]], folder: Path, shown: int) -> None:
+def print_tables(rows: list[Row], planted: dict[str, list[int]], folder: Path, examples: int) -> None:
     path = folder / "damaged.en-de.tsv"
     path.write_bytes(b"".join(source + b"\t" + target + b"\n" for source, target in rows))
     began = time.time()
@@ -127,7 +127,7 @@ def table(rows: list[Row], planted: dict[str, list[int]], folder: Path, shown: i
     print("| damage | lines | found as meant | found at all |\n|---|---|---|---|")
     for name, numbers in planted.items():
         faults = report.faults[numbers]
-        meant = np.count_nonzero(faults & FAULT_BITS[found_by(name)])
+        meant = np.count_nonzero(faults & FAULT_BITS[expected_fault(name)])
         print(
             f"| {name} | {len(numbers):,} | {meant:,} ({meant / len(numbers):.1%}) | "
             f"{np.count_nonzero(faults):,} ({np.count_nonzero(faults) / len(numbers):.1%}) |"
@@ -138,15 +138,15 @@ def table(rows: list[Row], planted: dict[str, list[int]], folder: Path, shown: i
     for kind in FAULT_KINDS:
         false = np.flatnonzero(untouched & ((report.faults & FAULT_BITS[kind.name]) != 0))
         print(f"| {kind.title} | {len(false):,} | {len(false) / untouched.sum():.3%} |")
-        for number in false[:: max(1, len(false) // shown)][:shown] if shown else ():
+        for number in false[:: max(1, len(false) // examples)][:examples] if examples else ():
             print("", *(side.decode(errors="replace") for side in rows[number]), sep="\n    ")
 
 
-def slips(rows: list[Row], folder: Path, chance: random.Random) -> Iterator[int]:
+def measure_line_shifts(rows: list[Row], folder: Path, rng: random.Random) -> Iterator[int]:
     """How far from the missing line the check believes it to be."""
     for _ in range(40):
-        first = chance.randrange(len(rows) - 5000)
-        gone = chance.randrange(500, 4500)
+        first = rng.randrange(len(rows) - 5000)
+        gone = rng.randrange(500, 4500)
         sides = [[row[side] for row in rows[first : first + 5000]] for side in (0, 1)]
         del sides[1][gone]
         for name, lines in zip(("en", "de"), sides):
@@ -154,7 +154,7 @@ def slips(rows: list[Row], folder: Path, chance: random.Random) -> Iterator[int]
         try:
             read_first_pass([ParallelFiles(str(folder / "cut.en"), str(folder / "cut.de"))])
         except LineCountError as error:
-            yield abs(error.slip.line - gone) if error.slip else 5000
+            yield abs(error.shift.line - gone) if error.shift else 5000
 
 
 def main() -> None:
@@ -165,11 +165,11 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=0, help="0: all")
     parser.add_argument("--show", type=int, default=0, help="untouched lines to print of each finding")
     options = parser.parse_args()
-    rows = read(Path(options.data), options.lines)
+    rows = read_rows(Path(options.data), options.lines)
     with tempfile.TemporaryDirectory() as name:
-        distances = list(slips(rows, Path(name), random.Random(1)))
-        table(rows, damage(rows, random.Random(0)), Path(name), options.show)
-    near = [sum(distance <= most for distance in distances) for most in (0, 1, 3)]
+        distances = list(measure_line_shifts(rows, Path(name), random.Random(1)))
+        print_tables(rows, damage_rows(rows, random.Random(0)), Path(name), options.show)
+    near = [sum(distance <= max_lines for distance in distances) for max_lines in (0, 1, 3)]
     print(f"\na missing line, {len(distances)} times: {near[0]} exact, {near[1]} within 1 line, {near[2]} within 3; "
           f"furthest {max(distances)}, median {statistics.median(distances):g}")  # fmt: skip
 

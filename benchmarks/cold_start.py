@@ -14,15 +14,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from report import Table, append, versions
+from report import Table, append_section, versions
 
 ROOT = Path(__file__).parent.parent
-BAR = 0.4
+MAX_RATIO = 0.4
 PEER = "import torch"
 TEXT = "A dog runs."
 
 
-def make_model(folder: Path, words: int) -> None:
+def make_model(folder: Path, vocabulary: int) -> None:
     """In a process of its own, which may import torch."""
     import torch
 
@@ -33,17 +33,17 @@ def make_model(folder: Path, words: int) -> None:
     from headway.text.tokenizer.tokenizer import Tokenizer
 
     torch.manual_seed(1)
-    drawn = random.Random(1)
+    rng = random.Random(1)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-    known = ["".join(drawn.choices(syllables, k=drawn.randint(1, 5))) for _ in range(30_000)]
-    tokenizer = Tokenizer.train((" ".join(drawn.choices(known, k=12)) for _ in range(10_000)), f"bpe({words})")
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 5))) for _ in range(30_000)]
+    tokenizer = Tokenizer.train((" ".join(rng.choices(words, k=12)) for _ in range(10_000)), f"bpe({vocabulary})")
     table = {"model": {"vocabulary": tokenizer.size}, "search": {"max_length": 6}}
     config = read_config(table)
     weights = Transformer(config.model).state_dict()
     save_model(folder, config, weights, Tokenizers(tokenizer, tokenizer), "# Random weights\n")
 
 
-def seconds(arguments: list[str], models: Path) -> float:
+def time_first_line(arguments: list[str], models: Path) -> float:
     """Until the first line is there. models: the folder of those that are called by name."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADWAY_MODELS": str(models)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
@@ -52,14 +52,14 @@ def seconds(arguments: list[str], models: Path) -> float:
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        took = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         process.stdout.read()
     if process.returncode or not line:
         raise SystemExit(f"{' '.join(arguments)} failed with exit code {process.returncode}")
-    return took
+    return seconds
 
 
-def commands(model: Path) -> dict[str, list[str]]:
+def make_commands(model: Path) -> dict[str, list[str]]:
     translate = ["-m", "headway", "translate", "--device", "cpu", "--model", str(model), TEXT]
     return {
         PEER: ["-c", "import torch; print()"],
@@ -89,21 +89,21 @@ def main() -> int:
         if not given.model:
             made = [sys.executable, __file__, "--make", str(model), "--words", str(given.words)]
             subprocess.run(made, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
-        table = measured(commands(model), given.rounds, model.resolve().parent)
-    print(table.told())
+        table = measure(make_commands(model), given.rounds, model.resolve().parent)
+    print(table.format_text())
     if given.results:
-        facts = f"{versions()}; {os.cpu_count()} cores, median of {given.rounds} rounds. Bar: {BAR} of {PEER}."
-        append(given.results, "From a process's start to a translation", facts, [table])
+        facts = f"{versions()}; {os.cpu_count()} cores, median of {given.rounds} rounds. Bar: {MAX_RATIO} of {PEER}."
+        append_section(given.results, "From a process's start to a translation", facts, [table])
     return 0
 
 
-def measured(each: dict[str, list[str]], rounds: int, models: Path) -> Table:
+def measure(each: dict[str, list[str]], rounds: int, models: Path) -> Table:
     for arguments in each.values():
-        seconds(arguments, models)  # the first run reads from disk and writes bytecode
+        time_first_line(arguments, models)  # the first run reads from disk and writes bytecode
     times: dict[str, list[float]] = {name: [] for name in each}
     for _ in range(rounds):
         for name, arguments in each.items():
-            times[name].append(seconds(arguments, models))
+            times[name].append(time_first_line(arguments, models))
     table = Table("Cold start", ["seconds", "of import torch"])
     for name, values in times.items():
         ratio = statistics.median(own / peer for own, peer in zip(values, times[PEER]))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from headway.train.dataset import ParallelDataset
 
 VOCABULARY = 16_000
-SAMPLE = 200_000  # pairs, for the comparison
-BUDGET = 25_000  # tokens a batch and side
+SAMPLE_PAIRS = 200_000  # pairs, for the comparison
+BATCH_TOKENS = 25_000  # tokens a batch and side
 
 
 def main() -> None:
@@ -36,12 +36,12 @@ def main() -> None:
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
-        print(json.dumps({**PARTS[options.part](sorted(glob.glob(options.pairs)), options.work), **memory()}))
+        print(json.dumps({**PARTS[options.part](sorted(glob.glob(options.pairs)), options.work), **peak_memory()}))
         return
     with tempfile.TemporaryDirectory() as folder:
         work = options.work or Path(folder)
         rows = {name: run(name, options.pairs, work) for name in PARTS}
-    report(rows)
+    print_report(rows)
 
 
 def run(part: str, pairs: str, work: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def run(part: str, pairs: str, work: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def memory() -> dict[str, float]:
+def peak_memory() -> dict[str, float]:
     own, others = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {"peak_mb": round(own), "largest_worker_mb": round(others)}
 
@@ -67,7 +67,7 @@ def prepare(files: list[str], work: Path) -> dict[str, Any]:
     from headway.text.tokenizer.pair import Tokenizers
     from headway.text.tokenizer.tokenizer import Tokenizer
 
-    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
+    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE_PAIRS))
     tokenizer = Tokenizer.train([side for pair in pairs for side in pair], f"bpe({VOCABULARY})")
     Tokenizers(tokenizer, tokenizer).save(work / "tokenizer.json")
     return {"vocabulary": tokenizer.size}
@@ -83,7 +83,7 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
 
     library = tokenizers.Tokenizer.from_file(str(work / "tokenizer.json"))
     tokenizer = Tokenizers.load(work / "tokenizer.json").source
-    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE))
+    pairs = list(islice(read_parallel(ParallelFiles(files[0])), SAMPLE_PAIRS))
     size = sum(len(side.encode()) for pair in pairs for side in pair) / 1e6
     sides = [EncodedSide("source", tokenizer, tail=[tokenizer.end]), EncodedSide("target", tokenizer)]
     rates: dict[str, list[float]] = {"bare": [], "bare_with_offsets": [], "headway": []}
@@ -96,7 +96,7 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
             rates[name].append(size / (time.perf_counter() - began))
         with tempfile.TemporaryDirectory(dir=work) as folder:
             began = time.perf_counter()
-            encode_to_folder(Path(folder), islice(read_parallel(ParallelFiles(files[0])), SAMPLE), sides)
+            encode_to_folder(Path(folder), islice(read_parallel(ParallelFiles(files[0])), SAMPLE_PAIRS), sides)
             rates["headway"].append(size / (time.perf_counter() - began))
     return {"mb": round(size, 1), **{name: round(float(np.median(found)), 2) for name, found in rates.items()}}
 
@@ -113,7 +113,7 @@ def encode(files: list[str], work: Path) -> dict[str, Any]:
     times = []
     for _ in range(2):
         began = time.perf_counter()
-        corpus, counts = opened(files, work)
+        corpus, counts = open_dataset(files, work)
         times.append(time.perf_counter() - began)
     size = sum(len(f"{a}{b}".encode()) for file in files for a, b in read_parallel(ParallelFiles(file))) / 1e6
     stored = sum(path.stat().st_size for path in (work / "cache").rglob("*.ids")) / 1e6
@@ -131,11 +131,11 @@ def encode(files: list[str], work: Path) -> dict[str, Any]:
 
 def encode_one(files: list[str], work: Path) -> dict[str, Any]:
     """A part of it alone: a fifth of the text should take as much memory as all of it."""
-    corpus, counts = opened(files[:1], work)
+    corpus, counts = open_dataset(files[:1], work)
     return {"pairs": counts, "usable": corpus.size}
 
 
-def opened(files: list[str], work: Path) -> "tuple[ParallelDataset, int]":
+def open_dataset(files: list[str], work: Path) -> "tuple[ParallelDataset, int]":
     from headway.data.corpora import open_parallel
     from headway.data.parallel_files import ParallelFiles
     from headway.text.tokenizer.pair import Tokenizers
@@ -153,15 +153,15 @@ def batches(files: list[str], work: Path) -> dict[str, Any]:
     from headway.text.tokenizer.special_tokens import special_tokens
     from headway.train.objectives import TranslationObjective
 
-    corpus, _ = opened(files, work)
+    corpus, _ = open_dataset(files, work)
     special = special_tokens(Tokenizers.load(work / "tokenizer.json").target)
     objective, random = TranslationObjective.Config(), np.random.default_rng(0)
     began, count, tokens, shares = time.perf_counter(), 0, 0, []
-    for part, portion in enumerate(corpus.epoch(0)):
-        examples, lengths = portion.examples, portion.lengths
-        found = make_padded_batches(lengths, BUDGET, [1, 0, part])
+    for part, shard in enumerate(corpus.epoch(0)):
+        examples, lengths = shard.examples, shard.lengths
+        found = make_padded_batches(lengths, BATCH_TOKENS, [1, 0, part])
         for batch in found:
-            tokens += objective.collate([examples[i] for i in batch], special, random).tokens
+            tokens += objective.collate([examples[i] for i in batch], special, random).token_count
             count += 1
         shares.append(measure_padding(found, lengths))
     seconds = time.perf_counter() - began
@@ -171,18 +171,18 @@ def batches(files: list[str], work: Path) -> dict[str, Any]:
         "batches_per_second": round(count / seconds, 1),
         "million_tokens_per_second": round(tokens / seconds / 1e6, 2),
         "padding_percent": round(100 * share, 2),
-        **resident(),
+        **measure_memory(),
     }
 
 
-def resident() -> dict[str, int]:
+def measure_memory() -> dict[str, int]:
     """Memory of the process itself, and of the files it has mapped, which the system takes back when it needs to."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines if line.startswith("Rss")}
     return {"own_mb": found["RssAnon"], "mapped_mb": found["RssFile"]}
 
 
-def report(rows: dict[str, dict[str, Any]]) -> None:
+def print_report(rows: dict[str, dict[str, Any]]) -> None:
     c, e, b = rows["compare"], rows["encode"], rows["batches"]
     print("| what | value |\n|---|---|")
     print(f"| pairs, of which usable | {e['pairs']:,}, {e['usable']:,} |")
@@ -200,7 +200,7 @@ def report(rows: dict[str, dict[str, Any]]) -> None:
     )
     print(f"| peak memory, main process and largest worker | {e['peak_mb']} and {e['largest_worker_mb']} MB |")
     print(f"| the same for the first file alone | {rows['encode_one']['peak_mb']} MB |")
-    print(f"| batches of {BUDGET:,} tokens a side, without training | {b['batches_per_second']}/s |")
+    print(f"| batches of {BATCH_TOKENS:,} tokens a side, without training | {b['batches_per_second']}/s |")
     print(f"| that is | {b['million_tokens_per_second']} M tokens/s |")
     print(f"| padding | {b['padding_percent']} % |")
     print(f"| memory after an epoch: own, mapped files | {b['own_mb']} and {b['mapped_mb']} MB |")

@@ -13,7 +13,7 @@ class Curve(NamedTuple):
     engine: Literal["", "reference", "cuda"] = ""
 
     @property
-    def look(self) -> dict[str, Any]:
+    def style(self) -> dict[str, Any]:
         """How it is drawn: a colour for the search, a line for the engine."""
         if self.engine == "reference":
             return {
@@ -33,7 +33,7 @@ DECODING = [
 ]
 
 
-LONG = [curve for curve in DECODING if curve.engine == "cuda"]
+LONG_TEXT = [curve for curve in DECODING if curve.engine == "cuda"]
 
 
 class Sweep(NamedTuple):
@@ -52,7 +52,7 @@ class Point(NamedTuple):
     value: int
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     seconds: float
     tokens: int
     memory: float  # GB at most; 0: not measured
@@ -63,12 +63,12 @@ class Found(NamedTuple):
         return [f"{1000 * self.seconds:,.1f}", f"{self.tokens / self.seconds:,.0f}", memory]
 
 
-Results = dict[Point, Found | str]  # or why there are no numbers
+Results = dict[Point, Measurement | str]  # or why there are no numbers
 NO_MEMORY, LEFT_OUT = "out of memory", "left out"
 COLUMNS = ["ms", "tokens/s", "GB"]
 
 
-def tables(sweeps: list[Sweep], results: Results) -> list[Table]:
+def make_tables(sweeps: list[Sweep], results: Results) -> list[Table]:
     """For training one a sweep; for decoding one a search, with both engines side by side."""
     made = []
     for number, sweep in enumerate(sweeps):
@@ -88,18 +88,18 @@ def tables(sweeps: list[Sweep], results: Results) -> list[Table]:
     return made
 
 
-def _row(found: list[Found | str]) -> list[str]:
+def _row(found: list[Measurement | str]) -> list[str]:
     """The ratio: how many times as fast the first is as the second."""
-    cells = [cell for one in found for cell in (one.cells if isinstance(one, Found) else [one or LEFT_OUT, "-", "-"])]
+    cells = [cell for one in found for cell in (one.cells if isinstance(one, Measurement) else [one or LEFT_OUT, "-", "-"])]
     if len(found) == 2:
         first, second = found
         cells.append(
-            f"{second.seconds / first.seconds:.1f}" if isinstance(first, Found) and isinstance(second, Found) else "-"
+            f"{second.seconds / first.seconds:.1f}" if isinstance(first, Measurement) and isinstance(second, Measurement) else "-"
         )
     return cells
 
 
-def pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) -> list[Path]:
+def draw_pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) -> list[Path]:
     """One for each of training, decoding and long texts: time above, memory below; a column for each sweep. 1,000 pixels wide."""
     import matplotlib
 
@@ -109,7 +109,7 @@ def pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) ->
     made = []
     for what in dict.fromkeys(sweep.what for sweep in sweeps):
         shown = [number for number, sweep in enumerate(sweeps) if sweep.what == what]
-        rows: list[tuple[str, Callable[[Found], float]]] = [
+        rows: list[tuple[str, Callable[[Measurement], float]]] = [
             ("ms a step" if what == "training" else "ms", lambda found: 1000 * found.seconds),
             ("GB at most", lambda found: found.memory),
         ]
@@ -133,18 +133,18 @@ def pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) ->
     return made
 
 
-def _panel(axis: Any, number: int, sweep: Sweep, results: Results, measure: Callable[[Found], float]) -> None:
+def _panel(axis: Any, number: int, sweep: Sweep, results: Results, measure: Callable[[Measurement], float]) -> None:
     """Both axes logarithmic. Where the memory was too small there is a cross at the bottom: the curves are high there."""
     empty = True
     for curve in sweep.curves:
         found = {value: results.get(Point(number, curve, value)) for value in sweep.values}
-        places = {value: measure(one) for value, one in found.items() if isinstance(one, Found) and measure(one)}
+        places = {value: measure(one) for value, one in found.items() if isinstance(one, Measurement) and measure(one)}
         empty = empty and not places
-        axis.plot(list(places), list(places.values()), markersize=5, label=curve.name, **curve.look)
+        axis.plot(list(places), list(places.values()), markersize=5, label=curve.name, **curve.style)
         lost = [value for value, one in found.items() if one == NO_MEMORY]
         if lost:
             up = 0.04 + 0.05 * sweep.curves.index(curve)  # of the panel
-            over, colour = axis.get_xaxis_transform(), curve.look["color"]
+            over, colour = axis.get_xaxis_transform(), curve.style["color"]
             axis.plot(lost, [up] * len(lost), "x", color=colour, transform=over)
             axis.text(lost[0], up, f"{NO_MEMORY}  ", color=colour, transform=over, ha="right", va="center", fontsize=8)
     axis.set_xscale("log", base=2)

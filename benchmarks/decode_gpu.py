@@ -47,7 +47,7 @@ GPU = Sizes(512, 6, 8, 10_000, 28, (32, 256, 1024), 5)
 SMOKE = Sizes(32, 2, 4, 60, 6, (2, 5), 1)
 
 
-def marian(s: Sizes) -> Any:
+def make_marian(s: Sizes) -> Any:
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -68,7 +68,7 @@ class Bench:
         self.cells: dict[str, dict[tuple[int, int], float]] = {}
         self.alone = False  # only the CUDA search is timed
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         print(f"{time.perf_counter() - self.began:5.0f} s  {text}", flush=True)
 
     def seconds(self, act: Callable[[], Any]) -> float:
@@ -92,17 +92,17 @@ class Bench:
         speed = batch * self.sizes.length / took
         self.cells.setdefault(name, {})[beam, batch] = speed
         step = 1000 * took / self.sizes.length
-        self.say(
+        self.log(
             f"{name}, beam {beam}, batch {batch}: {speed:,.0f} tokens/s, {1000 * took:.1f} ms, {step:.2f} ms a step"
         )
 
 
 @torch.no_grad()
-def race(bench: Bench) -> str:
+def time_engines(bench: Bench) -> str:
     from parity.copying import from_marian
 
     s = bench.sizes
-    theirs = marian(s)
+    theirs = make_marian(s)
     stepper = ModelStepper(from_marian(theirs).to(bench.device, bench.dtype))
     theirs = theirs.to(bench.device, bench.dtype)
     special = SpecialTokens(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
@@ -129,16 +129,16 @@ def race(bench: Bench) -> str:
                 bench.time("Hugging Face `generate`", beam, batch, generate)
                 bench.time("Headway, reference", beam, batch, functools.partial(ours, "reference"))
             bench.time("Headway, CUDA", beam, batch, functools.partial(ours, "cuda"))
-    return "" if bench.alone else table(bench)
+    return "" if bench.alone else format_table(bench)
 
 
 @torch.no_grad()
-def profile(bench: Bench) -> None:
+def profile_kernels(bench: Bench) -> None:
     from parity.copying import from_marian
     from torch.profiler import ProfilerActivity
 
     s = bench.sizes
-    stepper = ModelStepper(from_marian(marian(s)).to(bench.device, bench.dtype))
+    stepper = ModelStepper(from_marian(make_marian(s)).to(bench.device, bench.dtype))
     special = SpecialTokens(start=s.vocabulary - 1, end=0, suppress=(s.vocabulary - 1,))
     search = Search(beam_size=4, min_length=s.length, max_length=s.length)
     for batch in s.batches:
@@ -152,7 +152,7 @@ def profile(bench: Bench) -> None:
         print(f"batch {batch}\n{seen.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80)}")
 
 
-def table(bench: Bench) -> str:
+def format_table(bench: Bench) -> str:
     kinds = [(beam, batch) for beam in (4, 1) for batch in bench.sizes.batches]
     names = [f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch:,}" for beam, batch in kinds]
     lines = [f"| tokens/s | {' | '.join(names)} |", "|---" * (1 + len(kinds)) + "|"]
@@ -177,8 +177,8 @@ def main() -> None:
     bench = Bench(SMOKE if given.smoke else GPU, device)
     bench.alone = given.cuda
     if given.profile:
-        return profile(bench)
-    speeds = race(bench)
+        return profile_kernels(bench)
+    speeds = time_engines(bench)
     if given.cuda:
         return
     import transformers

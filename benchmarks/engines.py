@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from poured import Text, hugging_face
+from convert import IdTokenizer, make_hugging_face
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
 
-EXTRA = 50  # tokens that an output may have more than the longest source
+MAX_EXTRA_TOKENS = 50  # tokens that an output may have more than the longest source
 ALPHA = 1.0  # of the penalty n^alpha, which all three know
 
 
@@ -31,7 +31,7 @@ class CTranslate2:
     def __init__(self, folder: Path, work: Path, compute: str, workers: int, threads: int) -> None:
         import ctranslate2
 
-        self.text, self.workers = Text(folder), workers
+        self.text, self.workers = IdTokenizer(folder), workers
         self.names = [str(n) for n in range(self.text.target.size)]
         self.suppressed = [[str(n)] for n in self.text.suppressed]
         self.model = ctranslate2.Translator(
@@ -39,7 +39,7 @@ class CTranslate2:
         )
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
-        rows = self.text.encoded(lines)
+        rows = self.text.encode(lines)
         longest = max(map(len, rows))
         if size:
             split = {"max_batch_size": size, "batch_type": "tokens"}
@@ -47,19 +47,19 @@ class CTranslate2:
             split = {"max_batch_size": -(-len(rows) // self.workers), "batch_type": "examples"}
         found = self.model.translate_batch(
             [[self.names[n] for n in row] for row in rows], beam_size=beam, length_penalty=ALPHA, max_input_length=0,
-            min_decoding_length=0, max_decoding_length=longest + EXTRA, suppress_sequences=self.suppressed, **split,
+            min_decoding_length=0, max_decoding_length=longest + MAX_EXTRA_TOKENS, suppress_sequences=self.suppressed, **split,
         )  # fmt: skip
-        return self.text.decoded([list(map(int, one.hypotheses[0])) for one in found])
+        return self.text.decode([list(map(int, one.hypotheses[0])) for one in found])
 
 
 class HuggingFace:
     sizes: tuple[int, ...] = (32, 64, 128)  # sentences
 
     def __init__(self, folder: Path) -> None:
-        self.text, self.model = Text(folder), hugging_face(folder)
+        self.text, self.model = IdTokenizer(folder), make_hugging_face(folder)
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
-        rows = self.text.encoded(lines)
+        rows = self.text.encode(lines)
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         found: list[list[int]] = [[]] * len(rows)
         step = size or len(rows)
@@ -67,7 +67,7 @@ class HuggingFace:
             batch = order[start : start + step]
             for n, ids in zip(batch, self._batch([rows[n] for n in batch], beam)):
                 found[n] = ids
-        return self.text.decoded(found)
+        return self.text.decode(found)
 
     def _batch(self, rows: list[list[int]], beam: int) -> list[list[int]]:
         import torch
@@ -78,7 +78,7 @@ class HuggingFace:
         with torch.inference_mode():
             found = self.model.generate(
                 ids, attention_mask=(ids != pad).long(), num_beams=beam, do_sample=False,
-                max_new_tokens=longest + EXTRA, suppress_tokens=self.text.suppressed, **early,
+                max_new_tokens=longest + MAX_EXTRA_TOKENS, suppress_tokens=self.text.suppressed, **early,
             ).tolist()  # fmt: skip
         return [row[1:] for row in found]
 
@@ -122,7 +122,7 @@ class Reference(Headway):
         return found
 
 
-def contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
+def make_contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
     """By name: made from a model directory and a folder with what was converted."""
 
     def ours(engine: "EngineName", compute: "Compute") -> Callable[[Path, Path], Engine]:

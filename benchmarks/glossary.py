@@ -18,11 +18,11 @@ from headway.text.metrics import compute_scores
 from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
-LEAST = 4  # letters of a term
-TERMS = 2  # a line
+MIN_TERM_LETTERS = 4  # letters of a term
+TERMS_PER_LINE = 2  # a line
 
 
-def terms_of(pair: tuple[str, str], links: list[tuple[int, int]], chance: random.Random) -> dict[str, str]:
+def pick_terms(pair: tuple[str, str], links: list[tuple[int, int]], rng: random.Random) -> dict[str, str]:
     """Words that are linked with one word alone, on both sides."""
     source, target = (split_words(side) for side in pair)
     alone = [
@@ -30,8 +30,8 @@ def terms_of(pair: tuple[str, str], links: list[tuple[int, int]], chance: random
         for i, j in links
         if sum(i in link[:1] for link in links) == 1 == sum(j in link[1:] for link in links)
     ]
-    able = [(a, b) for a, b in alone if a.isalpha() and b.isalpha() and len(a) >= LEAST]
-    return dict(chance.sample(able, min(TERMS, len(able))))
+    usable = [(a, b) for a, b in alone if a.isalpha() and b.isalpha() and len(a) >= MIN_TERM_LETTERS]
+    return dict(rng.sample(usable, min(TERMS_PER_LINE, len(usable))))
 
 
 def main() -> None:
@@ -44,22 +44,22 @@ def main() -> None:
     pairs = list(read_pairs(given.source, given.target))[: given.lines]
     aligner = train_aligner(read_pairs(given.train_source, given.train_target), max_pairs=20_000)
     translator = load_translator(given.model, device="cpu", engine="torch")
-    chance = random.Random(0)
-    told = [terms_of(pair, links.tolist(), chance) for pair, links in zip(pairs, aligner.align(pairs))]
+    rng = random.Random(0)
+    line_terms = [pick_terms(pair, links.tolist(), rng) for pair, links in zip(pairs, aligner.align(pairs))]
     options = TranslateOptions(target=given.to)
     plain = [one.text for one in translator.translate([source for source, _ in pairs], options)]
     found = []
-    for (source, _), terms in zip(pairs, told):
+    for (source, _), terms in zip(pairs, line_terms):
         found += translator.translate([source], replace(options, glossary=Glossary(terms)))
     print("| | terms said | BLEU | chrF | lines with a warning |")
     print("|---|---|---|---|---|")
-    wanted = sum(map(len, told))
+    wanted = sum(map(len, line_terms))
     for name, texts in (("without a glossary", plain), ("with it", [one.text for one in found])):
-        said = sum(term in UNIT.findall(text) for text, terms in zip(texts, told) for term in terms.values())
+        used = sum(term in UNIT.findall(text) for text, terms in zip(texts, line_terms) for term in terms.values())
         scores = compute_scores(texts, [target for _, target in pairs])
         warned = str(sum(bool(one.warnings) for one in found)) if texts is not plain else ""
         print(
-            f"| {name} | {said} of {wanted} ({said / wanted:.1%}) | {scores.bleu:.1f} | {scores.chrf:.1f} | {warned} |"
+            f"| {name} | {used} of {wanted} ({used / wanted:.1%}) | {scores.bleu:.1f} | {scores.chrf:.1f} | {warned} |"
         )
 
 

@@ -18,7 +18,7 @@ from headway.nn.mixers.attention import Attention
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model, save_model
 
-TINY = 1e-4  # of what is added: not 0, which no trained weight is
+NOISE_SCALE = 1e-4  # of what is added: not 0, which no trained weight is
 
 
 class Base(NamedTuple):
@@ -32,27 +32,27 @@ class Widening:
     """From width `narrow` to `wide`."""
 
     def __init__(self, narrow: int, wide: int) -> None:
-        pairs, places = narrow // 2, torch.arange(wide // 2)
+        pairs, indices = narrow // 2, torch.arange(wide // 2)
         self.narrow, self.wide = narrow, wide
-        self.copied = both((places * narrow / wide).round().long().clamp(max=pairs - 1))  # (wide,) from where
-        self.read = both((torch.arange(pairs) * wide / narrow).round().long())  # (narrow,) where
+        self.copied = channel_pairs((indices * narrow / wide).round().long().clamp(max=pairs - 1))  # (wide,) from where
+        self.read = channel_pairs((torch.arange(pairs) * wide / narrow).round().long())  # (narrow,) where
 
-    def reads(self, weight: Tensor) -> Tensor:
+    def widen_inputs(self, weight: Tensor) -> Tensor:
         result = weight.new_zeros(len(weight), self.wide)
         result[:, self.read] = weight
         return result
 
-    def writes(self, weight: Tensor) -> Tensor:
+    def widen_outputs(self, weight: Tensor) -> Tensor:
         return weight[self.copied]
 
-    def says(self, weight: Tensor) -> Tensor:
+    def widen_last_norm(self, weight: Tensor) -> Tensor:
         """The gain or bias of the last norm: only what is read counts, and words are smaller by √(narrow / wide)."""
         result = weight.new_zeros(self.wide)
         result[self.read] = weight * math.sqrt(self.wide / self.narrow)
         return result
 
 
-def both(pairs: Tensor) -> Tensor:
+def channel_pairs(pairs: Tensor) -> Tensor:
     """Sine and cosine lie side by side."""
     return torch.stack([2 * pairs, 2 * pairs + 1], 1).flatten()
 
@@ -74,51 +74,51 @@ def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
     table = small.to_dict() | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
     grown = Transformer(from_dict(Transformer.Config, table))
     torch.manual_seed(0)
-    fitted = fitting(weights, grown.state_dict(), small.d_model, heads.pop(), size)
-    save_model(out, replace(config, model=grown.config), fitted, tokenizers, "# grown for a benchmark\n")
+    grow_weight = grow_weights(weights, grown.state_dict(), small.d_model, heads.pop(), size)
+    save_model(out, replace(config, model=grown.config), grow_weight, tokenizers, "# grown for a benchmark\n")
 
 
-def fitting(
+def grow_weights(
     weights: dict[str, Tensor], large: dict[str, Tensor], narrow: int, heads: int, size: Base
 ) -> dict[str, Tensor]:
     width = Widening(narrow, size.d_model)
     return {
-        name: fitted(name, weights[name], width, heads, size) if name in weights else added(name, new)
+        name: grow_weight(name, weights[name], width, heads, size) if name in weights else make_new_weight(name, new)
         for name, new in large.items()
     }
 
 
-def fitted(name: str, old: Tensor, width: Widening, heads: int, size: Base) -> Tensor:
+def grow_weight(name: str, old: Tensor, width: Widening, heads: int, size: Base) -> Tensor:
     *_, owner, kind = name.split(".")
     if owner == "words":
         return old[:, width.copied] * math.sqrt(width.narrow / width.wide)
     if owner == "norm":
-        return width.says(old) if name.startswith("stacks.decoder.ends") else width.writes(old)
+        return width.widen_last_norm(old) if name.startswith("stacks.decoder.ends") else width.widen_outputs(old)
     if owner in ("query", "key", "value"):
-        new = by_heads(old if kind == "bias" else width.reads(old), heads, size)
+        new = grow_heads(old if kind == "bias" else width.widen_inputs(old), heads, size)
         return new * math.sqrt(size.d_model / size.heads / (width.narrow / heads)) if owner == "query" else new
     if owner == "inner":
-        return longer(old if kind == "bias" else width.reads(old), size.hidden)
+        return append_noise(old if kind == "bias" else width.widen_inputs(old), size.hidden)
     if kind == "bias":  # of output and outer
-        return width.writes(old)
+        return width.widen_outputs(old)
     if owner == "output":
-        return width.writes(by_heads(old.T, heads, size, beside=0.0).T) * heads / size.heads
-    return width.writes(longer(old.T, size.hidden, beside=0.0).T)
+        return width.widen_outputs(grow_heads(old.T, heads, size, scale=0.0).T) * heads / size.heads
+    return width.widen_outputs(append_noise(old.T, size.hidden, scale=0.0).T)
 
 
-def by_heads(rows: Tensor, heads: int, size: Base, beside: float = TINY) -> Tensor:
+def grow_heads(rows: Tensor, heads: int, size: Base, scale: float = NOISE_SCALE) -> Tensor:
     """(heads · d_k, …): more heads, each wider."""
     split = rows.unflatten(0, (heads, -1)).transpose(0, 1)  # (d_k, heads, …)
-    wide = longer(split, size.d_model // size.heads, beside).transpose(0, 1)
+    wide = append_noise(split, size.d_model // size.heads, scale).transpose(0, 1)
     return wide.repeat(size.heads // heads, *[1] * (wide.dim() - 1)).flatten(0, 1)
 
 
-def longer(rows: Tensor, length: int, beside: float = TINY) -> Tensor:
-    more = torch.randn(length - len(rows), *rows.shape[1:]) * beside
+def append_noise(rows: Tensor, length: int, scale: float = NOISE_SCALE) -> Tensor:
+    more = torch.randn(length - len(rows), *rows.shape[1:]) * scale
     return torch.cat([rows, more])
 
 
-def added(name: str, new: Tensor) -> Tensor:
+def make_new_weight(name: str, new: Tensor) -> Tensor:
     """A layer more: it listens as a new one does, and adds next to nothing."""
-    silent = name.endswith(("output.weight", "outer.weight"))
-    return new * TINY if silent else new
+    is_output = name.endswith(("output.weight", "outer.weight"))
+    return new * NOISE_SCALE if is_output else new

@@ -11,16 +11,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 
 if TYPE_CHECKING:
     from headway import Translator
     from headway.decode.types import Compute, EngineName
 
-MOST = 0.2  # BLEU that int8 may cost
-FIRST = "torch float32"
-NAMES: "dict[str, tuple[EngineName, Compute]]" = {
-    FIRST: ("torch", "float32"),
+MAX_BLEU_LOSS = 0.2  # BLEU that int8 may cost
+BASELINE = "torch float32"
+ENGINES: "dict[str, tuple[EngineName, Compute]]" = {
+    BASELINE: ("torch", "float32"),
     "torch int8": ("torch", "int8"),
     "ctranslate2 float32": ("ctranslate2", "float32"),
     "ctranslate2 int8": ("ctranslate2", "int8"),
@@ -28,10 +28,10 @@ NAMES: "dict[str, tuple[EngineName, Compute]]" = {
 COLUMNS = ["BLEU", "loss", "same", "chrF"]
 
 
-def loaded(folder: Path, name: str) -> "Translator":
+def load_engine(folder: Path, name: str) -> "Translator":
     import headway
 
-    engine, compute = NAMES[name]
+    engine, compute = ENGINES[name]
     model = headway.load(folder, device="cpu", engine=engine, compute=compute)
     if not isinstance(model, headway.Translator):
         raise SystemExit(f"{folder} does not translate")
@@ -45,46 +45,46 @@ def main() -> int:
     parser.add_argument("--target", type=Path, required=True, help="their translations")
     parser.add_argument("--lines", type=int, help="only the first ones")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--only", help=f"of {', '.join(NAMES)}; with commas. {FIRST} always runs")
+    parser.add_argument("--only", help=f"of {', '.join(ENGINES)}; with commas. {BASELINE} always runs")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
-    names = [FIRST, *(name for name in (given.only or ",".join(NAMES)).split(",") if name != FIRST)]
-    if unknown := [name for name in names if name not in NAMES]:
-        parser.error(f"there is no {unknown[0]}: one of {', '.join(NAMES)}")
+    names = [BASELINE, *(name for name in (given.only or ",".join(ENGINES)).split(",") if name != BASELINE)]
+    if unknown := [name for name in names if name not in ENGINES]:
+        parser.error(f"there is no {unknown[0]}: one of {', '.join(ENGINES)}")
     sides = [path.read_text(encoding="utf-8").splitlines()[: given.lines] for path in (given.source, given.target)]
     if len(sides[0]) != len(sides[1]):
         parser.error(f"{len(sides[0])} lines and {len(sides[1])} translations")
-    models = {name: loaded(given.model, name) for name in names}
-    tables, worst = [], 0.0
+    models = {name: load_engine(given.model, name) for name in names}
+    tables, max_loss = [], 0.0
     for beam in given.beams:
-        table, loss = compared(models, beam, *sides)
+        table, loss = compare_engines(models, beam, *sides)
         tables.append(table)
-        worst = max(worst, loss)
+        max_loss = max(max_loss, loss)
     facts = f"{versions()}. Lines: {len(sides[0]):,}. {signature()}"
-    print(fill(facts), *(table.told() for table in tables), sep="\n")
+    print(wrap_text(facts), *(table.format_text() for table in tables), sep="\n")
     if given.results:
-        append(given.results, "What int8 costs", facts, tables)
-    return 1 if worst > MOST else 0
+        append_section(given.results, "What int8 costs", facts, tables)
+    return 1 if max_loss > MAX_BLEU_LOSS else 0
 
 
-def compared(models: "dict[str, Translator]", beam: int, sources: list[str], targets: list[str]) -> tuple[Table, float]:
+def compare_engines(models: "dict[str, Translator]", beam: int, sources: list[str], targets: list[str]) -> tuple[Table, float]:
     """The table of one beam size, and the most that an int8 engine lost."""
     from sacrebleu import corpus_bleu, corpus_chrf
 
     from headway.translate.options import TranslateOptions
 
-    table, lost = Table(f"beam {beam}", COLUMNS), 0.0
-    right, best = list[str](), 0.0
+    table, max_loss = Table(f"beam {beam}", COLUMNS), 0.0
+    baseline_texts, baseline_bleu = list[str](), 0.0
     for name, model in models.items():
         options = TranslateOptions(search=model.search(beam_size=beam))
         texts = [one.text for one in model.translate(sources, options)]
         bleu, chrf = corpus_bleu(texts, [targets]).score, corpus_chrf(texts, [targets]).score
-        if name == FIRST:
-            right, best = texts, bleu
-        same = sum(a == b for a, b in zip(texts, right)) / len(texts)
-        table.add(name, [f"{bleu:.2f}", f"{best - bleu:+.2f}", f"{same:.1%}", f"{chrf:.2f}"])
-        lost = max(lost, best - bleu if name.endswith("int8") else 0.0)
-    return table, lost
+        if name == BASELINE:
+            baseline_texts, baseline_bleu = texts, bleu
+        same = sum(a == b for a, b in zip(texts, baseline_texts)) / len(texts)
+        table.add(name, [f"{bleu:.2f}", f"{baseline_bleu - bleu:+.2f}", f"{same:.1%}", f"{chrf:.2f}"])
+        max_loss = max(max_loss, baseline_bleu - bleu if name.endswith("int8") else 0.0)
+    return table, max_loss
 
 
 def signature() -> str:

@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 
-from report import Table, append
+from report import Table, append_section
 
 from headway.text.line_language import LineLanguageDetector
 
@@ -34,31 +34,31 @@ SPECIAL = {r"\-": "-", r"\(en": "–", r"\(em": "—", r"\(aq": "'", r"\(dq": '"
 WORD = re.compile(r"[\"'“„«»‘’(]*[^\W\d_]+(?:[-'’/][^\W\d_]+)*[.,;:!?)\"'”“«»’…]*")
 
 
-def corpora(folder: Path, most: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+def read_corpora(folder: Path, max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
     """Where, language, lines."""
     for name in PAIRS:
         with lzma.open(folder / "en-de" / f"{name}.tsv.xz", "rt", encoding="utf-8", newline="\n") as file:
             pairs = [line.rstrip("\n").split("\t") for line in file]
         for side, language in enumerate(INSTALLED):
-            yield name, language, drawn([pair[side] for pair in pairs], most, seed)
+            yield name, language, sample_lines([pair[side] for pair in pairs], max_lines, seed)
     for language in INSTALLED:
         text = (folder / "multi30k" / f"test_2016_flickr.{language}").read_text(encoding="utf-8")
-        yield "multi30k", language, drawn(text.rstrip("\n").split("\n"), most, seed)
+        yield "multi30k", language, sample_lines(text.rstrip("\n").split("\n"), max_lines, seed)
 
 
-def manuals(folder: Path, english: Container[str], most: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+def read_manual_pages(folder: Path, english: Container[str], max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
     """Of each package, the paragraphs that no other language has."""
     by_language: dict[str, set[str]] = defaultdict(set)
     for package in sorted(folder.glob("manpages-*.deb")):
-        for language, paragraph in paragraphs_in(package):
+        for language, paragraph in read_package(package):
             by_language[language].add(paragraph)
-    holders = Counter(plain(text) for texts in by_language.values() for text in {*texts})
+    holders = Counter(letters_only(text) for texts in by_language.values() for text in {*texts})
     for language, texts in sorted(by_language.items()):
-        own = [text for text in sorted(texts) if holders[plain(text)] == 1 and not is_english(text, english)]
-        yield "manual pages", language, drawn(own, most, seed)
+        own = [text for text in sorted(texts) if holders[letters_only(text)] == 1 and not is_english(text, english)]
+        yield "manual pages", language, sample_lines(own, max_lines, seed)
 
 
-def descriptions(folder: Path, english: Container[str], most: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+def read_descriptions(folder: Path, english: Container[str], max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
     for path in sorted(folder.glob("Translation-*.bz2")):
         found = set()
         for block in bz2.decompress(path.read_bytes()).decode("utf-8", "ignore").split("\n\n"):
@@ -69,7 +69,7 @@ def descriptions(folder: Path, english: Container[str], most: int, seed: int) ->
                 }
         lines = [line for line in sorted(found) if not is_english(line, english)]
         if len(lines) >= 100:
-            yield "descriptions", path.stem.partition("-")[2], drawn(lines, most, seed)
+            yield "descriptions", path.stem.partition("-")[2], sample_lines(lines, max_lines, seed)
 
 
 def is_english(text: str, english: Container[str]) -> bool:
@@ -78,7 +78,7 @@ def is_english(text: str, english: Container[str]) -> bool:
     return sum(word in english for word in words) > len(words) * 2 / 3
 
 
-def vocabulary(texts: Iterable[list[str]]) -> set[str]:
+def frequent_words(texts: Iterable[list[str]]) -> set[str]:
     counts = Counter(word for lines in texts for line in lines for word in re.findall(r"[^\W\d_]+", line.casefold()))
     return {word for word, count in counts.items() if count >= 5}
 
@@ -88,7 +88,7 @@ def is_code(text: str) -> bool:
     return text.startswith("-") or sum(not WORD.fullmatch(word) for word in words) > len(words) / 3
 
 
-def paragraphs_in(package: Path) -> Iterator[tuple[str, str]]:
+def read_package(package: Path) -> Iterator[tuple[str, str]]:
     data = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(data)) as files:
         for file in files:
@@ -97,10 +97,10 @@ def paragraphs_in(package: Path) -> Iterator[tuple[str, str]]:
                 content = files.extractfile(file)
                 assert content is not None
                 text = gzip.decompress(content.read()).decode("utf-8", "ignore")
-                yield from ((found[1] or "en", paragraph) for paragraph in paragraphs(text))
+                yield from ((found[1] or "en", paragraph) for paragraph in split_paragraphs(text))
 
 
-def paragraphs(page: str) -> Iterator[str]:
+def split_paragraphs(page: str) -> Iterator[str]:
     """The running text of a page, roughly; neither its synopsis nor its examples, which are code."""
     lines: list[str] = []
     as_is = False
@@ -110,7 +110,7 @@ def paragraphs(page: str) -> Iterator[str]:
         elif line.startswith((".fi", ".EE", ".TE", ".YS", "..")):
             as_is = False
         if line.startswith((".", "'")) or not line.strip():
-            text = stripped(" ".join(lines))
+            text = strip_roff(" ".join(lines))
             if lines and sum(map(str.isalpha, text)) > len(text) / 2:
                 yield text
             lines = []
@@ -118,22 +118,22 @@ def paragraphs(page: str) -> Iterator[str]:
             lines.append(line)
 
 
-def stripped(text: str) -> str:
+def strip_roff(text: str) -> str:
     text = re.sub(r"\\f(\[\w*\]|\(..|.)|\\s[+-]?\d|\\[&/,|^%:]|\\m\[\w*\]", "", text)
     text = re.sub(r"\\\*?(\(..|\[[^\]]*\])|\\-|\\e", lambda found: SPECIAL.get(found[0], " "), text)
     return " ".join(re.sub(r"\\(.)", r"\1", text).split())
 
 
-def plain(text: str) -> str:
+def letters_only(text: str) -> str:
     return "".join(filter(str.isalpha, text.casefold()))
 
 
-def drawn(lines: list[str], most: int, seed: int) -> list[str]:
+def sample_lines(lines: list[str], max_lines: int, seed: int) -> list[str]:
     lines = [line for line in lines if any(map(str.isalpha, line)) and not is_code(line)]
-    return random.Random(seed).sample(lines, most) if len(lines) > most else lines
+    return random.Random(seed).sample(lines, max_lines) if len(lines) > max_lines else lines
 
 
-def judged(lines: list[str], language: str, name: Callable[[str], str]) -> dict[str, tuple[int, int, Counter[str]]]:
+def judge_lines(lines: list[str], language: str, name: Callable[[str], str]) -> dict[str, tuple[int, int, Counter[str]]]:
     """Of each length: how many, how many right, and what the wrong ones were called."""
     found = {}
     for length, (low, high) in LENGTHS.items():
@@ -155,44 +155,44 @@ def main() -> int:
     given = parser.parse_args()
     detector = LineLanguageDetector(INSTALLED)
     table = Table("Language of a line: % right (lines)", list(LENGTHS))
-    texts = [*corpora(given.data, given.most, given.seed)]
+    texts = [*read_corpora(given.data, given.most, given.seed)]
     if given.pages:
-        english = vocabulary(lines for _, language, lines in corpora(given.data, 10**6, 1) if language == "en")
+        english = frequent_words(lines for _, language, lines in read_corpora(given.data, 10**6, 1) if language == "en")
         texts += [
-            *manuals(given.pages, english, given.most, given.seed),
-            *descriptions(given.pages, english, given.most, given.seed),
+            *read_manual_pages(given.pages, english, given.most, given.seed),
+            *read_descriptions(given.pages, english, given.most, given.seed),
         ]
     sums = {length: [0, 0] for length in LENGTHS}
     began = time.perf_counter()
     for where, language, lines in texts:
-        found = judged(lines, language, detector.name)
-        table.add(f"{where} {language}", [share(right, count) for count, right, _ in found.values()])
+        found = judge_lines(lines, language, detector.detect)
+        table.add(f"{where} {language}", [format_share(right, count) for count, right, _ in found.values()])
         for length, (count, right, _) in found.items():
             sums[length][0] += count
             sums[length][1] += right
         if given.wrong:
-            show_wrong(lines, language, detector.name, given.wrong)
-    table.add("all", [share(right, count) for count, right in sums.values()])
+            show_wrong(lines, language, detector.detect, given.wrong)
+    table.add("all", [format_share(right, count) for count, right in sums.values()])
     spent, lines_read = time.perf_counter() - began, sum(len(lines) for _, _, lines in texts)
-    print(table.told())
+    print(table.format_text())
     print(f"{lines_read / spent:,.0f} lines a second")
     if given.results:
         facts = f"Installed: {', '.join(INSTALLED)}. {lines_read / spent:,.0f} lines a second on one core."
-        append(given.results, "Language identification", facts, [table])
+        append_section(given.results, "Language identification", facts, [table])
     return 0
 
 
-def show_wrong(lines: list[str], language: str, name: Callable[[str], str], most: int) -> None:
+def show_wrong(lines: list[str], language: str, name: Callable[[str], str], max_lines: int) -> None:
     for line in lines:
         one = name(line) if len(line.split()) >= 5 else language
         if (one != language) if language in INSTALLED else (one in INSTALLED):
             print(f"    {language} called {one}: {line[:150]}", file=sys.stderr)
-            most -= 1
-            if not most:
+            max_lines -= 1
+            if not max_lines:
                 return
 
 
-def share(right: int, count: int) -> str:
+def format_share(right: int, count: int) -> str:
     return f"{100 * right / count:.2f} ({count:,})" if count else "–"
 
 

@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 
 ROOT = Path(__file__).parent.parent
-ROOM = {"ctranslate2": 300, "torch": 700}  # MB beside the weights
-GROWTH = 0.05  # of the first tenth's peak: a heap is never quite still
+MEMORY_LIMITS = {"ctranslate2": 300, "torch": 700}  # MB beside the weights
+MAX_GROWTH = 0.05  # of the first tenth's peak: a heap is never quite still
 COLUMNS = ["MB at 10 %", "MB in all", "growth", "bar", "lines/s"]
 
 
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
     memory: float  # MB
 
 
-def resident(process: int) -> float:
+def resident_mb(process: int) -> float:
     """MB of a process and its children; 0 when it is gone."""
     total = 0.0
     try:
@@ -43,10 +43,10 @@ def resident(process: int) -> float:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return total
-    return total + sum(resident(int(child)) for child in children)
+    return total + sum(resident_mb(int(child)) for child in children)
 
 
-def watched(command: list[str], written: Path, threads: int) -> list[Sample]:
+def watch_memory(command: list[str], written: Path, threads: int) -> list[Sample]:
     """Samples from the start of a command to its end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
     samples, lines, read = [], 0, 0
@@ -57,7 +57,7 @@ def watched(command: list[str], written: Path, threads: int) -> list[Sample]:
                 file.seek(read)
                 new = file.read()
             read, lines = read + len(new), lines + new.count(b"\n")
-            samples.append(Sample(lines, resident(process.pid)))
+            samples.append(Sample(lines, resident_mb(process.pid)))
             time.sleep(0.1)
         if process.returncode:
             told.seek(0)
@@ -65,7 +65,7 @@ def watched(command: list[str], written: Path, threads: int) -> list[Sample]:
     return samples
 
 
-def repeated(source: Path, lines: int, to: Path) -> int:
+def write_repeated(source: Path, lines: int, to: Path) -> int:
     """So many lines, the file over and over; returns how many different ones."""
     own = source.read_text(encoding="utf-8").splitlines()
     with to.open("w", encoding="utf-8") as file:
@@ -73,20 +73,20 @@ def repeated(source: Path, lines: int, to: Path) -> int:
     return len(own)
 
 
-def measured(given: argparse.Namespace, more: str) -> tuple[list[str], bool]:
+def measure(given: argparse.Namespace, more: str) -> tuple[list[str], bool]:
     """The cells of a row, and whether memory stayed within the bars."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "source.txt"
-        repeated(given.source, given.lines, text)
+        write_repeated(given.source, given.lines, text)
         command = [sys.executable, "-m", "headway", "translate", "--model", str(given.model), "--input", str(text)]
         began = time.perf_counter()
-        samples = watched([*command, *shlex.split(more)], Path(folder) / "target.txt", given.threads)
+        samples = watch_memory([*command, *shlex.split(more)], Path(folder) / "target.txt", given.threads)
         took = time.perf_counter() - began
     tenth = max(sample.memory for sample in samples if sample.lines <= given.lines / 10)
     peak = max(sample.memory for sample in samples)
     weights = (given.model / "model.safetensors").stat().st_size / 1e6
-    bar = 2 * weights + ROOM["ctranslate2" if "ctranslate2" in more else "torch"]
-    sound = peak <= bar and peak - tenth <= GROWTH * tenth
+    bar = 2 * weights + MEMORY_LIMITS["ctranslate2" if "ctranslate2" in more else "torch"]
+    sound = peak <= bar and peak - tenth <= MAX_GROWTH * tenth
     cells = [f"{tenth:.0f}", f"{peak:.0f}", f"{peak - tenth:+.0f}", f"{bar:.0f}", f"{given.lines / took:.0f}"]
     return cells, sound
 
@@ -106,13 +106,13 @@ def main() -> int:
     table = Table(f"headway translate, {given.lines:,} lines, a model of {weights:.0f} MB", COLUMNS)
     sound = True
     for more in given.options or ["--beam-size 4"]:
-        cells, within = measured(given, more)
+        cells, within = measure(given, more)
         table.add(more, cells)
         sound = sound and within
     facts = f"{versions()}; {given.threads} threads. Resident memory, with that of child processes."
-    print(fill(facts), table.told(), "" if sound else "over the bar", sep="\n")
+    print(wrap_text(facts), table.format_text(), "" if sound else "over the bar", sep="\n")
     if given.results:
-        append(given.results, "Memory of translating a long file", facts, [table])
+        append_section(given.results, "Memory of translating a long file", facts, [table])
     return 0 if sound else 1
 
 

@@ -17,7 +17,7 @@ PUBLISHED = 41.02
 CONFIG = Path(__file__).parents[1] / "configs" / "multi30k-en-de.toml"
 
 
-def start(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
+def start_training(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
     files = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "valid-target": "val.de"}
     flags = [part for name, file in files.items() for part in (f"--{name}", str(data / file))]
     command = [sys.executable, "-m", "headway", "train", *flags, "--config", str(CONFIG), "--seed", str(seed)]
@@ -25,7 +25,7 @@ def start(seed: int, data: Path, work: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*command, "--out", str(work / f"seed-{seed}")], stderr=log)
 
 
-def scored(seed: int, test: str, data: Path, work: Path) -> tuple[float, float, float, list[float]]:
+def score_outputs(seed: int, test: str, data: Path, work: Path) -> tuple[float, float, float, list[float]]:
     """Moses-tokenised lower-cased BLEU, its brevity penalty, cased sacreBLEU and precisions, of saved hypotheses."""
     from headway.text.metrics import compute_scores
     from headway.translate.options import TranslateOptions
@@ -50,7 +50,7 @@ def main() -> None:
     began = time.time()
     running = []
     for seed in options.seeds:
-        running.append(start(seed, options.data, options.work))
+        running.append(start_training(seed, options.data, options.work))
         if not options.together:
             running[-1].wait()
     if any(process.wait() for process in running):
@@ -61,7 +61,7 @@ def main() -> None:
     for test in ("val", "test_2016_flickr", "test_2017_flickr"):
         found = []
         for seed in options.seeds:
-            moses, brevity, cased, precisions = scored(seed, test, options.data, options.work)
+            moses, brevity, cased, precisions = score_outputs(seed, test, options.data, options.work)
             end = json.loads((options.work / f"seed-{seed}" / "history.jsonl").read_text().splitlines()[-1])
             words = "/".join(f"{value:.1f}" for value in precisions)
             print(f"| {test} | {seed} | {moses:.2f} | {brevity:.3f} | {words} | {cased:.2f} | {end['seconds']:.0f} s |")

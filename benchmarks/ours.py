@@ -26,33 +26,33 @@ from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.dataset import ParallelDataset
 from headway.train.lm_dataset import TextDataset
-from headway.train.loader import MicroBatches as Pieces
+from headway.train.loader import MicroBatches as MicroBatches
 from headway.train.loader import PackedLoader
 from headway.train.objectives import Batch, Example
 from headway.train.trainer import Trainer, TrainState
 
-EARLY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
-SAMPLE = 50_000  # pairs that a vocabulary is learned from
-PAIRS = {  # weights of a layer written by hand, and those of Headway's that lie in them
+SHORT_ROW_EVERY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
+TOKENIZER_PAIRS = 50_000  # pairs that a vocabulary is learned from
+PLAIN_WEIGHTS = {  # weights of a layer written by hand, and those of Headway's that lie in them
     "qkv": ["self.query", "self.key", "self.value"], "out": ["self.output"], "up": ["feedforward.inner"],
     "down": ["feedforward.outer"],
 }  # fmt: skip
-LISTENING = {"q": ["cross.query"], "kv": ["cross.key", "cross.value"], "heard": ["cross.output"]}
+PLAIN_CROSS_WEIGHTS = {"q": ["cross.query"], "kv": ["cross.key", "cross.value"], "cross_out": ["cross.output"]}
 
 
-def made_up(size: Size, tokens: int, masked: bool, device: torch.device) -> Batch:
+def make_batch(size: Size, tokens: int, masked: bool, device: torch.device) -> Batch:
     """So many tokens on each side; the same for everybody, and on the device already."""
     rows = tokens // size.length
     source, inputs, labels = torch.randint(4, size.vocabulary, (3, rows, size.length))
     valid = torch.ones(rows, size.length, dtype=torch.bool)
     if masked:
-        valid[::EARLY, -1] = False
+        valid[::SHORT_ROW_EVERY, -1] = False
     source, inputs = source.where(valid, PAD), inputs.where(valid, PAD)
     count, mask = int(valid.sum()), valid if masked else None
     return Batch(source, mask, inputs, mask, labels.where(valid, IGNORE_INDEX), count, 2 * count).to(device)
 
 
-def config_for(size: Size, tokens: int, written: str = "") -> Config:
+def make_config(size: Size, tokens: int, settings_text: str = "") -> Config:
     """`written`: settings with space between them, as in "compile=on model.norm=rmsnorm". A name without a dot is one
     of [train]; `residual` is that of both sides."""
     stack = {
@@ -66,7 +66,7 @@ def config_for(size: Size, tokens: int, written: str = "") -> Config:
         "train": {**train, "schedule": f"constant({size.rate}, warmup=1)"},
     }
     layers = [Layer("benchmark", table)]
-    for one in written.split():
+    for one in settings_text.split():
         paths = [one if "." in one.partition("=")[0] else f"train.{one}"]
         if one.startswith("residual="):
             paths = [f"model.{side}.{one}" for side in ("encoder", "decoder")]
@@ -74,21 +74,21 @@ def config_for(size: Size, tokens: int, written: str = "") -> Config:
     return compose(layers)[0]
 
 
-def trainer_for(config: Config, device: torch.device, model: Transformer | None = None) -> Trainer:
+def make_trainer(config: Config, device: torch.device, model: Transformer | None = None) -> Trainer:
     """Without text: batches are brought along. Of a new model, unless one is given."""
     special = SpecialTokens(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
     nothing = TextDataset(np.zeros(2, np.int64), 2, 0)
     return Trainer(config, model or Transformer(config.model), nothing, special, device)
 
 
-def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
-    made: dict[int, Batch] = {}  # the sentences of a batch, as this trainer reads them
+def make_step(trainer: Trainer) -> Callable[[Batch], Tensor]:
+    batches: dict[int, Batch] = {}  # the sentences of a batch, as this trainer reads them
 
     def step(batch: Batch) -> Tensor:
-        if id(batch) not in made:
-            made[id(batch)] = lined(batch, trainer) if isinstance(trainer.loader, PackedLoader) else batch
+        if id(batch) not in batches:
+            batches[id(batch)] = pack_batch(batch, trainer) if isinstance(trainer.loader, PackedLoader) else batch
         try:
-            return trainer.step([made[id(batch)]], batch.label_count).loss
+            return trainer.step([batches[id(batch)]], batch.label_count).loss
         finally:  # also where cutting it fails: the trainer expects to find lines on the host
             if trainer.loader.micro_batch_tokens < batch.labels.numel():
                 raise torch.OutOfMemoryError("the batch does not fit at once, and would be trained in pieces")
@@ -96,34 +96,34 @@ def training(trainer: Trainer) -> Callable[[Batch], Tensor]:
     return step
 
 
-def lined(batch: Batch, trainer: Trainer) -> Batch:
+def pack_batch(batch: Batch, trainer: Trainer) -> Batch:
     """The same sentences one behind the other. A target begins with the start token, which the inputs have already."""
     assert batch.source is not None and batch.inputs is not None
     lengths = (batch.labels != IGNORE_INDEX).sum(1).tolist()
     rows = zip(batch.source.cpu().numpy(), batch.inputs.cpu().numpy(), lengths)
     examples = [Example(source[:length], target[1:length]) for source, target, length in rows]
     size, settings = batch.labels.numel(), trainer.settings
-    line: Batch = settings.objective.pack(examples, trainer.special_tokens, (size, size), settings.max_tokens)
-    assert (line.label_count, line.token_count) == (batch.label_count, batch.token_count)
-    return line.to(trainer.device)
+    packed: Batch = settings.objective.pack(examples, trainer.special_tokens, (size, size), settings.max_tokens)
+    assert (packed.label_count, packed.token_count) == (batch.label_count, batch.token_count)
+    return packed.to(trainer.device)
 
 
 @torch.no_grad()
-def difference(size: Size, batch: Batch) -> float:
+def max_logit_difference(size: Size, batch: Batch) -> float:
     """Between the logits of the model written by hand and of Headway's with the same weights, where a label counts."""
-    ours, plain = Transformer(config_for(size, 1).model).double().eval(), PlainModel(size).double().eval()
-    plain.words.table.weight.copy_(ours.output_embedding)
+    ours, plain = Transformer(make_config(size, 1).model).double().eval(), PlainModel(size).double().eval()
+    plain.embedding.table.weight.copy_(ours.output_embedding)
     weights, theirs = ours.state_dict(), plain.state_dict()
-    for side, pairs in (("encoder", PAIRS), ("decoder", PAIRS | LISTENING)):
+    for side, pairs in (("encoder", PLAIN_WEIGHTS), ("decoder", PLAIN_WEIGHTS | PLAIN_CROSS_WEIGHTS)):
         for n, (to, parts) in itertools.product(range(size.layers), pairs.items()):
             inside = f"stacks.{side}.blocks.{n}.sublayers"
             theirs[f"{side}.{n}.{to}.weight"].copy_(torch.cat([weights[f"{inside}.{part}.weight"] for part in parts]))
     hidden = ours(batch.source, batch.inputs, batch.source_valid, batch.inputs_valid).hidden
-    apart = ours.logits(hidden) - plain(batch.source, batch.source_valid, batch.inputs)
-    return float(apart[batch.labels != IGNORE_INDEX].abs().max())
+    difference = ours.logits(hidden) - plain(batch.source, batch.source_valid, batch.inputs)
+    return float(difference[batch.labels != IGNORE_INDEX].abs().max())
 
 
-class Real(NamedTuple):
+class RealBatches(NamedTuple):
     first: float  # seconds of the first pass, which compiles
     steps: int
     seconds: float
@@ -132,7 +132,7 @@ class Real(NamedTuple):
     loading: float  # batches a second with nobody training
 
 
-def europarl(folder: Path) -> list[Path]:
+def find_europarl(folder: Path) -> list[Path]:
     return sorted(folder.rglob("europarl.part1.tsv*"))
 
 
@@ -142,10 +142,10 @@ class Corpus:
     def __init__(self, folder: Path, pairs: int, vocabulary: int, work: Path) -> None:
         os.environ["HEADWAY_CACHE"] = str(work / "cache")
         file = work / "sample.en-de.tsv"
-        found = europarl(folder)[0]
+        found = find_europarl(folder)[0]
         lines = itertools.islice(read_lines(str(found)), pairs)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        sides = itertools.chain.from_iterable(itertools.islice(read_parallel(ParallelFiles(str(file))), SAMPLE))
+        file.write_text("".join(f"{packed}\n" for packed in lines), encoding="utf-8")
+        sides = itertools.chain.from_iterable(itertools.islice(read_parallel(ParallelFiles(str(file))), TOKENIZER_PAIRS))
         self.tokenizer = Tokenizer.train(sides, f"bpe({vocabulary})")
         both = Tokenizers(self.tokenizer, self.tokenizer)
         self.text = ParallelDataset([open_parallel(ParallelFiles(str(file)))], both, (), max_tokens=256)
@@ -155,33 +155,33 @@ class Corpus:
 
 
 @contextlib.contextmanager
-def corpus_in(folder: Path, pairs: int, vocabulary: int) -> Iterator[Corpus]:
+def open_corpus(folder: Path, pairs: int, vocabulary: int) -> Iterator[Corpus]:
     with tempfile.TemporaryDirectory() as work:
         yield Corpus(folder, pairs, vocabulary, Path(work))
 
 
-def real(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None]) -> Real:
+def time_real_batches(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None]) -> RealBatches:
     """The same steps three times: to compile every shape, at most so many seconds long; timed; and only loaded."""
 
-    def learn(pieces: Pieces) -> None:
+    def learn(pieces: MicroBatches) -> None:
         trainer.step(pieces, sum(piece.label_count for piece in pieces))
 
     began = time.perf_counter()
-    reached, _, _ = _over(trainer, steps, seconds, learn, wait)
+    reached, _, _ = _run_steps(trainer, steps, seconds, learn, wait)
     first = time.perf_counter() - began
-    count, took, pieces = _over(trainer, reached, np.inf, learn, wait)
-    loaded, loading, _ = _over(trainer, reached, np.inf, lambda _: None, wait)
+    count, seconds_taken, pieces = _run_steps(trainer, reached, np.inf, learn, wait)
+    loaded, loading, _ = _run_steps(trainer, reached, np.inf, lambda _: None, wait)
     cells = sum(x.numel() for piece in pieces for x in (piece.source, piece.labels) if x is not None)
     tokens = sum(piece.token_count for piece in pieces)
-    return Real(first, count, took, tokens, 1 - tokens / cells, loaded / loading)
+    return RealBatches(first, count, seconds_taken, tokens, 1 - tokens / cells, loaded / loading)
 
 
-def _over(
-    trainer: Trainer, steps: int, seconds: float, act: Callable[[Pieces], Any], wait: Callable[[], None]
+def _run_steps(
+    trainer: Trainer, steps: int, seconds: float, act: Callable[[MicroBatches], Any], wait: Callable[[], None]
 ) -> tuple[int, float, list[Batch]]:
     """How many steps it came, how long they took from the first batch on, and what was in them."""
     trainer.state = TrainState()  # the same batches each time
-    taken: list[Pieces] = []
+    taken: list[MicroBatches] = []
     with contextlib.closing(trainer.steps()) as stream:
         full = (pieces for pieces in stream if pieces)  # an empty one ends an epoch
         first = next(full)
@@ -193,5 +193,5 @@ def _over(
             if time.perf_counter() - began > seconds:
                 break
         wait()
-        took = time.perf_counter() - began
-    return len(taken), took, [piece for pieces in taken for piece in pieces]
+        seconds_taken = time.perf_counter() - began
+    return len(taken), seconds_taken, [piece for pieces in taken for piece in pieces]

@@ -33,7 +33,7 @@ SIZES = {
 }
 
 
-def training(model: nn.Module, size: Size, device: torch.device, compiled: bool) -> Step:
+def make_step(model: nn.Module, size: Size, device: torch.device, compiled: bool) -> Step:
     """A whole step: forward, loss, backward, optimiser. Returns the loss, still on the device."""
     model.to(device).train()
     optimiser = torch.optim.Adam(model.parameters(), lr=size.rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
@@ -59,7 +59,7 @@ def training(model: nn.Module, size: Size, device: torch.device, compiled: bool)
     return step
 
 
-class Words(nn.Module):
+class TiedEmbedding(nn.Module):
     """Tied embeddings, scaled on the way in, with sinusoidal positions."""
 
     waves: Tensor
@@ -87,7 +87,7 @@ class TorchModel(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.words = Words(size)
+        self.embedding = TiedEmbedding(size)
         self.model = nn.Transformer(
             size.d_model, size.heads, size.layers, size.layers, size.hidden, DROPOUT, batch_first=True
         )
@@ -97,10 +97,10 @@ class TorchModel(nn.Module):
     def forward(self, source: Tensor, valid: Tensor | None, inputs: Tensor) -> Tensor:
         hidden = None if valid is None else ~valid
         x = self.model(
-            self.words(source), self.words(inputs), tgt_mask=self.later, tgt_is_causal=True,
+            self.embedding(source), self.embedding(inputs), tgt_mask=self.later, tgt_is_causal=True,
             src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
         )  # fmt: skip
-        return self.words.logits(x)
+        return self.embedding.logits(x)
 
 
 class MarianModel(nn.Module):
@@ -132,40 +132,40 @@ class PlainModel(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.words = Words(size)
-        self.encoder = nn.ModuleList(PlainLayer(size, listens=False) for _ in range(size.layers))
-        self.decoder = nn.ModuleList(PlainLayer(size, listens=True) for _ in range(size.layers))
+        self.embedding = TiedEmbedding(size)
+        self.encoder = nn.ModuleList(PlainLayer(size, cross=False) for _ in range(size.layers))
+        self.decoder = nn.ModuleList(PlainLayer(size, cross=True) for _ in range(size.layers))
         self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(2))
 
     def forward(self, source: Tensor, valid: Tensor | None, inputs: Tensor) -> Tensor:
         # Targets are padded at the end, where the causal mask hides it from every label that counts.
         seen = None if valid is None else valid[:, None, None]  # (B, 1, 1, S)
-        memory, x = self.words(source), self.words(inputs)
+        memory, x = self.embedding(source), self.embedding(inputs)
         for layer in self.encoder:
             memory = layer(memory, seen)
         memory = self.norms[0](memory)
         for layer in self.decoder:
             x = layer(x, seen, memory)
-        return self.words.logits(self.norms[1](x))
+        return self.embedding.logits(self.norms[1](x))
 
 
 class PlainLayer(nn.Module):
-    def __init__(self, size: Size, listens: bool) -> None:
+    def __init__(self, size: Size, cross: bool) -> None:
         super().__init__()
         d = size.d_model
         self.heads, self.dropout = size.heads, nn.Dropout(DROPOUT)
         self.qkv, self.out = _linear(d, 3 * d, 3), _linear(d, d)
         self.up, self.down = _linear(d, size.hidden), _linear(size.hidden, d)
-        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3 if listens else 2))
-        if listens:
-            self.q, self.kv, self.heard = _linear(d, d), _linear(d, 2 * d, 2), _linear(d, d)
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3 if cross else 2))
+        if cross:
+            self.q, self.kv, self.cross_out = _linear(d, d), _linear(d, 2 * d, 2), _linear(d, d)
 
     def forward(self, x: Tensor, seen: Tensor | None, memory: Tensor | None = None) -> Tensor:
         q, k, v = self._split(self.qkv(self.norms[0](x)), 3)
         x = x + self.dropout(self.out(self._attend(q, k, v, None if memory is not None else seen, memory is not None)))
         if memory is not None:
             (q,), (k, v) = self._split(self.q(self.norms[1](x)), 1), self._split(self.kv(memory), 2)
-            x = x + self.dropout(self.heard(self._attend(q, k, v, seen, False)))
+            x = x + self.dropout(self.cross_out(self._attend(q, k, v, seen, False)))
         hidden = self.dropout(F.relu(self.up(self.norms[-1](x))))
         result: Tensor = x + self.dropout(self.down(hidden))
         return result

@@ -23,56 +23,56 @@ from headway.text.spans.protect import PLACEHOLDER, make_protector, pair_tags
 from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
-SINGLE = (
+SINGLE_SPANS = (
     "{name}", "{0}", "%s", "%(count)d", "$(ARG1)", "${HOME}", "https://example.org/a?b=1", "mail@example.org", "`ls -l`",
 )  # fmt: skip
 TAGS = (("<b>", "</b>"), ('<a href="x.html">', "</a>"), ("<i>", "</i>"))
-LEAST = 3  # letters of a word that gets a span
+MIN_WORD_LETTERS = 3  # letters of a word that gets a span
 
 
-class Sides(NamedTuple):
+class SpanPositions(NamedTuple):
     """A text as words and the words between which its spans stand."""
 
     words: list[str]
-    places: dict[int, int]  # of each span: how many words are before it
+    positions: dict[int, int]  # of each span: how many words are before it
 
 
-def made(line: str, chance: random.Random) -> str:
+def insert_span(line: str, rng: random.Random) -> str:
     """A sentence with a span, or a pair of them."""
     words = list(WORD.finditer(line))
-    able = [n for n, word in enumerate(words) if len(word[0]) >= LEAST and word[0].isalpha()]
-    kind = chance.choice(("after", "instead", "around", "around", "end", "frame"))
-    if not able or kind in ("end", "frame"):
-        return f"<p>{line}</p>" if kind == "frame" else f"{line} {chance.choice(SINGLE)}"
-    first = chance.choice(able)
+    usable = [n for n, word in enumerate(words) if len(word[0]) >= MIN_WORD_LETTERS and word[0].isalpha()]
+    kind = rng.choice(("after", "instead", "around", "around", "end", "frame"))
+    if not usable or kind in ("end", "frame"):
+        return f"<p>{line}</p>" if kind == "frame" else f"{line} {rng.choice(SINGLE_SPANS)}"
+    first = rng.choice(usable)
     start, end = words[first].span()
     if kind == "after":
-        return f"{line[:end]} {chance.choice(SINGLE)}{line[end:]}"
+        return f"{line[:end]} {rng.choice(SINGLE_SPANS)}{line[end:]}"
     if kind == "instead":
-        return f"{line[:start]}{chance.choice(SINGLE)}{line[end:]}"
-    if first + 1 in able and chance.random() < 0.4:
+        return f"{line[:start]}{rng.choice(SINGLE_SPANS)}{line[end:]}"
+    if first + 1 in usable and rng.random() < 0.4:
         end = words[first + 1].end()
-    opening, closing = chance.choice(TAGS)
+    opening, closing = rng.choice(TAGS)
     return f"{line[:start]}{opening}{line[start:end]}{closing}{line[end:]}"
 
 
-def sides(text: str) -> Sides:
+def parse_placeholders(text: str) -> SpanPositions:
     """From a text with placeholders."""
     parts = PLACEHOLDER.split(text)  # text, number, text, number, text
-    places, before = dict[int, int](), ""
+    positions, before = dict[int, int](), ""
     for number, following in zip(parts[1::2], parts[2::2]):
-        before += parts[0] if not places else ""
-        places[int(number)] = len(spoken(before))
+        before += parts[0] if not positions else ""
+        positions[int(number)] = len(split_words(before))
         before += f" {following}"
-    return Sides(spoken(before), places)
+    return SpanPositions(split_words(before), positions)
 
 
-def spoken(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Words, without signs by themselves."""
     return [word for word in text.split() if any(character.isalnum() for character in word)]
 
 
-def hidden_like(output: str, spans: Sequence[str]) -> str:
+def mask_like_source(output: str, spans: Sequence[str]) -> str:
     """An output with the placeholders of the source for its spans, which may have moved."""
     left = list(spans)
     text, found = make_protector().mask(output)
@@ -80,12 +80,12 @@ def hidden_like(output: str, spans: Sequence[str]) -> str:
     for span in found:
         numbers.append(left.index(span))
         left[numbers[-1]] = ""
-    return PLACEHOLDER.sub(lambda place: f"⟦{numbers[int(place[1])]}⟧", text)
+    return PLACEHOLDER.sub(lambda match: f"⟦{numbers[int(match[1])]}⟧", text)
 
 
-def judged(source: Sides, output: Sides, links: set[tuple[int, int]], number: int) -> str:
+def judge_span(source: SpanPositions, output: SpanPositions, links: set[tuple[int, int]], number: int) -> str:
     """Whether a span by itself stands right."""
-    p, a = source.places[number], output.places[number]
+    p, a = source.positions[number], output.positions[number]
     ends = ((p == 0, a == 0), (p == len(source.words), a == len(output.words)))
     if any(there for there, _ in ends):
         return "right" if any(there and here for there, here in ends) else "wrong"
@@ -95,28 +95,28 @@ def judged(source: Sides, output: Sides, links: set[tuple[int, int]], number: in
     return "right" if beside & links else "wrong"
 
 
-def judged_pair(source: Sides, output: Sides, links: set[tuple[int, int]], pair: tuple[int, int]) -> str:
-    inside, now = (range(*(side.places[number] for number in pair)) for side in (source, output))
+def judge_pair(source: SpanPositions, output: SpanPositions, links: set[tuple[int, int]], pair: tuple[int, int]) -> str:
+    inside, now = (range(*(side.positions[number] for number in pair)) for side in (source, output))
     if len(inside) == len(source.words):
         return "right" if len(now) == len(output.words) else "wrong"
-    said = {j for i, j in links if i in inside}
-    if not said:
+    target = {j for i, j in links if i in inside}
+    if not target:
         return "not judged"
     strange = {j for i, j in links if i not in inside}
-    return "right" if said & set(now) and not set(now) & (strange - said) else "wrong"
+    return "right" if target & set(now) and not set(now) & (strange - target) else "wrong"
 
 
 def judge(line: str, output: str, aligner: Aligner) -> str:
     text, spans = make_protector().mask(line)
     if make_protector().find_missing(spans, output):
         return "lost"
-    source, said = sides(text), sides(hidden_like(output, spans))
-    pair = (" ".join(source.words), " ".join(said.words))
+    source, target = parse_placeholders(text), parse_placeholders(mask_like_source(output, spans))
+    pair = (" ".join(source.words), " ".join(target.words))
     links = {(int(i), int(j)) for i, j in aligner.align([pair])[0]}
     pairs = pair_tags(spans)
     tagged = {number for pair in pairs for number in pair}
-    found = [judged_pair(source, said, links, pair) for pair in pairs]
-    found += [judged(source, said, links, number) for number in range(len(spans)) if number not in tagged]
+    found = [judge_pair(source, target, links, pair) for pair in pairs]
+    found += [judge_span(source, target, links, number) for number in range(len(spans)) if number not in tagged]
     return next((name for name in ("wrong", "not judged") if name in found), "right")
 
 
@@ -131,24 +131,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=10, help="lines in a wrong place to show")
     given = parser.parse_args()
-    chance = random.Random(given.seed)
+    rng = random.Random(given.seed)
     plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
-    lines = [made(line, chance) for line in plain]
+    lines = [insert_span(line, rng) for line in plain]
     found = load_translator(model_directory(given.model), device="cpu").translate(lines, TranslateOptions(target=given.to))
     aligner = train_aligner(read_pairs(given.train_source, given.train_target))
     counts: Counter[tuple[str, bool]] = Counter()
     for line, one in zip(lines, found):
-        place, told = judge(line, one.text, aligner), bool(one.warnings)
-        counts[place, told] += 1
-        if place in ("wrong", "lost") and given.show > 0:
+        match, told = judge(line, one.text, aligner), bool(one.warnings)
+        counts[match, told] += 1
+        if match in ("wrong", "lost") and given.show > 0:
             given.show -= 1
-            print(f"{place}{', and said' * told}: {line}\n    {one.text}")
+            print(f"{match}{', and target' * told}: {line}\n    {one.text}")
     total, lost = sum(counts.values()), counts["lost", False] + counts["lost", True]
     right = counts["right", False] + counts["right", True]
     wrong = counts["wrong", False] + counts["wrong", True]
     print("| sentences | survived | right place, of those judged | right or reported | reported | not judged |")
     print("|---|---|---|---|---|---|")
-    reported = sum(count for (_, said), count in counts.items() if said)
+    reported = sum(count for (_, target), count in counts.items() if target)
     fine = right + counts["wrong", True] + counts["lost", True]
     left = counts["not judged", False] + counts["not judged", True]
     print(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 from sacrebleu import corpus_bleu
 
 from headway.decode import Hypothesis, Search, decode
@@ -26,7 +26,7 @@ from headway.text.tokenizer.special_tokens import special_tokens
 
 BATCHES = (256, 64)  # lines, in order of length
 COLUMNS = ["same", "all beams", "scores", "BLEU plain", "BLEU", "words out"]
-Found = list[list[Hypothesis]]
+Outputs = list[list[Hypothesis]]
 
 
 def search_all(
@@ -36,11 +36,11 @@ def search_all(
     search: Search,
     engine: Literal["reference", "cuda"],
     size: int,
-) -> Found:
+) -> Outputs:
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     rows = [source.encode(line) for line in lines]
     order = sorted(range(len(rows)), key=lambda line: len(rows[line]))
-    found: Found = [[] for _ in rows]
+    found: Outputs = [[] for _ in rows]
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         ids, valid = pad_rows([rows[line] for line in batch], source.pad, stepper.device)
@@ -51,7 +51,7 @@ def search_all(
     return found
 
 
-def row(plain: Found, other: Found, loaded: LoadedModel, references: list[str], exact: bool) -> tuple[list[str], bool]:
+def make_row(plain: Outputs, other: Outputs, loaded: LoadedModel, references: list[str], exact: bool) -> tuple[list[str], bool]:
     """Of the table, and whether it is as wanted."""
     same = [a[0].ids == b[0].ids for a, b in zip(plain, other)]
     every = sum([h.ids for h in a] == [h.ids for h in b] for a, b in zip(plain, other))
@@ -74,9 +74,9 @@ def compare(loaded: LoadedModel, dtype: torch.dtype, beam: int, sides: list[list
     cuda = search_all(stepper, loaded, sides[0], search, "cuda", many)
     again = search_all(stepper, loaded, sides[0], search, "reference", few)
     name, exact = f"{str(dtype)[6:]}, {'greedy' if beam == 1 else f'beam {beam}'}", dtype == torch.float32
-    cells, good = row(plain, cuda, loaded, sides[1], exact)
+    cells, good = make_row(plain, cuda, loaded, sides[1], exact)
     table.add(name, cells)
-    table.add(f"{name}, smaller batches", row(plain, again, loaded, sides[1], exact)[0])
+    table.add(f"{name}, smaller batches", make_row(plain, again, loaded, sides[1], exact)[0])
     return good
 
 
@@ -98,9 +98,9 @@ def main() -> int:
             wanted &= compare(loaded, dtype, beam, sides, table)
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     facts = f"{where}, {versions()}."
-    print(fill(facts), table.told(), sep="\n")
+    print(wrap_text(facts), table.format_text(), sep="\n")
     if given.results:
-        append(given.results, "Recorded steps against the reference search", facts, [table])
+        append_section(given.results, "Recorded steps against the reference search", facts, [table])
     return 0 if wanted else 1
 
 

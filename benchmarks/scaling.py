@@ -28,21 +28,34 @@ from pathlib import Path
 
 import ours
 import torch
-from curves import DECODING, LEFT_OUT, LONG, NO_MEMORY, TRAINING, Curve, Found, Point, Results, Sweep, pictures, tables
+from curves import (
+    DECODING,
+    LEFT_OUT,
+    LONG_TEXT,
+    NO_MEMORY,
+    TRAINING,
+    Curve,
+    Measurement,
+    Point,
+    Results,
+    Sweep,
+    draw_pictures,
+    make_tables,
+)
 from peers import SIZES
-from report import append, fill, versions
+from report import append_section, versions, wrap_text
 
 from headway.decode import Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
 from headway.nn.transformer import Transformer
 
-SPECIAL = SpecialTokens(start=1, end=2, suppress=(0, 1, 3))
-WARM = 4  # steps of training before time counts: the last of them is captured
-TELLING = 15  # seconds kept for tables and pictures, of the limit
-SLOW = 1024  # steps from which on the reference search waits for everything else
+SPECIAL_TOKENS = SpecialTokens(start=1, end=2, suppress=(0, 1, 3))
+WARMUP_STEPS = 4  # steps of training before time counts: the last of them is captured
+REPORT_SECONDS = 15  # seconds kept for tables and pictures, of the limit
+MIN_SLOW_STEPS = 1024  # steps from which on the reference search waits for everything else
 
 
-class Over(BaseException):
+class OutOfTime(BaseException):
     """Time is up; no setting may take it for a failure of its own."""
 
 
@@ -51,11 +64,11 @@ class Sizes:
 
     def __init__(self, tiny: bool) -> None:
         self.model = SIZES["tiny" if tiny else "base"]
-        self.lengths = ([8, 16, 32, 64], [4, 8, 16, 32]) if tiny else (powers(64, 8192), powers(64, 2048))
-        self.batches = ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers(1024, 131_072), powers(1, 1024))
+        self.lengths = ([8, 16, 32, 64], [4, 8, 16, 32]) if tiny else (powers_of_two(64, 8192), powers_of_two(64, 2048))
+        self.batches = ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers_of_two(1024, 131_072), powers_of_two(1, 1024))
         self.batch = (128, 2) if tiny else (16_384, 32)  # while the length grows
         self.length = (16, 8) if tiny else (64, 64)  # while the batch grows
-        self.long = ([16, 32], 1) if tiny else (powers(1024, 8192), 8)  # lengths, and rows
+        self.long = ([16, 32], 1) if tiny else (powers_of_two(1024, 8192), 8)  # lengths, and rows
 
     def sweeps(self) -> list[Sweep]:
         (step, rows), (long, out) = self.batch, self.length
@@ -64,62 +77,62 @@ class Sizes:
             Sweep("training", "tokens a step", self.batches[0], f"texts of {long}", TRAINING),
             Sweep("decoding", "length", self.lengths[1], f"{rows} rows", DECODING),
             Sweep("decoding", "rows", self.batches[1], f"{out} tokens in and out", DECODING),
-            Sweep("long", "length", self.long[0], f"{self.long[1]} rows", LONG),
+            Sweep("long", "length", self.long[0], f"{self.long[1]} rows", LONG_TEXT),
         ]
 
 
-def powers(first: int, last: int) -> list[int]:
+def powers_of_two(first: int, last: int) -> list[int]:
     return [first << n for n in range((last // first).bit_length())]
 
 
-def order(sweeps: list[Sweep]) -> list[Point]:
+def order_points(sweeps: list[Sweep]) -> list[Point]:
     """The most telling first: ends and middle of every curve, then every other value, then the rest."""
     found = []
     for number, sweep in enumerate(sweeps):
         values = sweep.values
-        telling = {values[0], values[len(values) // 2], values[-1]}
+        first_values = {values[0], values[len(values) // 2], values[-1]}
         for value in values:
-            turn = 0 if value in telling else 1 + values.index(value) % 2
+            turn = 0 if value in first_values else 1 + values.index(value) % 2
             for curve in sweep.curves:
-                slow = curve.engine == "reference" and sweep.by == "length" and value >= SLOW
+                slow = curve.engine == "reference" and sweep.by == "length" and value >= MIN_SLOW_STEPS
                 found.append((3 if slow else turn, value if slow else 0, Point(number, curve, value)))
     return [point for _, _, point in sorted(found, key=lambda entry: entry[:2])]
 
 
 class Bench:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.given, self.began, self.limit = given, time.perf_counter(), float(given.limit - TELLING)
+        self.given, self.began, self.limit = given, time.perf_counter(), float(given.limit - REPORT_SECONDS)
         self.device = torch.device("cpu" if given.tiny else "cuda")
         self.cuda, self.sizes = self.device.type == "cuda", Sizes(given.tiny)
         self.sweeps = [sweep for sweep in self.sizes.sweeps() if sweep.what in given.only]
         self.results, self.notes, self.busy = Results(), list[str](), False
-        self.model = Transformer(ours.config_for(self.sizes.model, 1).model).to(self.device)
+        self.model = Transformer(ours.make_config(self.sizes.model, 1).model).to(self.device)
         dtype = torch.bfloat16 if self.cuda else torch.float32
         self.stepper = ModelStepper(copy.deepcopy(self.model).to(dtype).eval())
 
     @property
-    def late(self) -> bool:
+    def out_of_time(self) -> bool:
         return time.perf_counter() - self.began > self.limit
 
     def run(self) -> None:
-        for point in order(self.sweeps):
-            if self.late:
+        for point in order_points(self.sweeps):
+            if self.out_of_time:
                 return
             self.results[point] = found = self.attempt(point)
-            told = "{} ms, {} tokens/s, {} GB".format(*found.cells) if isinstance(found, Found) else found or LEFT_OUT
+            text = "{} ms, {} tokens/s, {} GB".format(*found.cells) if isinstance(found, Measurement) else found or LEFT_OUT
             name = f"{point.curve.name}, {self.sweeps[point.sweep].by} {point.value:,}"
-            print(f"{time.perf_counter() - self.began:5.0f} s  {name}: {told}", file=sys.stderr, flush=True)
+            print(f"{time.perf_counter() - self.began:5.0f} s  {name}: {text}", file=sys.stderr, flush=True)
 
-    def attempt(self, point: Point) -> Found | str:
+    def attempt(self, point: Point) -> Measurement | str:
         """One that fails ends nothing."""
         self.clean()
         try:
             self.busy = True
             return self.measure(point)
-        except Over:
+        except OutOfTime:
             return ""
         except Exception as error:
-            if any(words in str(error) for words in ("out of memory", "memory of the GPU", "does not fit")):
+            if any(phrase in str(error) for phrase in ("out of memory", "memory of the GPU", "does not fit")):
                 return NO_MEMORY  # as CUDA, the Trainer and these benchmarks say it
             first = (str(error).strip().splitlines() or [""])[0]
             self.notes.append(f"{point.curve.name}, {point.value:,}: {type(error).__name__}: {first}")
@@ -138,7 +151,7 @@ class Bench:
             torch.cuda.empty_cache()
         torch.manual_seed(0)
 
-    def measure(self, point: Point) -> Found:
+    def measure(self, point: Point) -> Measurement:
         training = not point.curve.beam
         length, batch = self.sizes.length[not training], self.sizes.batch[not training]
         sweep = self.sweeps[point.sweep]
@@ -151,16 +164,16 @@ class Bench:
             before += torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
         seconds, tokens = self.train(length, batch) if training else self.decode(point.curve, length, batch, long)
-        return Found(seconds, tokens, (torch.cuda.max_memory_allocated() - before) / 1e9 if self.cuda else 0.0)
+        return Measurement(seconds, tokens, (torch.cuda.max_memory_allocated() - before) / 1e9 if self.cuda else 0.0)
 
     def train(self, length: int, tokens: int) -> tuple[float, int]:
         """Seconds of a step, and its tokens on both sides."""
         size = self.sizes.model._replace(length=length)
         # lines are what a GPU gets by itself
-        written = f"batches=packed max_tokens={length} compile={'on' if self.given.compile else 'off'}"
-        trainer = ours.trainer_for(ours.config_for(size, tokens, written), self.device, self.model)
-        batch, step = ours.made_up(size, tokens, True, self.device), ours.training(trainer)
-        for _ in range(WARM):
+        settings = f"batches=packed max_tokens={length} compile={'on' if self.given.compile else 'off'}"
+        trainer = ours.make_trainer(ours.make_config(size, tokens, settings), self.device, self.model)
+        batch, step = ours.make_batch(size, tokens, True, self.device), ours.make_step(trainer)
+        for _ in range(WARMUP_STEPS):
             step(batch)
         if self.cuda and not (trainer.graphs and trainer.graphs.captured):
             self.notes.append(f"training, {tokens:,} tokens in texts of {length:,}: without a CUDA graph")
@@ -174,20 +187,20 @@ class Bench:
 
         def search(steps: int) -> None:
             settings = Search(beam_size=curve.beam, min_length=steps, max_length=steps)
-            found = decode(self.stepper, source, special_tokens=SPECIAL, search=settings, engine=engine)
+            found = decode(self.stepper, source, special_tokens=SPECIAL_TOKENS, search=settings, engine=engine)
             assert all(len(row[0].token_logps) == steps for row in found)
             if engine == "cuda" and self.stepper.cuda_search is None:
                 raise torch.OutOfMemoryError("the CUDA search does not fit, and the reference search has taken over")
 
         # The reference search has nothing to record; kernels are compiled in a short search as well.
         search(length if engine == "cuda" and not once else min(length, 8))
-        return self.seconds(lambda: search(length), least=0.0 if once else None), rows * length
+        return self.seconds(lambda: search(length), min_seconds=0.0 if once else None), rows * length
 
-    def seconds(self, act: Callable[[], object], together: int = 1, least: float | None = None) -> float:
+    def seconds(self, act: Callable[[], object], together: int = 1, min_seconds: float | None = None) -> float:
         """Of one among so many that follow each other without waiting; the median of as many rounds as there is time."""
         found: list[float] = []
-        least = self.given.seconds if least is None else least
-        while not found or sum(found) < least:
+        min_seconds = self.given.seconds if min_seconds is None else min_seconds
+        while not found or sum(found) < min_seconds:
             self.wait()
             began = time.perf_counter()
             for _ in range(together):
@@ -204,10 +217,10 @@ class Bench:
         """Of a signal: a setting is left at once, and what follows is not begun."""
         self.limit = min(self.limit, time.perf_counter() - self.began)
         if self.busy:
-            raise Over
+            raise OutOfTime
 
 
-def tell(bench: Bench) -> None:
+def report(bench: Bench) -> None:
     size, given = bench.sizes.model, bench.given
     where = torch.cuda.get_device_name() if bench.cuda else "CPU, tiny"
     facts = [
@@ -216,16 +229,16 @@ def tell(bench: Bench) -> None:
         f"words, pre-norm; {'bfloat16' if bench.cuda else 'float32'}; training {'' if given.compile else 'not '}compiled",
         *bench.notes,
     ]
-    made = tables(bench.sweeps, bench.results)
-    print("\n".join([*map(fill, facts), *(table.told() for table in made)]), flush=True)
+    made = make_tables(bench.sweeps, bench.results)
+    print("\n".join([*map(wrap_text, facts), *(table.format_text() for table in made)]), flush=True)
     try:
         about = f"Transformer-{'tiny' if given.tiny else 'base'}, {where}, torch {torch.__version__}"
-        drawn = pictures(bench.sweeps, bench.results, given.pictures, about)
-        facts.append(f"Drawn in {' and '.join(path.name for path in drawn)}")
+        paths = draw_pictures(bench.sweeps, bench.results, given.pictures, about)
+        facts.append(f"Drawn in {' and '.join(path.name for path in paths)}")
     except Exception as error:
         print(f"no picture: {error}", file=sys.stderr)
     if given.results:
-        append(given.results, "Scaling with length and batch", f"{'. '.join(facts)}.", made)
+        append_section(given.results, "Scaling with length and batch", f"{'. '.join(facts)}.", made)
 
 
 def main() -> None:
@@ -252,9 +265,9 @@ def main() -> None:
     try:
         bench.run()
     finally:  # whatever happens, what was measured is told
-        if bench.late:
+        if bench.out_of_time:
             bench.notes.append(f"What was not done after {bench.limit:.0f} s is left out")
-        tell(bench)
+        report(bench)
 
 
 if __name__ == "__main__":

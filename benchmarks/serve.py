@@ -34,10 +34,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from report import Table, append, versions
+from report import Table, append_section, versions
 
 ROOT = Path(__file__).parent.parent
-FEW = 32  # lines, to know what starting takes
+WARMUP_LINES = 32  # lines, to know what starting takes
 
 
 class Client:
@@ -134,15 +134,15 @@ async def disturbed(port: int, lines: Sequence[str], clients: int, languages: tu
 
 
 @contextmanager
-def server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
+def run_server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """Its port and its process."""
-    command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine(given)]
+    command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine_options(given)]
     with tempfile.NamedTemporaryFile("w") as log:
         process = subprocess.Popen(command, stderr=log, env=environment(given))
         try:
-            while not (found := re.search(r"http://127.0.0.1:(\d+)", told := Path(log.name).read_text())):
+            while not (found := re.search(r"http://127.0.0.1:(\d+)", text := Path(log.name).read_text())):
                 if process.poll() is not None:
-                    raise SystemExit(told)
+                    raise SystemExit(text)
                 time.sleep(0.1)
             yield int(found[1]), process.pid
         finally:
@@ -150,7 +150,7 @@ def server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
             process.wait(60)
 
 
-def engine(given: argparse.Namespace) -> list[str]:
+def engine_options(given: argparse.Namespace) -> list[str]:
     return ["--engine", given.engine, "--compute", given.compute, "--threads", str(given.threads), "--device", "cpu"]
 
 
@@ -158,38 +158,38 @@ def environment(given: argparse.Namespace) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(given.threads)}
 
 
-def bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, float, list[str]]:
+def translate_bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, float, list[str]]:
     """Seconds without starting, those of computing, and what was written."""
 
     def run(part: Sequence[str]) -> tuple[float, float, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "in", Path(folder) / "out"
             source.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
-            command = [sys.executable, "-m", "headway", "-q", "translate", "--model", str(given.model), *engine(given)]
+            command = [sys.executable, "-m", "headway", "-q", "translate", "--model", str(given.model), *engine_options(given)]
             began, before = time.perf_counter(), os.times()
             subprocess.run([*command, "-i", str(source), "--output", str(target)], check=True, env=environment(given))
             after = os.times()
             computed = after.children_user + after.children_system - before.children_user - before.children_system
             return time.perf_counter() - began, computed, target.read_text(encoding="utf-8").splitlines()
 
-    (*start, _), (*whole, written) = run(lines[:FEW]), run(lines)
-    seconds, computed = ((long - short) * len(lines) / (len(lines) - FEW) for short, long in zip(start, whole))
+    (*start, _), (*full, written) = run(lines[:WARMUP_LINES]), run(lines)
+    seconds, computed = ((long - short) * len(lines) / (len(lines) - WARMUP_LINES) for short, long in zip(start, full))
     return seconds, computed, written
 
 
-def resident(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     """MB"""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
-def computed_by(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Seconds, of all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(work: Callable[[], Coroutine[Any, Any, list[str]]]) -> tuple[float, list[str]]:
+def time_call(work: Callable[[], Coroutine[Any, Any, list[str]]]) -> tuple[float, list[str]]:
     began = time.perf_counter()
     found = asyncio.run(work())
     return time.perf_counter() - began, found
@@ -198,40 +198,40 @@ def timed(work: Callable[[], Coroutine[Any, Any, list[str]]]) -> tuple[float, li
 def measure(given: argparse.Namespace) -> Table:
     text = given.source.read_text(encoding="utf-8").splitlines()
     lines = [text[n % len(text)] for n in range(given.lines)]
-    languages = languages_of(given.model)
+    languages = read_languages(given.model)
     table = Table("the server", ["words/s", "of bulk", "same", "CPU ms", "p50 ms", "p99 ms", "MB"])
-    seconds, computed, expected = bulk(given, lines)
+    seconds, computed, expected = translate_bulk(given, lines)
     words = sum(len(line.split()) for line in expected)
     fastest = words / seconds
     table.add("bulk", [f"{fastest:.0f}", "1.00", "", f"{1000 * computed / len(lines):.1f}", "", "", ""])
 
     def row(name: str, work: Callable[[], Coroutine[Any, Any, list[str]]], pid: int) -> tuple[float, float]:
         """Words and requests a second."""
-        before = computed_by(pid)
-        took, found = timed(work)
-        each = 1000 * (computed_by(pid) - before) / len(found)
+        before = cpu_seconds(pid)
+        took, found = time_call(work)
+        each = 1000 * (cpu_seconds(pid) - before) / len(found)
         speed = words * len(found) / len(lines) / took
         same = sum(one == other for one, other in zip(found, expected)) / len(found)
-        shown = [f"{speed:.0f}", f"{speed / fastest:.2f}", f"{same:.0%}", f"{each:.1f}", "", ""]
-        table.add(name, [*shown, f"{resident(pid):.0f}"])
+        cells = [f"{speed:.0f}", f"{speed / fastest:.2f}", f"{same:.0%}", f"{each:.1f}", "", ""]
+        table.add(name, [*cells, f"{resident_mb(pid):.0f}"])
         return speed, len(found) / took
 
-    with server(given) as (port, pid):
-        asyncio.run(closed_loop(port, lines[:FEW], 8, languages))  # it loads its model
+    with run_server(given) as (port, pid):
+        asyncio.run(closed_loop(port, lines[:WARMUP_LINES], 8, languages))  # it loads its model
         clients = given.clients
         many, rate = row(f"{clients} clients", lambda: closed_loop(port, lines, clients, languages), pid)
-        part = lines[: max(len(lines) // 8, FEW)]
+        part = lines[: max(len(lines) // 8, WARMUP_LINES)]
         one, _ = row("1 client", lambda: closed_loop(port, part, 1, languages), pid)
         waits = sorted(asyncio.run(open_loop(port, lines, rate / 2, languages)))
         p50, p99 = (1000 * statistics.quantiles(waits, n=100)[n] for n in (49, 98))
-        table.add("half load", [f"{many / 2:.0f}", "", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident(pid):.0f}"])
+        table.add("half load", [f"{many / 2:.0f}", "", "", "", f"{p50:.0f}", f"{p99:.0f}", f"{resident_mb(pid):.0f}"])
         row("disturbed", lambda: disturbed(port, lines, given.clients, languages), pid)
         if given.soak:
             tenth = given.soak // 10
             soak(port, lines, tenth, languages)
-            table.add(f"after {tenth} more", [""] * 6 + [f"{resident(pid):.0f}"])
+            table.add(f"after {tenth} more", [""] * 6 + [f"{resident_mb(pid):.0f}"])
             soak(port, lines, given.soak - tenth, languages)
-            table.add(f"after {given.soak} more", [""] * 6 + [f"{resident(pid):.0f}"])
+            table.add(f"after {given.soak} more", [""] * 6 + [f"{resident_mb(pid):.0f}"])
     print(f"\n{given.clients} clients against one at a time: {many / one:.2f} times as fast", file=sys.stderr)
     return table
 
@@ -241,7 +241,7 @@ def soak(port: int, lines: Sequence[str], requests: int, languages: tuple[str, s
     asyncio.run(closed_loop(port, [short[n % len(short)] for n in range(requests)], 64, languages))
 
 
-def languages_of(model: Path) -> tuple[str, str]:
+def read_languages(model: Path) -> tuple[str, str]:
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     return config["source_languages"][0], config["target_languages"][0]
 
@@ -261,9 +261,9 @@ def main() -> None:
     random.seed(1)
     with suppress(KeyboardInterrupt):
         table = measure(given)
-        print(table.told())
+        print(table.format_text())
         if given.results:
-            append(given.results, "Serving", versions(), [table])
+            append_section(given.results, "Serving", versions(), [table])
 
 
 if __name__ == "__main__":

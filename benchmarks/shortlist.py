@@ -21,11 +21,12 @@ from headway.text.align.lexicon import make_shortlist
 from headway.text.shortlist import Shortlist
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.shortlist import LexicalShortlist, count_lexicons
+from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 from headway.workflows.evaluation import compare_evaluations, evaluate
 
-SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
-KEPT = [1000, 2000, 4000]  # of the vocabulary, for every sentence
+LEXICAL_SIZES = [(10, 100), (20, 100), (50, 100), (100, 100), (100, 500)]  # best, frequent
+PRUNED_SIZES = [1000, 2000, 4000]  # of the vocabulary, for every sentence
 
 
 class Trial(NamedTuple):
@@ -33,31 +34,31 @@ class Trial(NamedTuple):
     shortlist: Shortlist | None
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     candidates: float  # a sentence
     tokens: float  # shares
     lines: float
 
 
-def trials(tokenizers: Tokenizers, train: tuple[str, str], at_most: int) -> Iterator[Trial]:
+def make_trials(tokenizers: Tokenizers, train: tuple[str, str], max_pairs: int) -> Iterator[Trial]:
     yield Trial("all words", None)
-    part = LexicalShortlist.Config(best=max(best for best, _ in SIZES), pairs=at_most)
+    part = LexicalShortlist.Config(best=max(best for best, _ in LEXICAL_SIZES), pairs=max_pairs)
     lexicons = count_lexicons(part, [open_parallel(ParallelFiles(*train, "", ""))], tokenizers, ())
-    for best, frequent in SIZES:
+    for best, frequent in LEXICAL_SIZES:
         yield Trial(f"lexical({best}, {frequent})", make_shortlist(lexicons, best, frequent))
-    for kept in KEPT:
+    for kept in PRUNED_SIZES:
         yield Trial(f"frequent({kept})", make_shortlist(lexicons, 0, kept))
 
 
-def coverage(shortlist: Shortlist | None, tokenizers: Tokenizers, pairs: list[tuple[str, str]]) -> Covered:
+def measure_coverage(shortlist: Shortlist | None, tokenizers: Tokenizers, pairs: list[tuple[str, str]]) -> Coverage:
     if shortlist is None:
-        return Covered(tokenizers.target.size, 1.0, 1.0)
+        return Coverage(tokenizers.target.size, 1.0, 1.0)
     sizes, hits = [], []
     for source, target in pairs:
         candidates = shortlist.candidates([*tokenizers.source.encode(source), tokenizers.source.end])
         sizes.append(len(candidates))
         hits.append(np.isin(tokenizers.target.encode(target), candidates))
-    return Covered(
+    return Coverage(
         float(np.mean(sizes)), float(np.concatenate(hits).mean()), float(np.mean([hit.all() for hit in hits]))
     )
 
@@ -77,14 +78,14 @@ def main() -> None:
     print("| words | BLEU | difference | p | same lines | candidates | tokens | has all | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
     first = None
-    for trial in trials(translator.tokenizers, tuple(given.train), given.at_most):
+    for trial in make_trials(translator.tokenizers, tuple(given.train), given.at_most):
         translator.stepper.shortlist = trial.shortlist
         search = translator.search(beam_size=given.beam_size, shortlist=trial.shortlist is not None)
-        found = evaluate(translator, sources, targets, search=search)
+        found = evaluate(translator, sources, targets, TranslateOptions(search=search))
         first = first or found
         chance = compare_evaluations(first, found, targets, lowercase=False, tokenize="13a").p_value if found is not first else 1.0
         same = np.mean([one == other for one, other in zip(first.hypotheses, found.hypotheses)])
-        covered = coverage(trial.shortlist, translator.tokenizers, pairs)
+        covered = measure_coverage(trial.shortlist, translator.tokenizers, pairs)
         print(
             f"| {trial.name} | {found.scores.bleu:.2f} | {found.scores.bleu - first.scores.bleu:+.2f} | {chance:.3f} "
             f"| {same:.1%} | {covered.candidates:.0f} | {covered.tokens:.1%} | {covered.lines:.1%} | {found.seconds:.0f} |",

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from report import Table, fill, versions
+from report import Table, versions, wrap_text
 
 GOAL = 41.0
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def process_start() -> float:
     return now - age if 0 <= age < 60 else now
 
 
-def text(data: Path, name: str) -> str:
+def find_text(data: Path, name: str) -> str:
     """A file of the corpus, plain or packed."""
     found = [path for path in (data / name, data / f"{name}.xz") if path.exists()]
     if not found:
@@ -65,7 +65,7 @@ def text(data: Path, name: str) -> str:
     return str(found[0])
 
 
-def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
+def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     """A whole run in this process."""
     import torch
 
@@ -133,10 +133,10 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
             return outcome
 
     files = TrainingFiles(
-        source=[text(given.data, "train.en")],
-        target=[text(given.data, "train.de")],
-        valid_source=[text(given.data, "val.en")],
-        valid_target=[text(given.data, "val.de")],
+        source=[find_text(given.data, "train.en")],
+        target=[find_text(given.data, "train.de")],
+        valid_source=[find_text(given.data, "val.en")],
+        valid_target=[find_text(given.data, "val.de")],
         source_languages=["en"],
         target_languages=["de"],
     )
@@ -148,7 +148,7 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     config, _ = compose_with_vocabulary(layers, tokenizers)
     clock.lap("tokenizer")
     watch = Watch()
-    source, target = (list(read_lines(text(given.data, f"test_2016_flickr.{side}"))) for side in ("en", "de"))
+    source, target = (list(read_lines(find_text(given.data, f"test_2016_flickr.{side}"))) for side in ("en", "de"))
     with tempfile.TemporaryDirectory() as folder:
         out = given.keep or Path(folder)
         outcome = Timed(config, texts, tokenizers, out, device, watch).run()
@@ -164,7 +164,7 @@ def one(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def apart(given: argparse.Namespace, seed: int) -> dict[str, Any]:
+def run_in_process(given: argparse.Namespace, seed: int) -> dict[str, Any]:
     """A run in a process of its own, with nothing kept from before."""
     with tempfile.TemporaryDirectory() as caches:
         names = {"HEADWAY_CACHE": "text", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -189,7 +189,7 @@ def record(results: Path, row: str, facts: str, table: Table) -> None:
     command = "```\npython benchmarks/speedrun.py --data DIR --seeds 1,2,3 --results FILE\n```"
     records = "\n".join([HEAD, "|---|---|---|---|", *rows, row])
     goal = f"The goal: {GOAL} BLEU on test_2016_flickr (lower-cased, Moses), the mean of the seeds."
-    parts = [f"{HEADING}\n{goal}", command, records, f"The last of them by phase, in seconds. {facts}", table.page()]
+    parts = [f"{HEADING}\n{goal}", command, records, f"The last of them by phase, in seconds. {facts}", table.format_markdown()]
     before = before if heading or not before else before + "\n"
     results.write_text(before + "\n\n".join(parts) + "\n" + following + after, encoding="utf-8")
 
@@ -207,19 +207,19 @@ def main() -> None:
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)  # by the clock of whoever started this process
     given = parser.parse_args()
     if not given.seeds:
-        print(json.dumps(one(given, Clock(process_start() if given.began is None else given.began))), flush=True)
+        print(json.dumps(run_once(given, Clock(process_start() if given.began is None else given.began))), flush=True)
         return
     table = Table("seed", ["all", *PHASES, "val", "test"])
     runs = []
     for seed in given.seeds:
-        runs.append(run := apart(given, seed))
+        runs.append(run := run_in_process(given, seed))
         cells = [f"{seconds:.1f}" for seconds in (run["seconds"], *run["phases"].values())]
         table.add(str(seed), [*cells, f"{run['val']:.2f}", f"{run['test']:.2f}"])
     columns = [[run["seconds"], *run["phases"].values(), run["val"], run["test"]] for run in runs]
     means = [statistics.mean(column) for column in zip(*columns)]
     table.add("mean", [*(f"{mean:.1f}" for mean in means[:-2]), *(f"{mean:.2f}" for mean in means[-2:])])
     facts = f"{runs[0]['device']}, {os.cpu_count()} cores, {versions()}; {runs[0]['steps']:,} steps."
-    print(fill(facts), table.told(), sep="\n")
+    print(wrap_text(facts), table.format_text(), sep="\n")
     verdict = "reached" if means[-1] >= GOAL else "missed"
     print(f"\n{means[-1]:.2f} BLEU in {means[0]:.1f} s: {GOAL} {verdict}")
     if given.results:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 
 ROOT = Path(__file__).parent.parent
 CASES = {"nothing kept": "kernels", "text kept": "others", "text and kernels kept": "kernels"}  # where kernels lie
@@ -54,7 +54,7 @@ def main() -> None:
     table = Table(f"preset {given.preset}{settings}", ["ready", "first step", f"step {given.later}"])
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        files = [given.source, given.target] if given.source else toy(work, given.pairs)
+        files = [given.source, given.target] if given.source else make_toy(work, given.pairs)
         for number, (name, kernels) in enumerate(CASES.items()):
             if given.quick and kernels == "others":
                 continue
@@ -63,31 +63,31 @@ def main() -> None:
             command = [sys.executable, "-m", "headway", "train", "--source", files[0], "--target", files[1]]
             command += ["--preset", given.preset, "--out", str(work / f"model{number}"), "--set", "train.log_every=1"]
             command += [part for one in given.settings for part in ("--set", one)]
-            table.add(name, cells(command, work / f"model{number}", caches, given.later, given.limit))
+            table.add(name, measure_case(command, work / f"model{number}", caches, given.later, given.limit))
     text = Path(given.source).name if given.source else f"{given.pairs:,} made-up pairs"
-    facts = f"{where()}, {versions()}. {text}; seconds from the command on."
-    print(fill(facts), table.told(), sep="\n")
+    facts = f"{describe_device()}, {versions()}. {text}; seconds from the command on."
+    print(wrap_text(facts), table.format_text(), sep="\n")
     if given.results:
-        append(given.results, "To the first step of a training", facts, [table])
+        append_section(given.results, "To the first step of a training", facts, [table])
 
 
-def toy(work: Path, pairs: int) -> list[str]:
+def make_toy(work: Path, pairs: int) -> list[str]:
     from headway.data.toy import write_toy
 
     write_toy(work / "toy", pairs)
     return [str(work / "toy" / name) for name in ("train.en", "train.qtx")]
 
 
-def cells(command: list[str], out: Path, caches: dict[str, Path], later: int, limit: float) -> list[str]:
+def measure_case(command: list[str], out: Path, caches: dict[str, Path], later: int, limit: float) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **{name: str(path) for name, path in caches.items()}}
     try:
-        moments = watched(command, out, environment, later, limit)
+        moments = watch_run(command, out, environment, later, limit)
     except RuntimeError as error:
         return [str(error)]
     return [f"{moment:.1f} s" for moment in moments]
 
 
-def watched(command: list[str], out: Path, environment: dict[str, str], later: int, limit: float) -> Moments:
+def watch_run(command: list[str], out: Path, environment: dict[str, str], later: int, limit: float) -> Moments:
     """Of a run that is stopped after the later step."""
     with tempfile.TemporaryFile("w+") as said:
         began = time.monotonic()
@@ -97,7 +97,7 @@ def watched(command: list[str], out: Path, environment: dict[str, str], later: i
             while later not in entries:
                 ended = process.poll() is not None  # asked before the history is read: what it wrote last is seen
                 now = time.monotonic() - began
-                for entry in steps_in(out / "history.jsonl"):
+                for entry in read_steps(out / "history.jsonl"):
                     entries.setdefault(entry["step"], (now, entry["seconds"]))
                 if later not in entries and (ended or now > limit):
                     said.seek(0)
@@ -109,7 +109,7 @@ def watched(command: list[str], out: Path, environment: dict[str, str], later: i
     return Moments(entries[1][0] - entries[1][1], entries[1][0], entries[later][0])
 
 
-def steps_in(path: Path) -> list[dict[str, Any]]:
+def read_steps(path: Path) -> list[dict[str, Any]]:
     """All whole lines so far that tell of a step."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [entry for entry in map(json.loads, lines) if entry["kind"] == "step"]
@@ -124,7 +124,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def where() -> str:
+def describe_device() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-BAR = 0.15
+MAX_SECONDS = 0.15
 PEER = "import torch"
 COMMANDS = {
     PEER: ["-c", "import torch"],
@@ -23,7 +23,7 @@ COMMANDS = {
 }
 
 
-def seconds(arguments: list[str]) -> float:
+def time_command(arguments: list[str]) -> float:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     start = time.perf_counter()
     subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=False)
@@ -33,11 +33,11 @@ def seconds(arguments: list[str]) -> float:
 def measure(rounds: int) -> dict[str, float]:
     """The median of each command."""
     for arguments in COMMANDS.values():
-        seconds(arguments)  # the first run reads from disk and writes bytecode
+        time_command(arguments)  # the first run reads from disk and writes bytecode
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(rounds):
         for name, arguments in COMMANDS.items():
-            times[name].append(seconds(arguments))
+            times[name].append(time_command(arguments))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -45,11 +45,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     medians = measure(parser.parse_args().rounds)
-    print(f"{'':26}{'median':>9}{'ratio':>8}   (bar: {BAR:.2f} of {PEER})")
+    print(f"{'':26}{'median':>9}{'ratio':>8}   (bar: {MAX_SECONDS:.2f} of {PEER})")
     slow = 0
     for name, value in medians.items():
         ratio = value / medians[PEER]
-        too_slow = name != PEER and ratio > BAR
+        too_slow = name != PEER and ratio > MAX_SECONDS
         slow += too_slow
         print(f"{name:26}{value:8.3f}s{ratio:8.3f}{'   over the bar' if too_slow else ''}")
     return 1 if slow else 0

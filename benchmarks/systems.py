@@ -20,7 +20,7 @@ import torch
 from headway.storage.model_dir import load_model
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
-HALVES = "['causal & local(64)', 'causal & local(64)', 'causal', 'causal']"
+YOCO_MASKS = "['causal & local(64)', 'causal & local(64)', 'causal', 'causal']"
 SYSTEMS: dict[str, dict[str, str]] = {
     "attention, rope, pre": {},
     "T5 bias": {"model.decoder.position": "t5"},
@@ -46,12 +46,12 @@ SYSTEMS: dict[str, dict[str, str]] = {
     "BitNet b1.58": {"model.linear": "bitnet"},
     "YOCO, windows of 64 below": {
         "model.decoder.mixer": "['attention(4)', 'attention(4)', 'shared_kv(4)', 'shared_kv(4)']",
-        "model.decoder.mask": HALVES,
+        "model.decoder.mask": YOCO_MASKS,
     },
 }
 
 
-def trained(name: str, text: Path, work: Path, steps: int, seed: int) -> Path:
+def train_system(name: str, text: Path, work: Path, steps: int, seed: int) -> Path:
     out = work / f"{name.replace(' ', '_').replace(',', '')}-{steps}-{seed}"
     if not (out / "done").exists():
         given = {**SYSTEMS[name], "train.steps": str(steps), "train.seed": str(seed), "tokenizer": "characters"}
@@ -64,7 +64,7 @@ def trained(name: str, text: Path, work: Path, steps: int, seed: int) -> Path:
 
 
 @torch.no_grad()
-def remembered(folder: Path) -> int:
+def cache_bytes(folder: Path) -> int:
     model = load_model(folder).model.eval()
     state = model.new_state(1)
     for _ in range(8):
@@ -72,14 +72,14 @@ def remembered(folder: Path) -> int:
     return state.bytes
 
 
-def row(name: str, folders: list[Path]) -> str:
+def format_row(name: str, folders: list[Path]) -> str:
     losses = []
     for folder in folders:
         events = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
         losses.append(events[-1]["loss"])
     parameters = load_model(folders[0]).config.model.parameter_count()
     spread = f" ± {statistics.stdev(losses):.3f}" if len(losses) > 1 else ""
-    return f"| {name} | {statistics.mean(losses):.3f}{spread} | {parameters:,} | {remembered(folders[0]):,} |"
+    return f"| {name} | {statistics.mean(losses):.3f}{spread} | {parameters:,} | {cache_bytes(folders[0]):,} |"
 
 
 def main() -> None:
@@ -92,14 +92,14 @@ def main() -> None:
     given = parser.parse_args()
     lines = ["| system | loss, nats a character | parameters | bytes kept of 1,000 characters |", "|---|---|---|---|"]
     for name in given.only:
-        folders = [trained(name, given.text, given.work, given.steps, seed) for seed in range(1, given.seeds + 1)]
-        lines.append(row(name, folders))
+        folders = [train_system(name, given.text, given.work, given.steps, seed) for seed in range(1, given.seeds + 1)]
+        lines.append(format_row(name, folders))
         print(lines[-1], flush=True)
     head = f"## Systems on one task ({datetime.date.today()})"
-    told = f"torch {torch.__version__}; {given.text.name}, {given.steps} steps, {given.seeds} seed(s)."
+    facts = f"torch {torch.__version__}; {given.text.name}, {given.steps} steps, {given.seeds} seed(s)."
     command = f"```\npython benchmarks/systems.py --text {given.text.name} --work DIR --steps {given.steps}\n```"
     with RESULTS.open("a", encoding="utf-8") as file:
-        file.write("\n" + "\n\n".join([head, told, command, "\n".join(lines)]) + "\n")
+        file.write("\n" + "\n\n".join([head, facts, command, "\n".join(lines)]) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # for all alike: threads that s
 import ours
 import torch
 import torch.nn.functional as F
-from peers import DROPOUT, SMOOTHING, Size, Words
-from report import Table, append, fill, versions
+from peers import DROPOUT, SMOOTHING, Size, TiedEmbedding
+from report import Table, append_section, versions, wrap_text
 from torch import Tensor, nn
 
 from headway.data.corpora import open_parallel
@@ -68,7 +68,7 @@ class TorchModel(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.words = Words(size)
+        self.words = TiedEmbedding(size)
         warnings.filterwarnings("ignore", message="enable_nested_tensor")  # which norms first rule out
         self.model = nn.Transformer(
             size.d_model,
@@ -118,21 +118,21 @@ def headway(trainer: Trainer) -> Step:
     return lambda batch: float(trainer.step([batch], batch.label_count).loss)
 
 
-def prepared(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, list[Batch]]:
+def prepare(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, list[Batch]]:
     """The task with its vocabulary, a trainer for it, and its first batches."""
     files = ParallelFiles(str(source), str(target))
     lines = (line for pair in read_parallel(files) for line in pair)
     tokenizer = Tokenizer.train(lines, task.tokenizer)
     text = ParallelDataset([open_parallel(files)], Tokenizers(tokenizer, tokenizer), (), max_tokens=task.size.length)
     task = task._replace(size=task.size._replace(vocabulary=tokenizer.size))
-    config = ours.config_for(task.size, task.tokens, f"clip={CLIP}")
+    config = ours.make_config(task.size, task.tokens, f"clip={CLIP}")
     special, device = special_tokens(tokenizer), torch.device("cpu")
     trainer = Trainer(config, Transformer(config.model), text, special, device)
     steps = (pieces for pieces in trainer.steps() if pieces)
     return task, trainer, [piece for pieces in islice(steps, task.steps) for piece in pieces]
 
 
-def race(
+def time_contenders(
     contenders: dict[str, Step], batches: list[Batch], rounds: int, clock: Callable[[], float]
 ) -> dict[str, float]:
     """Seconds of a round of each: the median. The first one, in which memory is found and code compiled, is left out."""
@@ -150,14 +150,14 @@ def race(
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def measured(task: Task, source: Path, target: Path, given: argparse.Namespace) -> Table:
-    task, trainer, batches = prepared(task, source, target)
+def measure(task: Task, source: Path, target: Path, given: argparse.Namespace) -> Table:
+    task, trainer, batches = prepare(task, source, target)
     contenders: dict[str, Step] = {"torch.nn.Transformer": plain_loop(task.size, compiled=False)}
     if given.compiled:
         contenders["torch.nn.Transformer, compiled"] = plain_loop(task.size, compiled=True)
     contenders["Headway"] = headway(trainer)
     clock = time.process_time if given.cpu_time else time.perf_counter
-    found = race(contenders, batches, given.rounds, clock)
+    found = time_contenders(contenders, batches, given.rounds, clock)
     peer = min(took for name, took in found.items() if name != "Headway")
     tokens = sum(batch.token_count for batch in batches)
     cells = sum(x.numel() for batch in batches for x in (batch.source, batch.labels) if x is not None)
@@ -170,7 +170,7 @@ def measured(task: Task, source: Path, target: Path, given: argparse.Namespace) 
 
 
 def profile(task: Task, source: Path, target: Path) -> None:
-    _, trainer, batches = prepared(task, source, target)
+    _, trainer, batches = prepare(task, source, target)
     step = headway(trainer)
     step(batches[0])
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
@@ -202,12 +202,12 @@ def main() -> int:
         if given.profile:
             profile(*tasks[given.profile == "real"])
             return 0
-        tables = [measured(*task, given) for task in tasks]
+        tables = [measure(*task, given) for task in tasks]
     clock = "seconds of the processor" if given.cpu_time else "seconds by the clock"
     facts = f"{versions()}; {given.threads} threads; {clock}. The ratio is the speed against the faster torch.nn.Transformer."
-    print(fill(facts), *(table.told() for table in tables), sep="\n")
+    print(wrap_text(facts), *(table.format_text() for table in tables), sep="\n")
     if given.results:
-        append(given.results, "Training on the CPU", facts, tables)
+        append_section(given.results, "Training on the CPU", facts, tables)
     return 0
 
 

@@ -30,19 +30,19 @@ import ours
 import peers
 import torch
 from peers import PEERS, SIZES
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 
 from headway.train.objectives import Batch
 
-ROUND = 10  # steps that follow each other without waiting
-FEWEST = 20  # steps that are timed
-HEADWAY = ["compile=on", "compile=off"]
-TINY = ["compile=off", "compile=off residual=post"]  # compiling for a CPU takes minutes, even this
-MADE_UP = ["first", "ms/step", "tokens/s", "GB", "TFLOP/s", "of peak", "ratio"]
-REAL = ["first", "steps", "steps/s", "tokens/s", "made up", "padding", "loader/s"]
+STEPS_PER_ROUND = 10  # steps that follow each other without waiting
+MIN_TIMED_STEPS = 20  # steps that are timed
+HEADWAY_SETTINGS = ["compile=on", "compile=off"]
+TINY_SETTINGS = ["compile=off", "compile=off residual=post"]  # compiling for a CPU takes minutes, even this
+SYNTHETIC_COLUMNS = ["first", "ms/step", "tokens/s", "GB", "TFLOP/s", "of peak", "ratio"]
+REAL_COLUMNS = ["first", "steps", "steps/s", "tokens/s", "made up", "padding", "loader/s"]
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     first: float  # seconds of the first step
     step: float  # seconds of the others
     memory: float  # GB at most
@@ -88,12 +88,12 @@ class Bench:
         return not self.given.only or name in self.given.only
 
     def headway(self, written: str, tokens: int) -> peers.Step:
-        return ours.training(ours.trainer_for(ours.config_for(self.size, tokens, written), self.device))
+        return ours.make_step(ours.make_trainer(ours.make_config(self.size, tokens, written), self.device))
 
     def peer(self, peer: peers.Peer) -> peers.Step:
-        return peers.training(peer.model(self.size), self.size, self.device, peer.compiled)
+        return peers.make_step(peer.model(self.size), self.size, self.device, peer.compiled)
 
-    def measure(self, make: Callable[[], peers.Step], batch: Batch) -> Found:
+    def measure(self, make: Callable[[], peers.Step], batch: Batch) -> Measurement:
         before = torch.cuda.memory_allocated() if self.cuda else 0
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()  # from the start: a CUDA graph has its memory before it is replayed
@@ -101,11 +101,11 @@ class Bench:
         first = self.seconds(lambda: step(batch))
         self.seconds(lambda: step(batch), 3)
         count, spent = 0, 0.0
-        while count < FEWEST or spent < self.given.seconds:
-            spent += self.seconds(lambda: step(batch), ROUND)
-            count += ROUND
+        while count < MIN_TIMED_STEPS or spent < self.given.seconds:
+            spent += self.seconds(lambda: step(batch), STEPS_PER_ROUND)
+            count += STEPS_PER_ROUND
         memory = torch.cuda.max_memory_allocated() - before if self.cuda else 0
-        return Found(first, spent / count, memory / 1e9)
+        return Measurement(first, spent / count, memory / 1e9)
 
     def attempt(self, act: Callable[[], list[str]]) -> list[str]:
         """Cells of a row, or the one that says why there are none: one that fails ends nothing."""
@@ -121,11 +121,11 @@ class Bench:
         except Exception as error:
             return [f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"]
 
-    def made_up(self, tokens: int) -> Table:
-        batch = ours.made_up(self.size, tokens, not self.given.full, self.device)
-        work = 3 * ours.config_for(self.size, tokens).model.forward_flops(self.size.length, self.size.length)
+    def make_batch(self, tokens: int) -> Table:
+        batch = ours.make_batch(self.size, tokens, not self.given.full, self.device)
+        work = 3 * ours.make_config(self.size, tokens).model.forward_flops(self.size.length, self.size.length)
         rows = tokens // self.size.length
-        table = Table(f"{tokens:,} + {tokens:,} tokens a step ({rows} x {self.size.length})", MADE_UP)
+        table = Table(f"{tokens:,} + {tokens:,} tokens a step ({rows} x {self.size.length})", SYNTHETIC_COLUMNS)
 
         def cells(name: str, make: Callable[[], peers.Step]) -> list[str]:
             found = self.measure(make, batch)
@@ -146,12 +146,12 @@ class Bench:
     def real(self) -> Table:
         """Batches of a corpus, as they come: counted without padding."""
         tokens = 256 if self.given.tiny else 16_384
-        table = Table(f"Europarl, at most {tokens:,} tokens a side", REAL)
+        table = Table(f"Europarl, at most {tokens:,} tokens a side", REAL_COLUMNS)
 
         def cells(corpus: ours.Corpus, written: str) -> list[str]:
             size = self.size._replace(vocabulary=corpus.tokenizer.size)
-            trainer = corpus.trainer(ours.config_for(size, tokens, written), self.device)
-            found = ours.real(trainer, self.given.steps, self.given.compiling, self.wait)
+            trainer = corpus.trainer(ours.make_config(size, tokens, written), self.device)
+            found = ours.time_real_batches(trainer, self.given.steps, self.given.compiling, self.wait)
             rate = found.tokens / found.seconds
             known = self.rates.get((f"headway {written}", tokens))
             share, pace = f"{rate / known:.2f}" if known else "-", f"{found.steps / found.seconds:.1f}"
@@ -159,7 +159,7 @@ class Bench:
             return [f"{found.first:.0f} s", str(found.steps), pace, f"{rate:,.0f}", share, *counts]
 
         pairs, vocabulary = (2000, 500) if self.given.tiny else (self.given.pairs, self.size.vocabulary)
-        with ours.corpus_in(self.given.data, pairs, vocabulary) as corpus:
+        with ours.open_corpus(self.given.data, pairs, vocabulary) as corpus:
             for written in self.given.headway:
                 table.add(f"headway {written}", self.attempt(partial(cells, corpus, written)))
         return table
@@ -168,10 +168,10 @@ class Bench:
 def check(bench: Bench) -> None:
     """What is timed is right: the peer by hand computes what Headway computes, all have as many weights, all learn."""
     size = bench.size
-    batch = ours.made_up(size, 8 * size.length, True, bench.device)
-    apart = ours.difference(size, batch)
+    batch = ours.make_batch(size, 8 * size.length, True, bench.device)
+    apart = ours.max_logit_difference(size, batch)
     assert apart < 1e-5, apart  # positions are kept in float32
-    count = ours.config_for(size, 1).model.parameter_count()
+    count = ours.make_config(size, 1).model.parameter_count()
     makers = [partial(bench.headway, "", 8 * size.length)]
     for model in dict.fromkeys(peer.model for peer in PEERS.values()):
         own = sum(weights.numel() for weights in model(size).parameters() if weights.requires_grad)
@@ -185,7 +185,7 @@ def check(bench: Bench) -> None:
     print(f"checked: {count:,} weights each, all learn; by hand and Headway {apart:.0e} apart", file=sys.stderr)
 
 
-def tell(bench: Bench, tables: list[Table]) -> None:
+def report(bench: Bench, tables: list[Table]) -> None:
     size, where = bench.size, torch.cuda.get_device_name() if bench.cuda else "CPU, tiny"
     layers = f"{size.layers} + {size.layers} layers, {size.d_model}/{size.hidden}, {size.heads} heads"
     facts = [
@@ -193,9 +193,9 @@ def tell(bench: Bench, tables: list[Table]) -> None:
         f"{layers}, {size.vocabulary:,} words; {'no mask' if bench.given.full else 'a padding mask'}",
         f"one large matrix product: {bench.peak:.1f} TFLOP/s",
     ]
-    print("\n".join([*map(fill, facts), *(table.told() for table in tables)]))
+    print("\n".join([*map(wrap_text, facts), *(table.format_text() for table in tables)]))
     if bench.given.results:
-        append(bench.given.results, "Training beside its peers", f"{'. '.join(facts)}.", tables)
+        append_section(bench.given.results, "Training beside its peers", f"{'. '.join(facts)}.", tables)
 
 
 def main() -> None:
@@ -219,11 +219,11 @@ def main() -> None:
         parser.error(f"--only knows {', '.join(names)}, not {', '.join(sorted(unknown))}")
     if "data" in given.only and not given.data:
         parser.error("--only data needs --data FOLDER")
-    if given.data and not ours.europarl(given.data):
+    if given.data and not ours.find_europarl(given.data):
         parser.error(f"there is no europarl.part1.tsv.xz in {given.data} or below")
     if not given.tiny and not torch.cuda.is_available():
         parser.error("no CUDA device: add --tiny")
-    given.headway = given.headway or (TINY if given.tiny else HEADWAY)
+    given.headway = given.headway or (TINY_SETTINGS if given.tiny else HEADWAY_SETTINGS)
     given.tokens = given.tokens or ([128, 256] if given.tiny else [16_384, 65_536])
     given.seconds = given.seconds or (0.1 if given.tiny else 3.0)
     given.steps = min(given.steps, 10) if given.tiny else given.steps
@@ -234,11 +234,11 @@ def main() -> None:
     tables: list[Table] = []
     try:
         for tokens in given.tokens if any(map(bench.wanted, names[:-1])) else []:
-            tables.append(bench.made_up(tokens))
+            tables.append(bench.make_batch(tokens))
         if given.data and bench.wanted("data"):
             tables.append(bench.real())
     finally:  # whatever happens, what was measured is told
-        tell(bench, tables)
+        report(bench, tables)
 
 
 if __name__ == "__main__":

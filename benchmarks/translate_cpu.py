@@ -36,9 +36,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engines import Engine, contestants
-from poured import write_ctranslate2
-from report import Table, append, fill, versions
+from convert import write_ctranslate2
+from engines import Engine, make_contestants
+from report import Table, append_section, versions, wrap_text
 
 ROOT = Path(__file__).parent.parent
 WAYS = {"one": 1, "batch 32": 32, "bulk": 0}
@@ -97,15 +97,15 @@ def serve(given: argparse.Namespace) -> None:
     """A contestant's side: questions on stdin, answers on what was stdout; whatever prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    engine = contestants(given.threads)[given.serve](given.model, given.work)
+    engine = make_contestants(given.threads)[given.serve](given.model, given.work)
     lines = read_lines(given)
     print(json.dumps({"sizes": engine.sizes}), file=answers, flush=True)
     for question in map(json.loads, sys.stdin):
-        answer = answered(engine, lines[: question["lines"]], question)
+        answer = answer(engine, lines[: question["lines"]], question)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def answered(engine: Engine, lines: list[str], question: Reply) -> Reply:
+def answer(engine: Engine, lines: list[str], question: Reply) -> Reply:
     at_once, times, texts = question["batch"] or len(lines), [], []
     clock = time.process_time if question["cpu_time"] else time.perf_counter
     for start in range(0, len(lines), at_once):
@@ -138,7 +138,7 @@ class Race:
         count = {"one": self.given.ones, "batch 32": 32 * self.given.groups}.get(way, self.given.lines)
         right = self.right[beam][:count]
         found = self.rounds(beam, way, count)
-        value = {name: speed_of(replies, way, self.tokens(right)) for name, replies in found.items() if replies}
+        value = {name: compute_speed(replies, way, self.tokens(right)) for name, replies in found.items() if replies}
         best = max((v for name, v in value.items() if name.startswith("ctranslate2")), default=0.0)
         other = value.get("huggingface", 0.0)
         unit = "ms a sentence" if way == "one" else "output tokens/s"
@@ -162,7 +162,7 @@ class Race:
     def rounds(self, beam: int, way: str, count: int) -> dict[str, list[Reply]]:
         found: dict[str, list[Reply]] = {}
         for process in self.racing:
-            process.size[beam, way] = self.chosen(process, beam, way)
+            process.size[beam, way] = self.choose_batch_size(process, beam, way)
         for _ in range(self.given.rounds):
             for process in self.racing:
                 size = process.size[beam, way]
@@ -171,7 +171,7 @@ class Race:
                     found.setdefault(process.name, []).append(answer)
         return found
 
-    def chosen(self, process: Process, beam: int, way: str) -> int:
+    def choose_batch_size(self, process: Process, beam: int, way: str) -> int:
         """The batch size that is fastest on a part of the lines; the trial also warms up."""
         trial = min(self.given.lines, self.given.trial if way == "bulk" else 4 if way == "one" else 32)
         if way != "bulk":
@@ -188,7 +188,7 @@ class Race:
         return sum(len(ids) + 1 for ids in target.encode_batch(texts))
 
 
-def speed_of(replies: list[Reply], way: str, tokens: int) -> float:
+def compute_speed(replies: list[Reply], way: str, tokens: int) -> float:
     """Tokens a second; of one sentence at a time, sentences."""
     if way == "one":
         return 1 / statistics.median(float(reply["median"]) for reply in replies)
@@ -219,7 +219,7 @@ def main() -> int:
         serve(given)
         return 0
     given.lines = len(read_lines(given))
-    names = list(contestants(given.threads))
+    names = list(make_contestants(given.threads))
     wanted = ["reference", *(name for name in (given.only or ",".join(names)).split(",") if name != "reference")]
     if unknown := [name for name in wanted if name not in names]:
         parser.error(f"there is no {unknown[0]}: one of {', '.join(names)}")
@@ -237,9 +237,9 @@ def main() -> int:
         facts += ", of the processor's time." if given.cpu_time else "."
         for process in processes:
             process.close()
-    print(fill(facts), *(table.told() for table in tables), sep="\n")
+    print(wrap_text(facts), *(table.format_text() for table in tables), sep="\n")
     if given.results:
-        append(given.results, "Translating on the CPU", facts, tables)
+        append_section(given.results, "Translating on the CPU", facts, tables)
     return 0
 
 

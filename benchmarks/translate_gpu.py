@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from report import Table, append, fill, versions
+from report import Table, append_section, versions, wrap_text
 
 from headway.cli.input_lines import fill_groups, number_groups
 from headway.cli.pipelined import map_pipelined
@@ -66,13 +66,13 @@ def main() -> None:
         parser.error("no CUDA device: add --smoke")
     if not given.smoke and not given.pairs:
         parser.error("--pairs is needed")
-    lines = list(islice(sources(given.pairs), given.lines))
+    lines = list(islice(read_sources(given.pairs), given.lines))
     with tempfile.TemporaryDirectory() as folder:
         model = given.model or random_model(Path(folder) / "model", lines, given.vocabulary, given.smoke)
         report(given, model, lines)
 
 
-def sources(pairs: str | None) -> Iterator[str]:
+def read_sources(pairs: str | None) -> Iterator[str]:
     import glob
 
     from headway.data.parallel_files import ParallelFiles, read_parallel
@@ -118,9 +118,9 @@ def report(given: argparse.Namespace, folder: Path, lines: Sequence[str]) -> Non
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     kind = given.model.name if given.model else "random weights, outputs as long as their sources"
     facts = f"{where}, {versions()}. {len(lines):,} lines; {kind}."
-    print(fill(facts), table.told(), sep="\n")
+    print(wrap_text(facts), table.format_text(), sep="\n")
     if given.results:
-        append(given.results, "Translating a file on a GPU", facts, [table])
+        append_section(given.results, "Translating a file on a GPU", facts, [table])
 
 
 def translate(

@@ -1,4 +1,4 @@
-"""Where to compute, by name."""
+"""Devices: choose a torch device by name, and count CPU cores."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def available_cores() -> int:
-    """That this process may use."""
+    """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_cpu_only(name: str) -> bool:
-    """Whether this can only mean the CPU, as far as can be seen without importing torch."""
+    """Whether this name can only mean the CPU, as far as can be seen without importing torch."""
     if name != "auto" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return name in ("auto", "cpu")
     return os.name == "posix" and not any(
@@ -36,7 +36,7 @@ def choose_device(name: str = "auto") -> "torch.device":
     if device.type not in ("cpu", "cuda"):
         raise ConfigError(f'"{name}" is not a device. Choose auto, cpu, cuda or cuda:0, cuda:1 …')
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise HeadwayError(f'the device "{name}" was asked for, but PyTorch sees no GPU here. Use --device cpu.')
+        raise HeadwayError(f'there is no device "{name}": PyTorch sees no GPU. Use --device cpu.')
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise HeadwayError(f'there is no device "{name}": PyTorch sees {torch.cuda.device_count()} of them, from 0 on.')
+        raise HeadwayError(f'there is no device "{name}": PyTorch sees {torch.cuda.device_count()}, numbered from 0.')
     return device

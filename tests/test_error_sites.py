@@ -56,7 +56,8 @@ def test_what_is_raised_is_reached(own: Any) -> None:
         "def three(): return HeadwayError('x')\n"
         "def four(): raise click.UsageError('x')\n"
         "def five(): raise ValueError('x')\n"
-        "def six():\n    try:\n        raise ValueError('x')\n    except ValueError:\n        raise HeadwayError('y') from None\n",
+        "def six():\n    try:\n        raise ValueError('x')\n"
+        "    except ValueError:\n        raise HeadwayError('y') from None\n",
         *("one", "two", "three", "four", "five", "six"),
     )
     lines = [1, 3, 7, 8, 9, 12, 14]

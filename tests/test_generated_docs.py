@@ -33,7 +33,7 @@ def test_variants_page_is_fresh(generate: ModuleType) -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: f"{entry.slot}-{entry.kind}")
 def test_every_kind_has_a_page(generate: ModuleType, entry: Entry) -> None:
-    page = (DOCS / generate.page_of(entry)).read_text(encoding="utf-8")
+    page = (DOCS / generate.docs_page(entry)).read_text(encoding="utf-8")
     written = {"all": "&", "any": "|"}.get(entry.kind, entry.kind)
     assert written in page
 

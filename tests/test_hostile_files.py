@@ -307,8 +307,8 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize(
     "at",
     [
-        "format_version", "source_languages", "target_languages", "tokenizer", "tokenizer.kind", "vocabularies", "model",
-        "model.d_model", "model.vocabulary", "model.encoder", "model.encoder.layers", "model.encoder.mixer",
+        "format_version", "source_languages", "target_languages", "tokenizer", "tokenizer.kind", "vocabularies",
+        "model", "model.d_model", "model.vocabulary", "model.encoder", "model.encoder.layers", "model.encoder.mixer",
         "model.decoder.position", "model.decoder.mask", "model.decoder.feedforward", "model.norm", "train",
         "train.objective", "train.max_tokens", "search", "search.beam_size", "search.alpha", "search.max_ratio",
     ],

@@ -17,7 +17,8 @@ ARROW = [
     "cli", "serve", "workflows", "documents", "train", "inspect", "translate", "decode", "storage", "nn", "data",
     "text", "config", "files", "device", "errors",
 ]  # fmt: skip
-# Method sugar: `translator.trace(…)`, `language_model.trace(…)` and `language_model.perplexity(…)` reach up when called.
+# Method sugar: `translator.trace(…)`, `language_model.trace(…)` and `language_model.perplexity(…)` reach up when
+# called.
 LATE_EXCEPTIONS = {("translate", "inspect"), ("translate", "workflows")}
 TORCH_FREE = [
     "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2", "headway.device",

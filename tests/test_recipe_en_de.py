@@ -1,4 +1,5 @@
-"""recipes/en-de from end to end, on a made-up corpus and with models that learn nothing in a few steps: it cannot rot."""
+"""recipes/en-de from end to end, on a made-up corpus and with models that learn nothing in a few steps: it cannot
+rot."""
 
 import importlib
 import itertools

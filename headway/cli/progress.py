@@ -53,8 +53,8 @@ class TrainingProgress:
             self.drawn_at = time.monotonic()
             return
         log(
-            f"step={snapshot.step} loss={snapshot.loss:.4f}{_format_statistics(snapshot)} rate={snapshot.learning_rate:.3g} "
-            f"tok/s={snapshot.tokens_per_second:.0f} "
+            f"step={snapshot.step} loss={snapshot.loss:.4f}{_format_statistics(snapshot)} "
+            f"rate={snapshot.learning_rate:.3g} tok/s={snapshot.tokens_per_second:.0f} "
             f"memory={format_bytes(snapshot.memory).replace(' ', '')} epoch={snapshot.epoch} "
             f"elapsed={format_duration(snapshot.seconds)} eta={format_duration(left)}"
         )

@@ -148,9 +148,9 @@ def open_output(output: str | None) -> Iterator[TextIO]:
         from headway.data.check.write_clean import open_compressor
 
         with (
-            open(output, "wb") as whole,
-            open_compressor(whole, os.path.splitext(output)[1]) as packed,
-            io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+            open(output, "wb") as binary,
+            open_compressor(binary, os.path.splitext(output)[1]) as compressed,
+            io.TextIOWrapper(compressed, encoding="utf-8", newline="\n") as text,
         ):
             yield text
         return

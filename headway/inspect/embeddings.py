@@ -85,7 +85,8 @@ def position_tables(model: Transformer, side: str, length: int) -> list[NumberTa
     positions = positions_from_start(length, None, model.device)
     tables = []
     for number, part in enumerate(dict.fromkeys(getattr(model.config, side).tiled("position"))):
-        applies_to, module = getattr(part, "applies_to", "nothing"), stack.positions[number]
+        applies_to = getattr(part, "applies_to", "nothing")
+        module = stack.positions[number]
         if applies_to == "input":
             added = module.add(torch.zeros(1, length, model.config.d_model, device=model.device), positions)[0]
             tables.append(NumberTable(added.float().cpu().numpy(), part.kind, "position", "channel"))
@@ -102,9 +103,12 @@ def _score_tables(
     stack: Any = model.stacks[side]
     mixers = getattr(model.config, side).tiled("mixer")
     layer = next((layer for layer in layers if getattr(mixers[layer], "heads", None)), layers[0])
-    heads, width = getattr(mixers[layer], "heads", 1), getattr(mixers[layer], "d_k", 2)
-    (number, own), mask = stack.position_of[layer], stack.masks[layer]
-    module, title = stack.positions[number], part.kind
+    heads = getattr(mixers[layer], "heads", 1)
+    width = getattr(mixers[layer], "d_k", 2)
+    number, own = stack.position_of[layer]
+    mask = stack.masks[layer]
+    module = stack.positions[number]
+    title = part.kind
     ones = torch.ones(1, heads, positions.length, width, device=model.device)
     if part.applies_to == "qk":
         rotated = module.rotate(ones, positions)[0, 0]

@@ -17,7 +17,7 @@ class ExpertRouting:
 
     shares: np.ndarray  # (tokens, experts)
     tokens: list[str]
-    where: str  # "encoder, layer 2", counted from 1
+    layer_name: str  # "encoder, layer 2", counted from 1
 
 
 def read_expert_routing(trace: Trace, side: Literal["encoder", "decoder"] = "encoder") -> list[ExpertRouting]:

@@ -190,7 +190,7 @@ def draw_expert_routing(layers: Sequence[ExpertRouting], path: str | Path) -> No
         axis.set_xticks(range(tokens), [escape_label(token) for token in one.tokens], rotation=90, fontsize=25 * cell)
         axis.set_yticks(range(one.shares.shape[1]), range(1, one.shares.shape[1] + 1), fontsize=25 * cell)
         axis.set_ylabel("expert", fontsize=8)
-        axis.set_title(one.where, fontsize=9)
+        axis.set_title(one.layer_name, fontsize=9)
     beside = max(0.0, 1.7 - cell * tokens) / 2  # inches by which a title is wider than few tokens
     figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01 + beside / size[0]).ax.tick_params(labelsize=7)
     save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""Build modules from their configs: the scope that a part is built in, and the cost (parameters, FLOPs, cache) it has."""
+"""Build modules from their configs: the scope they are built in, and their cost in parameters, FLOPs and cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

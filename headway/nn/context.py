@@ -1,4 +1,4 @@
-"""The context of one forward pass: one object, handed to every layer, that also collects traces, losses and statistics."""
+"""The context of a forward pass, handed to every layer; it also collects traces, losses and statistics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

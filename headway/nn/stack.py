@@ -39,7 +39,8 @@ class Stack(nn.Module):
         residual: Any = slot("residual", "post")
 
         def resolved(self, scope: Scope, has_source: bool) -> "Stack.Config":
-            """Derived values filled in, impossible combinations refused. `has_source`: there is an encoder to attend to."""
+            """Derived values filled in, impossible combinations refused. `has_source`: there is an encoder to attend
+            to."""
             if not self.layers:
                 return self  # the model has no such side
             mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
@@ -100,7 +101,8 @@ class Stack(nn.Module):
             if len({part if part.applies_to == "qk" else None for part in positions}) > 1:
                 names = " and ".join(sorted({part.kind for part in positions}))
                 raise ConfigError(
-                    f"layers that share keys need the same rotation, but their positions are {names}. Give them the same.",
+                    f"layers that share keys need the same rotation, but their positions are {names}. Give them the "
+                    "same.",
                     "position",
                 )
 

@@ -1,5 +1,4 @@
-"""The Transformer: embed -> encoder -> decoder -> logits. Without an encoder it is a GPT, without a decoder a BERT; with
-both it is the model of the paper."""
+"""The Transformer: embed -> encoder -> decoder -> logits. Without an encoder a GPT, without a decoder a BERT."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -110,10 +109,10 @@ class Transformer(nn.Module):
             return sum(cost.parameters for cost in self.costs().values())
 
         def forward_flops(self, source: int, target: int) -> int:
-            """Of one pair with this many tokens; only matrix products count. In attention every query counts as many keys
-            as its mask lets any one query see: those of a sliding window, else all of them, as kernels over a dense mask
-            compute it (which compute all of them under a window, too). What causal, strided, fixed and bigbird masks hide
-            is not subtracted."""
+            """Of one pair with this many tokens; only matrix products count. In attention every query counts as many
+            keys as its mask lets any one query see: those of a sliding window, else all of them, as kernels over a
+            dense mask compute it (which compute all of them under a window, too). What causal, strided, fixed and
+            bigbird masks hide is not subtracted."""
             costs = self.costs()
             top = target if self.decoder.layers else source
             total = costs["encoder"].flops(source, source) if self.encoder.layers else 0
@@ -122,8 +121,8 @@ class Transformer(nn.Module):
             return total + costs["head"].flops(top, 0)
 
         def kv_bytes_per_token(self, bytes_per_number: int = 4) -> int:
-            """By how much the caches of decoding grow with each token. Sliding windows and recurrent states do not grow:
-            theirs is costs()["decoder"].cached_per_text."""
+            """By how much the caches of decoding grow with each token. Sliding windows and recurrent states do not
+            grow: theirs is costs()["decoder"].cached_per_text."""
             return self.costs()["decoder"].cached_per_token * bytes_per_number
 
     def __init__(self, config: Config) -> None:
@@ -153,7 +152,8 @@ class Transformer(nn.Module):
         segments: Tensor | None = None,
         report: ForwardReport | None = None,
     ) -> Memory:
-        """Ids (B, S) -> encoder output. `valid` (B, S) is false on padding, or says how texts are packed into one row."""
+        """Ids (B, S) -> encoder output. `valid` (B, S) is false on padding, or says how texts are packed into one
+        row."""
         tokens = positions_from_start(ids.shape[1], valid, ids.device)
         ctx = Context(tokens, report or ForwardReport())
         return Memory(self._run("encoder", ids, ctx, segments=segments), tokens)

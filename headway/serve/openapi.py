@@ -26,7 +26,6 @@ DETECTION = {
 }
 TEXT: dict[str, Any] = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}
-LINKS = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
 OPENAI_ERROR = {
     "type": "object",

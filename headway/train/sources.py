@@ -71,7 +71,7 @@ class TrainingFiles:
                 raise ConfigError(
                     f"{name} was given {_format_times(given)} for {what}: give it once for all, or once for each."
                 )
-        for name, value in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--vary", self.vary)):
+        for name, value in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--noise", self.vary)):
             if self.text and value:
                 raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def encode_one(tokenizer: Path, vary: float, tags: list[str], text: Text) -> None:
-    """One file in one direction and, with --vary, as people type it."""
+    """One file in one direction and, with --noise, as people type it."""
     from headway.data.noise import add_noise
     from headway.text.tokenizer.pair import Tokenizers
     from headway.train.dataset import encode_corpus, make_sides

@@ -58,7 +58,7 @@ def main() -> None:
     words += [word for text in validation(given) for word in ("--valid-pairs", text.path)]
     if ROLES[given.role]:
         size = given.tokenizer or ("16k" if given.role == "teacher" else "8k")
-        words += ["--vary", VARIED * (given.role != "teacher")]
+        words += ["--noise", VARIED * (given.role != "teacher")]
         words += ["--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
         if given.start:
             words += ["--from-model", given.start, "--set", f"train.schedule={AGAIN}"]

@@ -112,7 +112,10 @@ def test_c01_help_version_and_errors_import_no_torch(tmp_path: Path, arguments: 
 
 
 def test_no_verb_is_imported_for_the_list_of_verbs(tmp_path: Path) -> None:
-    code = "import sys; from headway.cli import main; main(['-h']); print([m for m in sys.modules if m.startswith('headway')])"
+    code = (
+        "import sys; from headway.cli import main; main(['-h']); "
+        "print([m for m in sys.modules if m.startswith('headway')])"
+    )
     printed = run([sys.executable, "-c", code], tmp_path).stdout.splitlines()[-1]
     assert set(eval(printed)) == {
         "headway",

@@ -69,10 +69,10 @@ def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> 
     [
         ("The weather is nice today.\nWe went for a walk.", "de", 0, "is in en\n"),
         ("Das Wetter ist heute schön.\nWir gingen spazieren.", "en", 0, "is in de\n"),
-        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "de", 1, "is in de already; the available models translate "
-         "from en to de."),
-        ("Sää on tänään kaunis, joten menimme kävelylle.", "de", 1, 'seems to be in "fi"; the available models translate '
-         "from en to de."),
+        ("Das Wetter ist heute schön.\nWir gingen spazieren.", "de", 1,
+         "is in de already; the available models translate from en to de."),
+        ("Sää on tänään kaunis, joten menimme kävelylle.", "de", 1,
+         'seems to be in "fi"; the available models translate from en to de.'),
         ("12345\n", "de", 1, "has no text to detect its language by. Name it with --from."),
     ],
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Old names of settings still work, from anywhere, and a note says what to write instead."""
 
-
-
 import json
 import shutil
 import warnings
@@ -127,9 +125,12 @@ def test_lists_and_combined_masks() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"train": {"longest": 5, "max_tokens": 6}}, "train.max_tokens: longest is the old name of max_tokens, and both are given. Give max_tokens only."),
-        ({"model": {"encoder": {"position": {"kind": "learned", "longest": 500, "max_positions": 600}}}}, "model.encoder.position.max_positions: longest is the old name"),
-        ({"model": {"encoder": {"position": "learned(500, longest=600)"}}}, 'model.encoder.position: "learned(500, longest=600)" gives max_positions twice.'),
+        ({"train": {"longest": 5, "max_tokens": 6}},
+         "train.max_tokens: longest is the old name of max_tokens, and both are given. Give max_tokens only."),
+        ({"model": {"encoder": {"position": {"kind": "learned", "longest": 500, "max_positions": 600}}}},
+         "model.encoder.position.max_positions: longest is the old name"),
+        ({"model": {"encoder": {"position": "learned(500, longest=600)"}}},
+         'model.encoder.position: "learned(500, longest=600)" gives max_positions twice.'),
     ],
 )  # fmt: skip
 def test_both_names_at_once_are_refused(table: dict[str, Any], message: str) -> None:

@@ -78,5 +78,6 @@ def odt(body: str) -> bytes:
         f'<manifest:file-entry manifest:full-path="{path}" manifest:media-type="{kind}"/>'
         for path, kind in {"/": ODT, "content.xml": "text/xml"}.items()
     )
-    manifest = f'{HEAD}<manifest:manifest xmlns:manifest="{OPEN}:xmlns:manifest:1.0" manifest:version="1.2">{entries}</manifest:manifest>'
+    attributes = f'xmlns:manifest="{OPEN}:xmlns:manifest:1.0" manifest:version="1.2"'
+    manifest = f"{HEAD}<manifest:manifest {attributes}>{entries}</manifest:manifest>"
     return packed({"mimetype": ODT, "content.xml": content, "META-INF/manifest.xml": manifest})

@@ -66,8 +66,10 @@ REF = field("begin") + code(" REF x ") + field("separate") + run("Figure 1") + f
         (run("whole", BOLD), run("WHOLE", BOLD)),
         # a word that an editor has cut into runs, with marks of its own between them
         (run("The ho") + "<w:proofErr w:type='x'/>" + run("use", "<w:lang w:val='en-US'/>"), run("HOUSE THE")),
-        (run("The ") + run("re", BOLD) + run("d", BOLD) + run(" house"), run("HOUSE ") + run("RED", BOLD) + run(" THE")),
-        ("<w:r><w:t>One</w:t><w:tab/><w:t>two three</w:t></w:r>", run("ONE") + "<w:r><w:tab/></w:r>" + run("THREE TWO")),
+        (run("The ") + run("re", BOLD) + run("d", BOLD) + run(" house"),
+         run("HOUSE ") + run("RED", BOLD) + run(" THE")),
+        ("<w:r><w:t>One</w:t><w:tab/><w:t>two three</w:t></w:r>",
+         run("ONE") + "<w:r><w:tab/></w:r>" + run("THREE TWO")),
         (run("A dog") + NOTE + run(" runs"), run("RUNS DOG") + NOTE + run(" A")),
         # powers and the like are parts of their words
         (run("9 m") + run("2", RAISED) + run(" of H") + run("2", LOWERED) + run("O"),
@@ -77,15 +79,18 @@ REF = field("begin") + code(" REF x ") + field("separate") + run("Figure 1") + f
         (run("One ") + COMMENT.format(run("two three")) + run(" four."),
          run("FOUR. ") + COMMENT.format(run("THREE TWO")) + run(" ONE")),
         # one that is cut does not: here by a break, there by another
-        (run("one ") + START.format(1) + run("two") + "<w:r><w:tab/></w:r>" + run("three") + END.format(1) + run(" four"),
+        (run("one ") + START.format(1) + run("two") + "<w:r><w:tab/></w:r>" + run("three") + END.format(1)
+         + run(" four"),
          START.format(1) + run("TWO ONE") + "<w:r><w:tab/></w:r>" + run("FOUR THREE") + END.format(1)),
         (START.format(1) + run("one ") + START.format(2) + run("two ") + END.format(1) + run("three") + END.format(2),
          run("THREE ") + START.format(1) + START.format(2) + run("TWO ONE") + END.format(1) + END.format(2)),
         (run("See ") + "<w:hyperlink r:id='r9'>" + run("this") + "</w:hyperlink>" + run(" page."),
          run("PAGE. ") + "<w:hyperlink r:id='r9'>" + run("THIS") + "</w:hyperlink>" + run(" SEE")),
         (run("See ") + REF + run(" now"), run("NOW ") + REF + run(" SEE")),
-        (run("See ") + field("begin") + code("HYPERLINK x") + field("separate") + run("this") + field("end") + run(" now"),
-         run("NOW ") + field("begin") + code("HYPERLINK x") + field("separate") + run("THIS") + field("end") + run(" SEE")),
+        (run("See ") + field("begin") + code("HYPERLINK x") + field("separate") + run("this") + field("end")
+         + run(" now"),
+         run("NOW ") + field("begin") + code("HYPERLINK x") + field("separate") + run("THIS") + field("end")
+         + run(" SEE")),
         # a field that ends in another paragraph: nothing moves across it
         (run("one two ") + field("begin") + code("TOC") + field("separate") + run("three four"),
          run("TWO ONE ") + field("begin") + code("TOC") + field("separate") + run("FOUR THREE")),
@@ -113,7 +118,8 @@ def test_runs_go_with_their_words(given: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        (run("An article") + run("1", RAISED) + run(" here."), run("Anen articleen") + run("1", RAISED) + run(" hereen.")),
+        (run("An article") + run("1", RAISED) + run(" here."),
+         run("Anen articleen") + run("1", RAISED) + run(" hereen.")),
         (run("A study.") + run("2", RAISED) + run(",3", RAISED) + run(" More"),
          run("Aen studyen.") + run("2,3", RAISED) + run(" Moreen")),
         (run("A price") + LINK.format(run("*")) + run(" here"),
@@ -177,9 +183,15 @@ def content(body: str, translate: TranslateSegments) -> str:
 
 
 HIGH = '<text:span text:style-name="High">{}</text:span>'
-ANNOTATED = '<office:annotation office:name="a"><text:p>x</text:p></office:annotation>{}<office:annotation-end office:name="a"/>'
+ANNOTATED = (
+    '<office:annotation office:name="a"><text:p>x</text:p></office:annotation>{}'
+    '<office:annotation-end office:name="a"/>'
+)
 SPAN = '<text:span text:style-name="T1">{}</text:span>'
-FOOT = "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>{}</text:p></text:note-body></text:note>"
+FOOT = (
+    "<text:note><text:note-citation>1</text:note-citation>"
+    "<text:note-body><text:p>{}</text:p></text:note-body></text:note>"
+)
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,8 @@ msgstr ""
 def test_catalogues(tmp_path: Path) -> None:
     wanted = CATALOGUE
     for old, new in {
-        'again\\ttoday"\nmsgstr ""\n': 'again\\ttoday"\nmsgstr ""\n"HELLO %(name)s, \\"YOU\\" <b>WIN</b>\\n"\n"AGAIN\\tTODAY"\n',
+        'again\\ttoday"\nmsgstr ""\n': 'again\\ttoday"\nmsgstr ""\n'
+        '"HELLO %(name)s, \\"YOU\\" <b>WIN</b>\\n"\n"AGAIN\\tTODAY"\n',
         'msgstr[0] ""': 'msgstr[0] "%d FILE"',
         'msgstr[2] ""': 'msgstr[2] "%d FILES"',
         '${HOME}"\nmsgstr ""': '${HOME}"\nmsgstr "50% OF {0} IN <file> ${HOME}"',
@@ -295,7 +296,8 @@ def test_what_looks_like_a_long_placeholder_is_read_at_once(tmp_path: Path) -> N
         ('msgid "one\nmsgstr ""', 'line 1 is not valid in a .po file: "msgid "one"'),
         ('"alone"', "line 1 is not valid in a .po file"),
         ('msgid "a"\nmsgstr "b"\n<html>', 'line 3 is not valid in a .po file: "<html>"'),
-        (b'msgid ""\nmsgstr "charset=ISO-8859-1\\n"\n\nmsgid "x"\nmsgstr ""\n', 'contains "Ł", which ISO-8859-1 cannot encode'),
+        (b'msgid ""\nmsgstr "charset=ISO-8859-1\\n"\n\nmsgid "x"\nmsgstr ""\n',
+         'contains "Ł", which ISO-8859-1 cannot encode'),
         (b'msgid ""\nmsgstr "charset=hex\\n"\n', '"hex", which is not supported'),
         (b"\xff\xfe\x00", "is not UTF-16-LE"),
     ],

@@ -181,7 +181,7 @@ def test_a_product_with_its_bias(rows: int, inputs: int, outputs: int) -> None:
 
 
 class Pairs:
-    left_out, size = "", 200
+    skipped_summary, size = "", 200
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)

@@ -30,7 +30,7 @@ SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, vocabulary=32_000)
 class ManyPairs:
     """Long and many: a batch of them takes gigabytes."""
 
-    left_out, size = "", 4000
+    skipped_summary, size = "", 4000
 
     def epoch(self, number: int) -> Iterator[EpochShard]:
         random = np.random.default_rng(0)
@@ -83,8 +83,8 @@ def test_a_step_that_is_no_number_changes_nothing(optimiser: str) -> None:
     loss = one.loss
 
     def no_number(*given: Any) -> Any:
-        told = loss(*given)
-        return told._replace(loss=told.loss * math.nan)
+        output = loss(*given)
+        return output._replace(loss=output.loss * math.nan)
 
     one.loss = no_number  # type: ignore[assignment]
     stepped(one, next(steps))

@@ -25,7 +25,7 @@ def trace(train_toy: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
 
 def test_each_token_visits_its_experts(trace: Trace) -> None:
     [found] = read_expert_routing(trace)
-    assert (found.where, found.tokens) == ("encoder, layer 1", trace.source.pieces)
+    assert (found.layer_name, found.tokens) == ("encoder, layer 1", trace.source.pieces)
     assert found.shares.shape == (len(found.tokens), 5)
     np.testing.assert_allclose(found.shares.sum(1), 1, atol=1e-6)
     assert ((found.shares > 0).sum(1) == 2).all()

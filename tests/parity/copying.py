@@ -100,7 +100,8 @@ def from_torch(theirs: nn.Transformer, vocabulary: int) -> Transformer:
 
 
 def from_marian(theirs: Any) -> Transformer:
-    """transformers.MarianMTModel: post-norm, sines before cosines; one matrix for source, target and output, or three."""
+    """transformers.MarianMTModel: post-norm, sines before cosines; one matrix for source, target and output,
+    or three."""
     c, tied = theirs.config, theirs.config.tie_word_embeddings
     again = ["model.encoder.embed_tokens.weight", "lm_head.weight"] if tied else []
     sines = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]

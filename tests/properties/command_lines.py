@@ -25,7 +25,7 @@ WORDS = ["cpu", "en", "qtx", "de", "base", "auto", "", "-", "x", "\u2028", "1", 
 
 
 @dataclass
-class Places:
+class CasePaths:
     """What a path on the command line can name."""
 
     folder: Path  # of this case
@@ -45,18 +45,18 @@ def one_of(values: Values, chance: random.Random) -> str:
     return chance.choice(values[chance.random() > 0.85])
 
 
-def words_for(option: click.Option, chance: random.Random, places: Places) -> list[str]:
+def words_for(option: click.Option, chance: random.Random, paths: CasePaths) -> list[str]:
     """An option with a value that is mostly of the right kind."""
     name = chance.choice(option.opts)
     if option.is_flag:
         return [chance.choice([name, *option.secondary_opts])]
     kind, metavar = option.type, (option.metavar or "").upper()
     if set(option.opts) & set(WRITES):
-        value = places.new(chance)
+        value = paths.new(chance)
     elif metavar == "DIR" or "model" in (option.name or ""):
-        value = places.some(chance, places.models)
+        value = paths.some(chance, paths.models)
     elif metavar == "FILE" or isinstance(kind, click.Path | click.File):
-        value = places.some(chance, places.files)
+        value = paths.some(chance, paths.files)
     elif isinstance(kind, click.Choice):
         value = one_of((list(map(str, kind.choices)), ["x", ""]), chance)
     elif isinstance(kind, click.types.IntParamType):
@@ -70,36 +70,36 @@ def words_for(option: click.Option, chance: random.Random, places: Places) -> li
     return [f"{name}={value}"] if name.startswith("--") and chance.random() < 0.1 else [name, value]
 
 
-def command_line(verb: str, chance: random.Random, places: Places) -> list[str]:
+def command_line(verb: str, chance: random.Random, paths: CasePaths) -> list[str]:
     """An example from the verb's help, or nothing but the verb, and then options and arguments as they come."""
     command = app.get_command(click.Context(app), verb)
     assert isinstance(command, Verb)
     likely = chance.random() < 0.7
-    words = example(chance.choice(command.examples)[0], places) if likely else [verb]
+    words = example(chance.choice(command.examples)[0], paths) if likely else [verb]
     density = chance.choice([0.0, 0.03, 0.1]) if likely else chance.choice([0.1, 0.3])
     for parameter in chance.sample(command.params, len(command.params)):
         if isinstance(parameter, click.Option) and parameter.name != "debug":
             often = 0.95 if parameter.required and not likely else density
             while chance.random() < often:
-                words += words_for(parameter, chance, places)
+                words += words_for(parameter, chance, paths)
                 often = 0.2 if parameter.multiple else 0.0
         elif chance.random() < density:
             words.append(chance.choice([*ODD[3:-3], "A dog sees a house."]).replace("\x00", ""))
     if chance.random() < 0.1:
-        words = written_over(words, chance, places)
+        words = written_over(words, chance, paths)
     return [*words, *small_training(words)] if verb == "train" else words
 
 
-def written_over(words: list[str], chance: random.Random, places: Places) -> list[str]:
+def written_over(words: list[str], chance: random.Random, paths: CasePaths) -> list[str]:
     """The same, but what is to be written is something that is read."""
-    known = {*map(str, places.files), *map(str, places.models)}
+    known = {*map(str, paths.files), *map(str, paths.models)}
     read = [word for before, word in pairwise(words) if word in known and before not in WRITES]
     if not read:
         return words
     return [words[0]] + [chance.choice(read) if before in WRITES else word for before, word in pairwise(words)]
 
 
-def example(command: str, places: Places) -> list[str]:
+def example(command: str, paths: CasePaths) -> list[str]:
     """An example with names of what is there in place of those that it has."""
     words = re.split(r" [<>] ", command)[0]
     found: list[str] = []
@@ -107,11 +107,11 @@ def example(command: str, places: Places) -> list[str]:
         before = found[-1] if found else ""
         ending = Path(word).suffix
         if before in WRITES or before == "-o":
-            found.append(str(places.folder / f"new{''.join(Path(word).suffixes)}"))
+            found.append(str(paths.folder / f"new{''.join(Path(word).suffixes)}"))
         elif before in ("--model", "-m", "--compare"):
-            found.append(str(places.models[5 if word.endswith("lm") else 0]))
+            found.append(str(paths.models[5 if word.endswith("lm") else 0]))
         elif before.startswith("-") and ending in STANDS_FOR:
-            found.append(str(places.files[STANDS_FOR[ending]]))
+            found.append(str(paths.files[STANDS_FOR[ending]]))
         else:
             found.append(word)
     return found

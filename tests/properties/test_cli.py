@@ -25,13 +25,13 @@ from typing import Any
 import pytest
 
 from headway.cli.app import VERBS, app, main
-from properties.command_lines import Places, command_line
+from properties.command_lines import CasePaths, command_line
 from properties.hostile_text import count_lines, hostile_files, unpacked
 
 ROOT = Path(__file__).parents[2]
 BY_CHANCE = True  # the errors that are met here need tests of their own
-AT_MOST = 25  # commands of each verb, where a test must give the same on any machine
-PATIENCE = 20  # seconds for one command; then it is interrupted, and must take that well
+MAX_COMMANDS = 25  # commands of each verb, where a test must give the same on any machine
+COMMAND_TIMEOUT = 20  # seconds for one command; then it is interrupted, and must take that well
 
 ENDLESS = ("serve",)  # does not end by itself: tests/serve drives it
 SHARES = {"toy": 0.3, "completion": 0.05}  # of the time; 1 for other verbs
@@ -54,7 +54,7 @@ def run_here(words: list[str], given: bytes) -> Ended:
     saved = sys.stdin, sys.stdout, sys.stderr
     sys.stdin, sys.stdout, sys.stderr = streams
     try:
-        with interrupted_after(PATIENCE):
+        with interrupted_after(COMMAND_TIMEOUT):
             code = main(words)
     finally:
         sys.stdin, sys.stdout, sys.stderr = saved
@@ -108,7 +108,7 @@ def uneven(words: list[str], given: Path, ended: Ended) -> str:
         command = app.get_command(outer, words[0])
         assert command is not None
         options = command.make_context(words[0], words[1:], parent=outer).params
-    if options.get("file"):  # a document, whose lines are nobody's business
+    if options.get("document"):  # its lines are not counted
         return ""
     content = Path(options["output"]).read_bytes().decode("utf-8") if options.get("output") else ended.out
     lines = content.split("\n")[:-1]
@@ -161,16 +161,16 @@ def known(toy: Path) -> list[tuple[str, str]]:
 
 
 def drive(
-    seconds: float, seed: int, run: Callable[[list[str], bytes], Ended], parts: Any, most: int = sys.maxsize
+    seconds: float, seed: int, run: Callable[[list[str], bytes], Ended], parts: Any, max_commands: int = sys.maxsize
 ) -> Counter[str]:
     """Made-up commands until the time is over, each verb for its share of it; how often each ended how.
 
-    A verb's n-th command is the same on any machine, and a quick one tries no more than `most` of each."""
+    A verb's n-th command is the same on any machine, and a quick one tries no more than `max_commands` of each."""
     models, known, folder = parts
     spent = {verb: 0.0 for verb in VERBS if verb not in ENDLESS}  # seconds, over the share that is due
     ends: Counter[str] = Counter()
     tried: Counter[str] = Counter()
-    whole = fingerprint(models)
+    originals = fingerprint(models)
     start = time.monotonic()
     while time.monotonic() - start < seconds and spent:
         verb = min(spent, key=lambda name: spent[name])
@@ -178,15 +178,15 @@ def drive(
         chance = random.Random(f"{seed} {number}")
         case = folder / number
         (case / "empty-folder").mkdir(parents=True)
-        places = Places(case, hostile_files(case, chance, known), models)
-        words = command_line(verb, chance, places)
-        given = chance.choice(places.files)
-        before, begun = fingerprint(places.files), time.monotonic()
+        paths = CasePaths(case, hostile_files(case, chance, known), models)
+        words = command_line(verb, chance, paths)
+        given = chance.choice(paths.files)
+        before, begun = fingerprint(paths.files), time.monotonic()
         ended = run(words, given.read_bytes())
         spent[verb] += (time.monotonic() - begun) / SHARES.get(verb, 1.0)
         ends[f"{verb} {ended.code}"] += 1
         wrong = fault(words, given, ended)
-        if not {**whole, **before}.items() <= fingerprint([*places.files, *models]).items():
+        if not {**originals, **before}.items() <= fingerprint([*paths.files, *models]).items():
             wrong = "an input was changed"
         if wrong:
             pytest.fail(
@@ -195,7 +195,7 @@ def drive(
             )
         shutil.rmtree(case)
         tried[verb] += 1
-        if tried[verb] == most:
+        if tried[verb] == max_commands:
             del spent[verb]
     return ends
 
@@ -206,7 +206,7 @@ def seconds_or(default: float) -> float:
 
 def test_made_up_commands_end_well(models: list[Path], known: list[tuple[str, str]], tmp_path: Path) -> None:
     seed = int(os.environ.get("HEADWAY_PROPERTY_SEED", 1))
-    ends = drive(seconds_or(20), seed, run_here, (models, known, tmp_path), most=AT_MOST)
+    ends = drive(seconds_or(20), seed, run_here, (models, known, tmp_path), max_commands=MAX_COMMANDS)
     print(sorted(ends.items()))
     for verb in [verb for verb in VERBS if verb not in ENDLESS]:
         assert any(name.startswith(f"{verb} ") for name in ends), f"headway {verb} was never driven"
@@ -219,7 +219,7 @@ def test_an_hour_of_them(models: list[Path], known: list[tuple[str, str]], tmp_p
 
 
 def test_a_few_in_a_process_of_their_own(models: list[Path], known: list[tuple[str, str]], tmp_path: Path) -> None:
-    ends = drive(min(seconds_or(8), 60), 2, run_apart, (models, known, tmp_path), most=AT_MOST)
+    ends = drive(min(seconds_or(8), 60), 2, run_apart, (models, known, tmp_path), max_commands=MAX_COMMANDS)
     assert sum(ends.values()) >= 2
 
 
@@ -268,6 +268,6 @@ def test_a_broken_verb_is_found_and_told_how_to_repeat(
 
 
 def test_a_command_that_takes_too_long_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("properties.test_cli.PATIENCE", 1)
+    monkeypatch.setattr("properties.test_cli.COMMAND_TIMEOUT", 1)
     monkeypatch.setattr("headway.cli.verbs.completion.get_completion_class", lambda shell: time.sleep(30))
     assert run_here(["completion", "bash"], b"") == Ended(130, "", "error: interrupted\n")

@@ -2,8 +2,6 @@
 composed, derived values absent going in and written out coming back; and whatever is refused is refused in our words,
 with the path, what was given and what is allowed."""
 
-
-
 import json
 import math
 from pathlib import Path
@@ -83,8 +81,9 @@ def test_a_table_without_kind_takes_the_default_of_its_slot() -> None:
     [
         "__import__('os')", "__import__('os').system('true')", "local(__import__('os'))", "local(open('x'))",
         "local([].append(1))", "local(1 if 1 else 2)", "local(lambda: 3)", "local(f'{1}')", "local(window := 3)",
-        "local(2**8)", "local(1 + 1)", "local(x)", "local({[]: 1})", "local({**{}})", "local(*[3])", "local(**{'window': 3})",
-        "eval('3')", "local.__class__", "local[3]", "[local]", "lambda: 3", "causal; full", "causal\nfull",
+        "local(2**8)", "local(1 + 1)", "local(x)", "local({[]: 1})", "local({**{}})", "local(*[3])",
+        "local(**{'window': 3})", "eval('3')", "local.__class__", "local[3]", "[local]", "lambda: 3", "causal; full",
+        "causal\nfull",
     ],
 )  # fmt: skip
 def test_nothing_is_evaluated(text: str) -> None:
@@ -114,7 +113,8 @@ def test_nothing_is_evaluated(text: str) -> None:
         ("mixer", "attention([8])", "heads: must be an integer, not [8] (a list)."),
         ("mixer", "attention(0)", "heads: 0 is out of range: it must be at least 1."),
         ("mixer", "attention(dropout=1.5)", "dropout: 1.5 is out of range: it must be at least 0 and at most 1."),
-        ("mixer", "attention(kernel='fast')", "kernel: 'fast' is not allowed here. Choose one of: auto, math, sdpa, flex."),
+        ("mixer", "attention(kernel='fast')",
+         "kernel: 'fast' is not allowed here. Choose one of: auto, math, sdpa, flex."),
         ("mixer", "attention(kernel='fex')", 'Did you mean "flex"?'),
         ("mixer", "attention(scale=1e999)", "scale: inf is not allowed: give a finite number."),
     ],
@@ -270,7 +270,8 @@ def sides() -> st.SearchStrategy[dict[str, Any]]:
     )
 )
 def test_round_trip(table: dict[str, Any]) -> None:
-    """What is written out reads back as the same, resolved or not, through JSON too, and resolving again adds nothing."""
+    """What is written out reads back as the same, resolved or not, through JSON too, and resolving again adds
+    nothing."""
     config = from_dict(Transformer.Config, table)
     resolved = config.resolved()
     assert from_dict(Transformer.Config, config.to_dict()) == config
@@ -290,15 +291,18 @@ def test_round_trip(table: dict[str, Any]) -> None:
         ({"encoder": {"mixer": {"head": 3}}}, 'encoder.mixer: there is no setting "head" here. Did you mean "heads"?'),
         ({"encoder": {3: 4}}, 'encoder: there is no setting "3" here.'),
         ({"encoder": 6}, "encoder: 6 is not a table. Write its fields as key = value."),
-        ({"encoder": {"residual": "middle"}}, 'encoder.residual: "middle" is not a kind of residual. Choose one of: post, pre'),
-        ({"encoder": {"residual": ["post", "pre"]}}, "encoder.residual: ['post', 'pre'] is not a residual. Write a kind"),
+        ({"encoder": {"residual": "middle"}},
+         'encoder.residual: "middle" is not a kind of residual. Choose one of: post, pre'),
+        ({"encoder": {"residual": ["post", "pre"]}},
+         "encoder.residual: ['post', 'pre'] is not a residual. Write a kind"),
         ({"d_model": "big"}, "d_model: must be an integer, not 'big' (a string)."),
         ({"d_model": 0}, "d_model: 0 is out of range: it must be at least 1."),
         ({"d_model": None}, "d_model: must be an integer, not None (no value)."),
         ({"dropout": -0.1}, "dropout: -0.1 is out of range: it must be at least 0 and at most 1."),
         ({"dropout": math.nan}, "dropout: nan is not allowed: give a finite number."),
         ({"dropout": 10**400}, "dropout: 1000"),
-        ({"embedding": {"tied": "both"}}, "embedding.tied: 'both' is not allowed here. Choose one of: all, target, none."),
+        ({"embedding": {"tied": "both"}},
+         "embedding.tied: 'both' is not allowed here. Choose one of: all, target, none."),
         ({"embedding": {"scale": 1}}, "embedding.scale: must be true or false, not 1 (an integer)."),
     ],
     ids=lambda value: str(value)[:60],
@@ -312,14 +316,22 @@ def test_refused_when_read(changes: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"d_model": 12, "encoder": {"mixer": "attention(8)"}}, "encoder.mixer.heads: d_model = 12 is not a multiple of 8 heads. Choose another number of heads, or give d_k."),
-        ({"encoder": {"mixer": "attention(4, 3)"}}, "encoder.mixer.groups: heads = 4 is not a multiple of groups = 3. Choose another number of groups."),
-        ({"decoder": {"mask": "local(3)"}}, 'decoder.mask: a decoder must not see the future, and the mask "local(3)" shows it. Write "causal & …".'),
+        ({"d_model": 12, "encoder": {"mixer": "attention(8)"}},
+         "encoder.mixer.heads: d_model = 12 is not a multiple of 8 heads. "
+         "Choose another number of heads, or give d_k."),
+        ({"encoder": {"mixer": "attention(4, 3)"}},
+         "encoder.mixer.groups: heads = 4 is not a multiple of groups = 3. Choose another number of groups."),
+        ({"decoder": {"mask": "local(3)"}},
+         'decoder.mask: a decoder must not see the future, and the mask "local(3)" shows it. Write "causal & …".'),
         ({"decoder": {"mask": "causal | local(3)"}}, "decoder.mask: a decoder must not see the future"),
         ({"decoder": {"layers": 2, "mask": ["causal", "full"]}}, "decoder.mask: a decoder must not see the future"),
-        ({"encoder": {"position": "rope", "mixer": "attention(4, d_k=5)"}}, "encoder.position: rope rotates pairs of channels, so d_k must be even, not 5."),
-        ({"encoder": {"mixer": "attention(4, kernel='flex')"}}, "encoder.mixer.kernel: the kernel \"flex\" has no dropout, and dropout = 0.1."),
-        ({"source_vocabulary": 31}, 'embedding.tied: source and target have vocabularies of 31 and 29, so they cannot share one embedding. Set tied = "target" or "none".'),
+        ({"encoder": {"position": "rope", "mixer": "attention(4, d_k=5)"}},
+         "encoder.position: rope rotates pairs of channels, so d_k must be even, not 5."),
+        ({"encoder": {"mixer": "attention(4, kernel='flex')"}},
+         "encoder.mixer.kernel: the kernel \"flex\" has no dropout, and dropout = 0.1."),
+        ({"source_vocabulary": 31},
+         'embedding.tied: source and target have vocabularies of 31 and 29, so they cannot share one embedding. '
+         'Set tied = "target" or "none".'),
         ({"head": "pooled"}, "head: a pooled head reads the first token of an encoder. Set decoder.layers = 0."),
     ],
     ids=lambda value: str(value)[:60],

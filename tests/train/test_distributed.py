@@ -90,7 +90,7 @@ class Commands:
 
 @dataclass
 class TwoProcesses:
-    """What two processes did, in one start of torchrun: the log of each training, and what they said at the end."""
+    """What two processes did, in one start of torchrun: the log of each training, and what they print at the end."""
 
     commands: Commands
     logs: list[str]

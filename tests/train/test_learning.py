@@ -1,6 +1,6 @@
 """Every kind learns: a tiny model in which it stands trains for some tens of steps on running text and on the toy
 translation. Afterwards its loss is below what knowing how frequent each token is would give, none of its weights
-stands where it stood, it hears what it is told, and decoding finds in it what a whole pass finds."""
+stands where it stood, it attends to what it is given, and decoding finds in it what a whole pass finds."""
 
 import functools
 import math
@@ -133,20 +133,20 @@ def learns(model: Transformer, task: Task, rate: float = RATE) -> None:
 
 
 @torch.no_grad()
-def hears(model: Transformer) -> None:
+def uses_its_context(model: Transformer) -> None:
     """What stood earlier, and what the source says, changes what comes next."""
     model.eval()
     ids, other = torch.randint(4, model.config.vocabulary or 0, (2, 4, 9))
     source, another = (ids, other) if "encoder" in model.config.sides else (None, None)
     hidden = model(source, ids).hidden[:, -1]
     earlier = torch.cat([other[:, :-1], ids[:, -1:]], 1)
-    assert all_differ(model(source, earlier).hidden[:, -1], hidden), "it does not hear what stood earlier"
+    assert all_differ(model(source, earlier).hidden[:, -1], hidden), "earlier tokens change nothing"
     if source is not None:
-        assert all_differ(model(another, ids).hidden[:, -1], hidden), "it does not hear the source"
+        assert all_differ(model(another, ids).hidden[:, -1], hidden), "the source changes nothing"
 
 
 def all_differ(one: Tensor, other: Tensor) -> bool:
-    """Every row from its fellow: what is not heard changes not a bit."""
+    """Every row from its fellow: what has no influence changes not a bit."""
     return bool((one != other).any(1).all())
 
 
@@ -155,8 +155,8 @@ def agrees(model: Transformer, found: Hypothesis, special: SpecialTokens, source
     with torch.no_grad():
         given = torch.tensor([[special.start, *found.ids]])
         logps = model.logits(model(source, given).hidden)[0].log_softmax(-1)
-    said = [*found.ids, *([special.end] if found.finished else [])]
-    expected = [float(logps[place, token]) for place, token in enumerate(said)][found.prefix :]
+    output = [*found.ids, *([special.end] if found.finished else [])]
+    expected = [float(logps[position, token]) for position, token in enumerate(output)][found.prefix :]
     assert found.token_logps == pytest.approx(expected, abs=1e-5)
     assert found.token_logps
 
@@ -166,7 +166,7 @@ def test_it_learns_running_text_and_writes_on(slot: str, kind: str) -> None:
     task = running_text()
     model = model_with(slot, kind, "decoder", task)
     learns(model, task)
-    hears(model)
+    uses_its_context(model)
     prompts = [task.tokenizer.encode(text) for text in ("First ", "We are")]
     search = Search(beam_size=1, max_length=12)
     for (found,) in decode(ModelStepper(model), None, special_tokens=task.special, search=search, prefixes=prompts):
@@ -178,7 +178,7 @@ def test_it_learns_to_translate_and_searches(slot: str, kind: str) -> None:
     task = toy()
     model = model_with(slot, kind, "both", task)
     learns(model, task)
-    hears(model)
+    uses_its_context(model)
     batch = task.batches[0]
     assert batch.source is not None and batch.source_valid is not None
     source, valid = batch.source[:2], batch.source_valid[:2]
@@ -238,4 +238,4 @@ def test_what_does_not_hear_is_found() -> None:
         for block in model.stacks["decoder"].blocks:  # type: ignore[union-attr]
             block.sublayers[part].register_forward_hook(silent)  # type: ignore[index, union-attr]
         with pytest.raises(AssertionError, match=says):
-            hears(model)
+            uses_its_context(model)

@@ -101,8 +101,8 @@ def test_sides_are_those_of_the_examples() -> None:
     chosen = np.array([3, 2, 0])
     plain = EpochShard([portion.examples[i] for i in range(4)], portion.lengths)
     for found in (portion.take(chosen), plain.take(chosen)):
-        told = [[tokenizer.decode(rows[n].tolist()) for n in range(3)] for rows in found]
-        assert sorted(zip(*told)) == [("a", "x"), ("c", "z z"), ("d", "w w w")]
+        texts = [[tokenizer.decode(rows[n].tolist()) for n in range(3)] for rows in found]
+        assert sorted(zip(*texts)) == [("a", "x"), ("c", "z z"), ("d", "w w w")]
 
 
 def test_a_text_becomes_one_stream_without_torn_tokens() -> None:

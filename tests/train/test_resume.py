@@ -59,7 +59,7 @@ def test_validations_go_on_counting_where_they_measure_the_same(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("train.batch_tokens=512", "train.batch_tokens was 1024 and is 512 now"),
         ("train.seed=9", "train.seed was 1 and is 9 now"),
@@ -67,13 +67,13 @@ def test_validations_go_on_counting_where_they_measure_the_same(tmp_path: Path) 
         ("model.dropout=0.3", "model.dropout was 0.1 and is 0.3 now"),
     ],
 )
-def test_settings_that_steps_depend_on_are_refused_unless_asked_for(tmp_path: Path, setting: str, told: str) -> None:
+def test_settings_that_steps_depend_on_are_refused_unless_asked_for(tmp_path: Path, setting: str, message: str) -> None:
     train(tmp_path)
-    with pytest.raises(HeadwayError, match=f"holds a run with other settings: {told}.*--allow-changes"):
+    with pytest.raises(HeadwayError, match=f"holds a run with other settings: {message}.*--allow-changes"):
         train(tmp_path, setting, "train.steps=10")
     listener = Seen()
     assert train(tmp_path, setting, "train.steps=10", listener=listener, allow_changes=True).step == 10
-    assert told in listener.notes
+    assert message in listener.notes
 
 
 def test_other_shapes_are_refused_even_if_asked_for(tmp_path: Path) -> None:

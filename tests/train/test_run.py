@@ -183,7 +183,7 @@ def test_a_run_that_goes_on_has_the_rates_of_one_that_was_never_interrupted(tmp_
         train(tmp_path / "parts", *settings, texts=SPREAD, listener=interrupt(9, KeyboardInterrupt()))
     train(tmp_path / "parts", *settings, texts=SPREAD)
     whole = rates(tmp_path / "whole")
-    assert rates(tmp_path / "parts") == [*whole[:8], *whole[9:]]  # the step that ended it was not told
+    assert rates(tmp_path / "parts") == [*whole[:8], *whole[9:]]  # the step that ended it was not logged
 
 
 @pytest.fixture
@@ -343,8 +343,8 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, texts:
     assert outcome.step == 9
     assert_same(last_weights(tmp_path / "straight"), last_weights(cut))
     assert_same(*(read_tensors(folder / "model.safetensors") for folder in (tmp_path / "straight", cut)))
-    told = [(entry["kind"], entry["step"]) for entry in read_history(cut)]
-    assert told == sorted(set(told), key=told.index)
+    logged = [(entry["kind"], entry["step"]) for entry in read_history(cut)]
+    assert logged == sorted(set(logged), key=logged.index)
 
 
 def test_a_signal_in_the_middle_of_a_step_waits_for_its_end(tmp_path: Path) -> None:
@@ -466,8 +466,8 @@ def poisoned(run: TrainingRun, steps: set[int]) -> TrainingRun:
     loss = run.trainer.loss
 
     def spoil(batch: Any, *more: Any) -> Any:
-        told = loss(batch, *more)
-        return told._replace(loss=told.loss * math.nan) if run.trainer.state.step in steps else told
+        output = loss(batch, *more)
+        return output._replace(loss=output.loss * math.nan) if run.trainer.state.step in steps else output
 
     run.trainer.loss = spoil  # type: ignore[assignment]
     return run
@@ -475,9 +475,9 @@ def poisoned(run: TrainingRun, steps: set[int]) -> TrainingRun:
 
 def test_a_step_that_is_no_number_is_left_out_and_counted(tmp_path: Path) -> None:
     poisoned(training(tmp_path), {3, 6}).run()
-    told = [entry for entry in read_history(tmp_path) if entry["kind"] == "step"]
-    assert [entry.get("skipped") for entry in told] == [None, 1, 2, 2]
-    assert all(math.isfinite(entry["loss"]) for entry in told)
+    steps = [entry for entry in read_history(tmp_path) if entry["kind"] == "step"]
+    assert [entry.get("skipped") for entry in steps] == [None, 1, 2, 2]
+    assert all(math.isfinite(entry["loss"]) for entry in steps)
     assert all(bool(torch.isfinite(tensor).all()) for tensor in last_weights(tmp_path).values())
 
 

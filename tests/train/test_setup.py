@@ -167,8 +167,8 @@ def test_the_tokenizer_of_another_model(tmp_path: Path) -> None:
     config, _ = compose(layers)
     make_tokenizers(config, PAIRS).save(tmp_path / "tokenizer.json")
     for path in (tmp_path, tmp_path / "tokenizer.json"):
-        tokenizers, told = load_tokenizers(path, config)
-        assert (tokenizers.target.size, told.values) == (320, {"vocabularies": "separate"})
+        tokenizers, layer = load_tokenizers(path, config)
+        assert (tokenizers.target.size, layer.values) == (320, {"vocabularies": "separate"})
     assert load_tokenizers(Path("en-de"), config)[0].shared, "an installed model's, by its name"
     with pytest.raises(HeadwayError, match=r'there is no model "en-qq"'):
         load_tokenizers(Path("en-qq"), config)

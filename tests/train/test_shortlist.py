@@ -82,10 +82,10 @@ def test_each_tag_has_the_words_of_its_language(own_cache: None, tagged: Tokeniz
     german = [(source, "Das ist gut.") for source, _ in PAIRS]
     part, tags = LexicalShortlist.Config(best=5, frequent=5), ("de", "qtx")
     found = load_or_build_shortlist(part, [corpus("qtx"), corpus("de", german)], tagged, tags)
-    said = [set(tagged.target.encode(text)) for text in ("Das ist gut.", PAIRS[0][1])]
+    target_ids = [set(tagged.target.encode(text)) for text in ("Das ist gut.", PAIRS[0][1])]
     ids = tagged.source.encode(PAIRS[0][0])
     lists = [set(found.candidates([tagged.source.tags[tag], *ids])) for tag in tags]
-    assert said[0] <= lists[0] and not said[0] <= lists[1]
+    assert target_ids[0] <= lists[0] and not target_ids[0] <= lists[1]
     one = load_or_build_shortlist(part, [corpus("qtx")], tagged, tags)
     with pytest.raises(HeadwayError, match="made without text in this target language"):
         one.candidates([tagged.source.tags["de"], *ids])

@@ -44,14 +44,14 @@ def test_handlers_are_put_back() -> None:
 
 
 def test_a_handler_of_the_program_is_asked() -> None:
-    heard: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
     try:
         with DeferredSignals() as signals:
             with signals.defer():
                 send(signal.SIGTERM)
-                assert heard == []
-            assert heard == [signal.SIGTERM]
+                assert received == []
+            assert received == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
 

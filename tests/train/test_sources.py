@@ -102,8 +102,8 @@ def test_one_pair_again_and_again(tmp_path: Path) -> None:
 
 def test_one_is_not_several(tmp_path: Path) -> None:
     two = write(tmp_path, "a.en", ["One.", "Two."])
-    [told] = read_texts(TrainingFiles(source=[two], target=[two])).notes
-    assert told == "no validation text was given: 1 pair is held out for it"
+    [note] = read_texts(TrainingFiles(source=[two], target=[two])).notes
+    assert note == "no validation text was given: 1 pair is held out for it"
     assert read_texts(TrainingFiles(text=[two])).notes == [
         "no validation text was given: the last line is held out for it"
     ]

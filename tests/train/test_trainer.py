@@ -245,9 +245,9 @@ def trimmed(batch: Batch) -> Batch:
     """Without the rows and columns that are only padding."""
     assert batch.source_valid is not None and batch.inputs_valid is not None
     rows = batch.source_valid.any(1)
-    read, said = int(batch.source_valid.sum(1).max()), int(batch.inputs_valid.sum(1).max())
+    source_width, target_width = int(batch.source_valid.sum(1).max()), int(batch.inputs_valid.sum(1).max())
     parts = [x if x is None else x[rows] for x in batch[:5]]
-    widths = (read, read, said, said, said)
+    widths = (source_width, source_width, target_width, target_width, target_width)
     return Batch(*(x[:, :w] for x, w in zip(parts, widths)), batch.label_count, batch.token_count)  # type: ignore[index, arg-type]
 
 

@@ -63,11 +63,11 @@ def test_validation_decodes_and_scores(toy: Path, translator_dir: Path) -> None:
     result = validate(model, corpus, [take_sample(pairs, 30)], config, tokenizers, special_tokens(tokenizers.target))
     search = Search(beam_size=1, max_ratio=1.5, max_extra=10)
     translator = Translator([LoadedModel(config, model, tokenizers)])
-    said = [
+    outputs = [
         found.text
         for found in translator.translate(source, TranslateOptions(search=search, split_sentences=False, retry=False))
     ]
-    expected = compute_scores(said, target)
+    expected = compute_scores(outputs, target)
     assert (result.bleu, result.chrf) == (pytest.approx(expected.bleu), pytest.approx(expected.chrf))
     assert result.bleu is not None and result.bleu > 50
 
@@ -115,7 +115,7 @@ def test_hidden_words_are_the_same_each_time(masked_dir: Path) -> None:
     config, model, tokenizers = load_model(masked_dir)
 
     class Fixed:
-        left_out, size = "", 1
+        skipped_summary, size = "", 1
 
         def epoch(self, number: int) -> Iterator[EpochShard]:
             yield EpochShard([Example(np.array([], dtype=np.int64), np.arange(260, 290))], np.array([[0, 31]]))

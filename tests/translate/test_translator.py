@@ -501,14 +501,14 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match=f'"{name}" is not a device. Choose auto, cpu, cuda or cuda:0'):
             choose_device(name)
     with pytest.raises(
-        HeadwayError, match=r'the device "cuda:1" was asked for, but PyTorch sees no GPU here. Use --device'
+        HeadwayError, match=r'there is no device "cuda:1": PyTorch sees no GPU. Use --device'
     ):
         choose_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert choose_device() == torch.device("cuda")
     assert choose_device("cuda:0") == torch.device("cuda:0")
-    with pytest.raises(HeadwayError, match=r'there is no device "cuda:1": PyTorch sees 1 of them, from 0 on'):
+    with pytest.raises(HeadwayError, match=r'there is no device "cuda:1": PyTorch sees 1, numbered from 0'):
         choose_device("cuda:1")
 
 

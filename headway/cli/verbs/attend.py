@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 @option(
     "--kind",
     type=click.Choice(["encoder", "decoder", "cross"]),
-    group="What",
+    group="Selection",
     help="Encoder or decoder self-attention, or cross-attention. Default: cross, or what the model has.",
 )
-@option("--layer", type=click.IntRange(min=1), group="What", help="Layer, counted from 1. Default: the last.")
+@option("--layer", type=click.IntRange(min=1), group="Selection", help="Layer, counted from 1. Default: the last.")
 @option(
     "--head",
     type=click.IntRange(min=1),
-    group="What",
+    group="Selection",
     help="Head, counted from 1. Default: the mean of all; each head in a picture.",
 )
 @option("--numbers", is_flag=True, group="Result", help="Print the weights as numbers; as TSV to a file or pipe.")

@@ -57,7 +57,7 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
         if is_packed(one.config):
             raise HeadwayError(
                 f"{model} is packed, and packed models cannot be averaged: their weights are quantised. Average the "
-                "models that they were packed from, then pack the result: headway pack"
+                "models that they were packed from, then run headway pack on the result."
             )
     if len(models) > 1:
         files = [Path(model) / WEIGHTS_FILE for model in models]
@@ -68,10 +68,10 @@ def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> N
         if len({one.tokenizers.fingerprints for one in loaded}) > 1:
             raise HeadwayError("these models have different tokenizers, so they cannot be averaged.")
     else:
-        kept = list_checkpoints(Path(models[0]))
-        if not kept:
+        checkpoints = list_checkpoints(Path(models[0]))
+        if not checkpoints:
             raise HeadwayError(f"{models[0]} has no checkpoints to average. Give several --model instead.")
-        files = [checkpoint.folder / WEIGHTS_FILE for checkpoint in kept[-last:]]
+        files = [checkpoint.folder / WEIGHTS_FILE for checkpoint in checkpoints[-last:]]
     weights = average_weights([read_tensors(file) for file in files])
     names = ", ".join(str(file.parent) for file in files)
     command = format_evaluate_command(first.config, ".")

@@ -23,14 +23,18 @@ from headway.cli.verbs.attend import picture_files, print_picture
 )
 @click.argument("what", type=click.Choice(["mask", "position"]))
 @click.argument("value")
-@option("--length", type=click.IntRange(1, 4096), default=24, group="What", help="Number of positions.")
+@option("--length", type=click.IntRange(1, 4096), default=24, group="Drawing", help="Number of positions.")
 @option(
-    "--d-model", type=click.IntRange(1, 16_384), default=64, group="What", help="Channels of a positional encoding."
+    "--d-model", type=click.IntRange(1, 16_384), default=64, group="Drawing", help="Channels of a positional encoding."
 )
 @option(
-    "--heads", type=click.IntRange(1, 1024), default=8, group="What", help="Heads, for a position that acts on scores."
+    "--heads",
+    type=click.IntRange(1, 1024),
+    default=8,
+    group="Drawing",
+    help="Heads, for a position that acts on scores.",
 )
-@option("--head", type=click.IntRange(min=1), default=1, group="What", help="Head to draw, counted from 1.")
+@option("--head", type=click.IntRange(min=1), default=1, group="Drawing", help="Head to draw, counted from 1.")
 @options.pictures
 def draw(
     what: Literal["mask", "position"], value: str, length: int, d_model: int, heads: int, head: int,

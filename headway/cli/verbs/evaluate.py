@@ -103,8 +103,9 @@ def evaluate(
     click.echo(first.scores.bleu_line)
     click.echo(first.scores.chrf_line)
     click.echo(
-        f"{len(pairs)} line{'s' * (len(pairs) != 1)} in {first.seconds:.1f} s: {first.sentences_per_second:.1f} lines/s, "
-        f"{first.tokens_per_second:.0f} tokens/s; warnings on {first.warnings}"
+        f"{len(pairs)} line{'s' * (len(pairs) != 1)} in {first.seconds:.1f} s: "
+        f"{first.sentences_per_second:.1f} lines/s, {first.tokens_per_second:.0f} tokens/s; "
+        f"warnings on {first.warnings}"
     )
     if output:
         with open_output(str(output)) as sink:

@@ -49,7 +49,7 @@ def score(
     """Score given translations by their log-probability.
 
     One line per pair, in order: the natural logarithm of the probability of the target, including its end, given the
-    source. Each side is one sentence. A pair of blank sides gives 0; a side that is too long gives nan and a warning."""
+    source. Each side is one sentence. Two blank sides give 0; a side that is too long gives nan and a warning."""
     from headway.storage.registry import choose_models
     from headway.translate.translator import load_choice
 

@@ -15,8 +15,7 @@ from headway.cli.app import Verb, option
 from headway.cli.input_lines import LINES_PER_GROUP, is_regular_file, number_groups, read_line_groups
 from headway.cli.pipelined import map_pipelined
 from headway.cli.terminal import log, open_output
-from headway.cli.translate_document import check_document_options as refuse_for_document
-from headway.cli.translate_document import choose_document_model, translate_document
+from headway.cli.translate_document import check_document_options, choose_document_model, translate_document
 from headway.errors import HeadwayError
 from headway.storage.registry import ModelChoice, choose_models
 
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
     from headway.translate.routing import Router
     from headway.translate.translator import Guess, Translation, Translator
 
-LINES_PER_FILE_GROUP = {
-    "cuda": 16_384,
-    "cpu": 4096,
-}  # by device; a larger group has more lines of equal length to batch
+# By device. A larger group has more lines of equal length to batch.
+LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
 
 
 @click.command(
@@ -65,7 +62,6 @@ LINES_PER_FILE_GROUP = {
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read lines from FILE; - is standard input.")
 @option(
     "--document",
-    "file",
     aliases=["--file"],
     metavar="FILE",
     group="Text",
@@ -94,7 +90,6 @@ LINES_PER_FILE_GROUP = {
 @option("--scores", is_flag=True, group="Result", help="Print the score and a tab before each translation.")
 @option(
     "--min-confidence",
-    "min_score",
     aliases=["--min-score"],
     type=float,
     default=0.0,
@@ -104,9 +99,9 @@ LINES_PER_FILE_GROUP = {
 @option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object per line.")
 def translate(
     text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName",
-    compute: "Compute", threads: int | None, input_file: str | None, file: str | None, output: str | None, no_split: bool,
-    protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None, batch_tokens: int | None,
-    align: bool, scores: bool, min_score: float, as_json: bool, **search: Any,
+    compute: "Compute", threads: int | None, input_file: str | None, document: str | None, output: str | None,
+    no_split: bool, protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None,
+    batch_tokens: int | None, align: bool, scores: bool, min_confidence: float, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -115,17 +110,17 @@ def translate(
 
     With --from auto, a line in the target language, or in one that no model translates, is left unchanged. A document
     keeps everything but its text; without --output, report.docx becomes report.de.docx."""
-    if file:
-        refuse_for_document(click.get_current_context().params, file, output)
+    if document:
+        check_document_options(click.get_current_context().params, document, output)
     if protect and no_protect:
         raise click.UsageError("--protect and --no-protect were both given: choose one.", click.get_current_context())
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the input file: choose another file.", click.get_current_context())
-    if sys.stdin is None and not file and (text or (input_file or "-",)) == ("-",):
+    if sys.stdin is None and not document and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
-    if sys.stdout is None and not output and not file:
+    if sys.stdout is None and not output and not document:
         raise HeadwayError("standard output is closed: open it, or give a file with --output.")
 
     terms = read_glossary(glossary)
@@ -157,13 +152,13 @@ def translate(
             align=align,
             protect=None if no_protect else protect,
             glossary=terms,
-            min_confidence=min_score,
+            min_confidence=min_confidence,
             search=translator.search(**search),
         )
 
-    if file:
-        translator = load(choose_document_model(file, models, source_language, to))
-        return translate_document(translator, make_options(translator), file, output)
+    if document:
+        translator = load(choose_document_model(document, models, source_language, to))
+        return translate_document(translator, make_options(translator), document, output)
 
     def translate_group(numbered: tuple[int, list[str]]) -> "list[RoutedLine]":
         from headway.translate.results import RoutedLine

@@ -41,7 +41,7 @@ SLOT_PAGES = {
     ],
 )
 @click.argument("kind", required=False)
-@option("--slot", metavar="NAME", group="What", help="Only this slot: position, mask, mixer, residual, …")
+@option("--slot", metavar="NAME", group="Selection", help="Only this slot: position, mask, mixer, residual, …")
 def variants(kind: str | None, slot: str | None) -> None:
     """List the variants of each part of a model and its training.
 

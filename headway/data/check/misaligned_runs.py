@@ -52,7 +52,8 @@ def find_misaligned_runs(evidence: Sequence[float], min_lines: int = MIN_RUN_LIN
                 runs.append(LineRun(number, stop))
             inside = False
         elif not inside and ends[number]:
-            inside, stop = True, number
+            inside = True
+            stop = number
     return runs[::-1]
 
 
@@ -90,10 +91,8 @@ def _mean_log_odds(
     targets = [target for _, target in pairs]
     count = len(pairs) - abs(offset)
     first = max(0, -offset)
-    source, target = (
-        extract_features(sources[first : first + count]),
-        extract_features(targets[max(0, offset) :][:count]),
-    )
+    source = extract_features(sources[first : first + count])
+    target = extract_features(targets[max(0, offset) :][:count])
     sentences = SentencePairs(
         source.words, target.words, count_characters(source.lines), count_characters(target.lines)
     )

@@ -20,7 +20,7 @@ class CheckSettings:
         for name, value, low, high in (
             ("--max-ratio", self.max_ratio, 1.0, 1e6),
             ("--max-words", self.max_words, 1, 1e9),
-            ("--doubt", self.doubt, 0.0, 1.0),
+            ("--max-doubt", self.doubt, 0.0, 1.0),
         ):
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be between {low:g} and {high:g}, not {value}.")

@@ -13,7 +13,7 @@ more token. A candidate exists if its sum is above -inf.
     C take part, so that K can run on even if some of the K best have ended.
   - The row stops when K of its hypotheses have finished, at its last step, or when nothing runs on. Scores play no
     part in that (as with early_stopping=True in Hugging Face).
-  - If no candidate exists and nothing has finished, the row is stuck: its running hypotheses are its output as they are.
+  - If no candidate exists and nothing has finished, the row is stuck: its running hypotheses are its output.
 
 Its output are the n_best of its finished hypotheses by score, logp / penalty(length); equal scores keep the order in
 which they finished. Rows do not influence each other: a row that stops leaves the batch.

@@ -114,7 +114,8 @@ class InputWindowCache(SlidingWindowKVCache):
 
 
 def new_self_cache(batch: int, device: torch.device, lookback: int | None, trainable: bool) -> AttentionCache:
-    """The cache of self-attention whose mask looks back `lookback` tokens; `trainable`: weights change between calls."""
+    """The cache of self-attention whose mask looks back `lookback` tokens; `trainable`: weights change between
+    calls."""
     if lookback is None:
         return KVCache(batch, device)
     kind = InputWindowCache if trainable else SlidingWindowKVCache

@@ -1,4 +1,4 @@
-"""8-bit linear layers for the CPU: int8 weights with a scale for each output, inputs rounded with a scale for each token.
+"""8-bit linear layers for the CPU: int8 weights with a scale per output, rounded inputs with a scale per token.
 
 Scales per token make a token's output independent of the other tokens: integer sums are exact in any order.
 

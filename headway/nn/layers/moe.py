@@ -122,8 +122,8 @@ class MixtureOfExperts(nn.Module):
                 )
             if self.top_k == 1 and self.weights == "chosen":
                 raise ConfigError(
-                    "with top_k = 1 the softmax over the chosen expert is always 1, so the router would get no gradient "
-                    'from the text. Set weights = "all", or top_k = 2.',
+                    "with top_k = 1 the softmax over the chosen expert is always 1, so the router would get no "
+                    'gradient from the text. Set weights = "all", or top_k = 2.',
                     "weights",
                 )
             try:

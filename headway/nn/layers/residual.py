@@ -1,9 +1,9 @@
-"""Residual connections: how the output of a sub-layer joins the residual stream. Post-norm, pre-norm, DeepNorm, ResiDual.
+"""Residual connections, how a sub-layer joins the residual stream: post-norm, pre-norm, DeepNorm, ResiDual.
 
-A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and
-finish(s) -> x after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance with role "sublayer"
-wraps each sub-layer; one with role "stack" is used at both ends of the stack. Its config's gain(scope) scales the initial
-weights of the layers that a sub-layer names in `residual_outputs`, by their paths inside it.
+A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and finish(s) -> x
+after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance with role "sublayer" wraps each
+sub-layer; one with role "stack" is used at both ends of the stack. Its config's gain(scope) scales the initial weights
+of the layers that a sub-layer names in `residual_outputs`, by their paths inside it.
 
 For deep models: DeepNorm weighs the stream more the deeper the model is; ResiDual carries a second stream.
 """

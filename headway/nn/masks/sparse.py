@@ -77,7 +77,8 @@ def _mark_static(table: Tensor) -> Tensor:
 
 
 def draw_random_blocks(blocks: int, random: int, heads: int, seed: int) -> Tensor:
-    """For each head and block, `random` others, drawn from those that it does not see anyway: (heads, blocks, random)."""
+    """For each head and block, `random` others, drawn from those that it does not see anyway: (heads, blocks,
+    random)."""
     generator = torch.Generator("cpu").manual_seed(seed)
     plan = torch.zeros(heads, blocks, random, dtype=torch.long, device="cpu")
     for head in range(heads):
@@ -120,8 +121,8 @@ class FixedMask:
         def mask(self) -> Mask:
             if self.summary * self.groups > self.block:
                 raise ConfigError(
-                    f"groups · summary = {self.groups} · {self.summary} does not fit into block = {self.block}. Lower groups "
-                    "or summary, or raise block.",
+                    f"groups · summary = {self.groups} · {self.summary} does not fit into block = {self.block}. Lower "
+                    "groups or summary, or raise block.",
                     "mask",
                 )
             return fixed(self.block, self.summary, self.groups)
@@ -142,9 +143,9 @@ class BigBirdMask:
             left = max(blocks - 5, 0)
             if self.random > left:
                 raise ConfigError(
-                    f"random = {self.random}, but {self.max_positions} positions in blocks of {self.block} leave {left} to "
-                    "draw from: a block always sees the first, the last, itself and its neighbours. Lower random or "
-                    "block, or raise max_positions.",
+                    f"random = {self.random}, but {self.max_positions} positions in blocks of {self.block} leave "
+                    f"{left} to draw from: a block always sees the first, the last, itself and its neighbours. Lower "
+                    "random or block, or raise max_positions.",
                     "mask",
                 )
             plan = draw_random_blocks(blocks, self.random, self.heads, self.seed)

@@ -150,8 +150,8 @@ def project_kv(
     cache: AttentionCache | None,
     project: Callable[[Memory], tuple[Tensor, Tensor]],
 ) -> KeyValues:
-    """Keys and values of the inputs, after all cached ones; the cache takes in the new. `owner` names their positions if
-    there is no cache."""
+    """Keys and values of the inputs, after all cached ones; the cache takes in the new. `owner` names their positions
+    if there is no cache."""
     if isinstance(cache, InputWindowCache):
         inputs, owner = cache.extend(*inputs), cache.name
     k, v = project(inputs)

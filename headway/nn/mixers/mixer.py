@@ -51,7 +51,8 @@ def head_width(heads: int, d_k: int | None, scope: Scope) -> int:
     """d_k, or an equal share of the model's width."""
     if d_k is None and scope.d_model % heads:
         raise ConfigError(
-            f"d_model = {scope.d_model} is not a multiple of {heads} heads. Choose another number of heads, or give d_k.",
+            f"d_model = {scope.d_model} is not a multiple of {heads} heads. Choose another number of heads, or give "
+            "d_k.",
             "heads",
         )
     return d_k or scope.d_model // heads

@@ -60,8 +60,8 @@ class Retention(nn.Module):
                 )
             if position.applies_to not in ("nothing", "input", "qk"):
                 raise ConfigError(
-                    f"{position.kind} changes attention scores, and retention has none. Choose a position that is added, such "
-                    'as "sinusoidal", or that rotates, such as "rope", or "none": decays mark order too.',
+                    f"{position.kind} changes attention scores, and retention has none. Choose a position that is "
+                    'added, such as "sinusoidal", or that rotates, such as "rope", or "none": decays mark order too.',
                     "position",
                 )
             check_even_heads(self.d_k, position)

@@ -91,8 +91,8 @@ def cpu_dropout_attention(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """The naive form in as few steps as possible, for CPUs, where the fused kernel has no dropout. `mask_bias` is added to
-    the scores: -inf where attention is not allowed, but never in a whole row."""
+    """The naive form in as few steps as possible, for CPUs, where the fused kernel has no dropout. `mask_bias` is added
+    to the scores: -inf where attention is not allowed, but never in a whole row."""
     k, v = _repeat_kv(k, q.shape[1]), _repeat_kv(v, q.shape[1])
     scores = (q * scale) @ k.transpose(-1, -2)  # (B, H, T, S)
     scores = scores if score_mod is None else score_mod(scores, q.shape[0])

@@ -1,8 +1,7 @@
 """Fused linear cross-entropy: output projection and loss in one, so that the logits of the whole batch never exist.
 
-For a chunk of the batch at a time, logits, loss and gradients are computed together, and the logits are freed before the
-next chunk. `naive` is the definition.
-"""
+For a chunk of the batch at a time, logits, loss and gradients are computed together, and the logits are freed before
+the next chunk. `naive` is the definition."""
 
 import torch
 import torch.nn.functional as F

@@ -2,8 +2,8 @@
 
 On a GPU the dropout mask is a hash of the element's index and of one seed drawn for the tensor. It is recomputed in the
 backward pass, so no mask is stored: in plain operations where torch.compile fuses them, else in Triton kernels
-(ops/triton/dropout.py). On a CPU, 16 random bits are drawn for each element, by a generator seeded from PyTorch's: a run
-resumed from a checkpoint drops what it would have dropped without the interruption.
+(ops/triton/dropout.py). On a CPU, 16 random bits are drawn for each element, by a generator seeded from PyTorch's: a
+run resumed from a checkpoint drops what it would have dropped without the interruption.
 """
 
 from typing import Any

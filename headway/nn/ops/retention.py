@@ -75,8 +75,8 @@ def chunkwise(
 
 
 def _carry_between_chunks(added: Tensor, log_decay: Tensor, total: Tensor | None) -> RetentionResult:
-    """From what each chunk added (B, H, N, D, E) and its decay (B or 1, H, N) to the totals before each chunk and after the
-    last. The same recurrence, over chunks instead of tokens: solved by small triangular matrices, in the dtype of
+    """From what each chunk added (B, H, N, D, E) and its decay (B or 1, H, N) to the totals before each chunk and after
+    the last. The same recurrence, over chunks instead of tokens: solved by small triangular matrices, in the dtype of
     `added`. Each total is one sum, so rounding errors do not accumulate from chunk to chunk."""
     parts = []
     for new, logs in zip(torch.split(added, CHUNKS_PER_MATRIX, 2), torch.split(log_decay, CHUNKS_PER_MATRIX, 2)):
@@ -116,8 +116,8 @@ def retention_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def decay_matrix(log_decay: Tensor, dtype: torch.dtype) -> Tensor:
-    """exp(c_t - c_s) for s ≤ t, else 0: (…, T) -> (…, T, T). In a wider dtype than `dtype`, where there is one: far from
-    the start this is a small difference of large sums."""
+    """exp(c_t - c_s) for s ≤ t, else 0: (…, T) -> (…, T, T). In a wider dtype than `dtype`, where there is one: far
+    from the start this is a small difference of large sums."""
     cumulative = log_decay.double().cumsum(-1).to(torch.float32 if dtype.itemsize < 4 else torch.float64)
     future = torch.ones(*cumulative.shape[-1:] * 2, dtype=torch.bool, device=cumulative.device).triu(1)
     return (cumulative[..., :, None] - cumulative[..., None, :]).masked_fill(future, -torch.inf).exp().to(dtype)

@@ -1,7 +1,7 @@
 """Positional encodings: the contract, and sinusoidal, learned, rope (rotary) and alibi.
 
-A position is added to the input, rotates queries and keys, or changes attention scores; each kind does one of the three.
-"""
+A position is added to the input, rotates queries and keys, or changes attention scores; each kind does one of the
+three."""
 
 import math
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ CACHED_POSITIONS = 1024  # whose sinusoids are computed once
 
 
 class Position(nn.Module):
-    """The contract, with defaults that do nothing. A position belongs to the stack, so that its layers can share learned
-    tables: scope.layers is their number; what each layer has of its own is indexed by its number."""
+    """The contract, with defaults that do nothing. A position belongs to the stack, so that its layers can share
+    learned tables: scope.layers is their number; what each layer has of its own is indexed by its number."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):

@@ -105,9 +105,8 @@ async def translate_request(state: ServerState, body: Any, texts: list[str]) -> 
         known = pool.sources_for(target)
         plain_text = documents.html_text if body.format == "html" else str
         detections = await asyncio.to_thread(lambda: [detect_source(plain_text(text), known, target) for text in texts])
-        sources = [
-            detected.language if detected.language in known else target for detected in detections
-        ]  # target: unchanged
+        # a text in an unknown language is treated as one in the target language: it stays as it is
+        sources = [detected.language if detected.language in known else target for detected in detections]
     else:
         sources = [pool.resolve_language(body.source)] * len(texts)
     request = parse_options(body, target, body.alternatives)

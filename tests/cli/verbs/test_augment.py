@@ -11,11 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 from headway.cli import pair_writer as verb
 from headway.cli import terminal
-from headway.cli.app import main
+from headway.cli.app import app, main
 from headway.data.parallel_files import ParallelFiles, read_parallel
 from headway.workflows.back_translation import SyntheticPair
 
@@ -219,7 +220,8 @@ def test_more_tokens_at_once_than_there_can_be_lines(capsys: Capture, translator
     [
         ([], "--text is missing."),
         (["--text", "a", "--resume"], "--resume and --overwrite need --out."),
-        (["--text", "a", "--out", "a.tsv", "--resume", "--overwrite"], "--resume continues and --overwrite starts over"),
+        (["--text", "a", "--out", "a.tsv", "--resume", "--overwrite"],
+         "--resume continues and --overwrite starts over: choose one."),
         (["--text", "a", "--out", "a.txt"], "--out is a.txt: it must end in .tsv or .jsonl"),
         (["--text", "a.tsv", "--out", "./a.tsv"], "--out is one of the input files: choose another file."),
         (["--text", "a", "--tag", "a\tb"], "--tag must not contain tabs or line breaks."),
@@ -248,6 +250,16 @@ def test_a_missing_text_is_told_before_a_model_is_loaded(capsys: Capture, tmp_pa
 
 def test_a_language_model_does_not_translate(capsys: Capture, lm_dir: Path, text: Path) -> None:
     assert "is a language model and does not translate" in augmented(capsys, lm_dir, "--text", text, code=1)[1]
+
+
+def test_a_renamed_option_is_recorded_by_its_first_name_so_that_older_files_can_be_resumed() -> None:
+    command = app.get_command(click.Context(app), "augment")
+    assert command is not None
+    for name in ("--max-tokens", "--longest"):
+        with command.make_context("augment", ["--text", "a", name, "7"]):
+            recorded = verb.options_fixed_on_resume(("texts",))
+        assert recorded["--longest"] == 7
+        assert "--max-tokens" not in recorded and "--text" not in recorded and recorded["--tag"] == "<BT>"
 
 
 # ---- what is shown meanwhile

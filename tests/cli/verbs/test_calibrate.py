@@ -1,4 +1,4 @@
-"""headway calibrate: a score between 0 and 1 that keeps its word, kept with the model, and what --min-confidence does with it."""
+"""headway calibrate: a calibrated confidence between 0 and 1, saved with the model, and --min-confidence."""
 
 import json
 import math
@@ -101,8 +101,8 @@ def test_files_that_are_not_one(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"means": [0.0] * 5}, {"weights": [1.0] * 7}, {"scales": [1.0] * 5 + [0.0]}, {"bias": math.nan}, {"usual": None},
-        {"weights": [None] * 6}, {"means": "123456"}, {"bias": 10**400}, {"about": None}, {"more": 1},
+        {"means": [0.0] * 5}, {"weights": [1.0] * 7}, {"scales": [1.0] * 5 + [0.0]}, {"bias": math.nan},
+        {"usual": None}, {"weights": [None] * 6}, {"means": "123456"}, {"bias": 10**400}, {"about": None}, {"more": 1},
     ],
 )  # fmt: skip
 def test_damaged_ones(change: dict[str, object], tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_a_person_sees(capsys: Capture, corpus: Path, monkeypatch: pytest.M
     assert max(len(line) for line in lines if "\t" not in line) <= 80
     first, note, last = err.splitlines()
     assert first.endswith("a.qtx: 700 pairs, en and qtx")
-    assert note == "the language of the target (qtx) is none that can be identified, so it was not checked"
+    assert note == "the target language (qtx) cannot be identified, so it was not checked"
     assert last == "next: headway check --source a.en --target a.qtx --clean clean.en-qtx.tsv"
 
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_said(capsys: Capture, corpus: Path) -> None:
             2,
             "--clean out.csv: the file is a table, so its name must end in .tsv",
         ),
-        (["--pairs", corpus / "a.en-qtx.tsv", "--clean", corpus / "a.en-qtx.tsv"], 2, "is never written over"),
+        (["--pairs", corpus / "a.en-qtx.tsv", "--clean", corpus / "a.en-qtx.tsv"], 2, "is never overwritten"),
         ([*files(corpus), "--columns", "1"], 2, "--columns: '1' does not name two columns."),
     ]:
         _, err = checked(capsys, *arguments, code=code)

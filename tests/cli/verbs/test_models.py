@@ -117,8 +117,8 @@ def test_what_cannot_be_added(capsys: Capture, shelf: Shelf, tmp_path: Path) -> 
     model = make_model(tmp_path / "my-model", ["en"], ["de"])
     ran(capsys, "models", "add", model)
     assert ran(capsys, "models", "add", model, code=1)[1] == (
-        f'error: a model named "my-model" is installed already: {shelf.own}/my-model. Choose another --name, or remove it first: headway '
-        "models remove my-model\n"
+        f'error: a model named "my-model" is installed already: {shelf.own}/my-model. Choose another --name, or '
+        "remove it first: headway models remove my-model\n"
     )
     for name in ("../up", ".hidden", "a b", "-"):
         assert "is not a valid model name" in ran(capsys, "models", "add", model, f"--name={name}", code=2)[1]

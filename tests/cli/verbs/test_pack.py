@@ -151,9 +151,10 @@ def test_averages_are_taken_before_packing(capsys: Capture, bit_dir: Path, packe
         flags = [word for model in models for word in ("-m", model)]
         told = message(capsys, 1, "average", *flags, "--out", tmp_path / "never")
         assert f"{packed_dir} is packed, and packed models cannot be averaged" in told
-        assert "Average the models that they were packed from, then pack the result: headway pack" in told
+        assert "Average the models that they were packed from, then run headway pack on the result" in told
     assert len(list_checkpoints(bit_dir)) == 2
-    for command in (["average", "-m", bit_dir, "--last", 2, "-o", tmp_path / "a"], ["pack", tmp_path / "a", "-o", tmp_path / "b"]):  # fmt: skip
+    averaging = ["average", "-m", bit_dir, "--last", 2, "-o", tmp_path / "a"]
+    for command in (averaging, ["pack", tmp_path / "a", "-o", tmp_path / "b"]):
         message(capsys, 0, *command)
     assert load_translator(tmp_path / "b", device="cpu")("The dog sees a red house.")
 

@@ -110,7 +110,11 @@ CHOOSE = "error: give one source and its target as text, or --source and --targe
         (["a", "b", "--pairs", "x.tsv"], 2, CHOOSE),
         (["--source", "x"], 2, CHOOSE),
         (["a", "b", "--columns", "1,2"], 2, "error: --columns needs --pairs."),
-        (["a", "b", "--normalised", "--per-token"], 2, "error: --normalised and --per-token exclude each other: choose one."),
+        (
+            ["a", "b", "--normalised", "--per-token"],
+            2,
+            "error: --normalised and --per-token exclude each other: choose one.",
+        ),
         (["a", "b", "--to", "de"], 1, 'error: this model does not translate to "de". It knows: qtx.'),
         (["--pairs", "none.tsv"], 1, "error: there is no file none.tsv."),
         (
@@ -148,7 +152,9 @@ def test_memory_does_not_grow_with_the_file(
     score = Translator.score
     monkeypatch.setattr(headway.cli.verbs.score, "PAIRS_PER_GROUP", 8)
     monkeypatch.setattr(
-        Translator, "score", lambda self, pairs, target: (sizes.append(len(pairs)), score(self, pairs, target=target))[1]
+        Translator,
+        "score",
+        lambda self, pairs, target: (sizes.append(len(pairs)), score(self, pairs, target=target))[1],
     )
     out, _ = scored(capsys, translator_dir, "--pairs", str(tmp_path / "a.tsv"))
     assert len(out.splitlines()) == 50

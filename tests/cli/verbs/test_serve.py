@@ -145,7 +145,8 @@ def test_without_the_packages_it_says_what_to_type(
     forget(monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "--model", str(translator_dir)]) == 1
-    assert "uvicorn, which the server needs, is not installed. Run: pip install 'headway[serve]'" in capsys.readouterr().err
+    message = "uvicorn, which the server needs, is not installed. Run: pip install 'headway[serve]'"
+    assert message in capsys.readouterr().err
 
 
 def test_a_broken_installation_is_not_called_a_missing_package(

@@ -222,7 +222,7 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
     ("flags", "message"),
     [
         (["--set", "train.sead=3"], 'train: there is no setting "sead" here. Did you mean "seed"?'),
-        (["--set", "train.seed"], '"train.seed" sets nothing. Write --set section.key=value'),
+        (["--set", "train.seed"], '"train.seed" is not an assignment: write section.key=value'),
         (["--set", "model.d_model=x"], "model.d_model: must be an integer, not 'x' (a string)."),
         (["--preset", "bas"], 'there is no preset "bas". Did you mean "base"?'),
         (["--for", "20x"], "--for: '20x' is not a duration. Write 90s, 20m, 1.5h or 2d."),
@@ -249,7 +249,7 @@ def test_c09_wrong_usage_and_settings(
 def test_broken_and_missing_config_files(capsys: Capture, toy: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[train\n")
     _, err = trained(capsys, [*quick(toy), "--out", "m", "--config", str(tmp_path / "bad.toml")], code=2)
-    assert "bad.toml cannot be read: line 1, column 7. Each line is [section] or key = value" in err
+    assert "bad.toml is not valid TOML: line 1, column 7. Each line is [section] or key = value" in err
     _, err = trained(capsys, [*quick(toy), "--out", "m", "--config", str(tmp_path / "none.toml")], code=1)
     assert "there is no config file" in err
 
@@ -504,6 +504,7 @@ def test_files_of_the_user_are_not_written_over(capsys: Capture, toy: Path, tmp_
         (tmp_path / name).write_text('{"mine": 1}')
         err = trained(capsys, words, code=1)[1]
         assert err.splitlines() == [
-            f"error: {tmp_path} holds no training run, but {told}, which training would overwrite. Choose another --out."
+            f"error: {tmp_path} holds no training run, but {told}, which training would overwrite. Choose another "
+            "--out."
         ]
     assert (tmp_path / "README.md").read_text() == (tmp_path / "config.json").read_text() == '{"mine": 1}'

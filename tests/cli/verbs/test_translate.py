@@ -117,7 +117,7 @@ def test_c04_each_answer_comes_before_the_next_question(translator_dir: Path, pa
 
 
 def test_c05_a_reader_that_leaves_early_is_no_error(translator_dir: Path, pairs: list[tuple[str, str]]) -> None:
-    """As with `| head -1`. Input stays open meanwhile: a thread that waits there must not stand in the way of the end."""
+    """As with `| head -1`. Input stays open meanwhile: a thread that waits there must not delay the end."""
     command = [sys.executable, "-m", "headway", "translate", "--model", str(translator_dir)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True
@@ -436,7 +436,8 @@ def test_damaged_models(capsys: Capture, translator_dir: Path, tmp_path: Path) -
     _, err = translated(capsys, copy, "A dog.", code=1)
     assert "model.safetensors is damaged or not a safetensors file. Copy it again." in err
     (copy / "model.safetensors").unlink()
-    assert "has no model.safetensors yet" in translated(capsys, copy, "A dog.", code=1)[1]
+    message = "has no model.safetensors: its training has not saved a model yet"
+    assert message in translated(capsys, copy, "A dog.", code=1)[1]
     (copy / "config.json").write_text("{}x")
     assert "config.json is damaged: line 1 is not JSON" in translated(capsys, copy, "A dog.", code=1)[1]
 

@@ -1,7 +1,5 @@
 """A small English and German corpus to damage: sentences put together from a few parts, no two of them alike."""
 
-
-
 import itertools
 import random
 from collections.abc import Callable, Sequence
@@ -25,14 +23,16 @@ PARTS: list[list[Row]] = [
         ("hides", "versteckt"), ("buys", "kauft"), ("shows us", "zeigt uns"),
     ],
     [
-        ("the long letter", "den langen Brief"), ("two newspapers", "zwei Zeitungen"), ("a heavy book", "ein schweres Buch"),
-        ("the green apples", "die grünen Äpfel"), ("some photographs", "einige Fotos"), ("the broken clock", "die kaputte Uhr"),
+        ("the long letter", "den langen Brief"), ("two newspapers", "zwei Zeitungen"),
+        ("a heavy book", "ein schweres Buch"), ("the green apples", "die grünen Äpfel"),
+        ("some photographs", "einige Fotos"), ("the broken clock", "die kaputte Uhr"),
         ("her grandmother's ring", "den Ring ihrer Großmutter"), ("a small boat", "ein kleines Boot"),
     ],
     [
         ("in the garden", "im Garten"), ("behind the house", "hinter dem Haus"), ("at the station", "am Bahnhof"),
-        ("on Monday morning", "am Montagmorgen"), ("every evening", "jeden Abend"), ("during the concert", "während des Konzerts"),
-        ("without a word", "ohne ein Wort"), ("before the storm", "vor dem Sturm"),
+        ("on Monday morning", "am Montagmorgen"), ("every evening", "jeden Abend"),
+        ("during the concert", "während des Konzerts"), ("without a word", "ohne ein Wort"),
+        ("before the storm", "vor dem Sturm"),
     ],
     [
         ("", ""), (", although it rains", ", obwohl es regnet"), (" and goes home", " und geht nach Hause"),

@@ -277,7 +277,7 @@ def test_what_overlaps(put: Put, rows: list[Row]) -> None:
         ({"max_ratio": 0.5}, "--max-ratio must be between 1 and 1e+06, not 0.5."),
         ({"max_ratio": float("nan")}, "--max-ratio must be between 1 and 1e+06, not nan."),
         ({"max_words": 0}, "--max-words must be between 1 and 1e+09, not 0."),
-        ({"doubt": 2.0}, "--doubt must be between 0 and 1, not 2.0."),
+        ({"doubt": 2.0}, "--max-doubt must be between 0 and 1, not 2.0."),
         (
             {"keep": ("copied",)},
             '--keep: "copied" cannot be kept. Did you mean "copy"? Choose from: '

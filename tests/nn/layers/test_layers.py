@@ -1,4 +1,5 @@
-"""The small parts by their formulas: norms, feed-forwards, residuals, heads, embeddings; one whole block's gradients."""
+"""The small parts by their formulas: norms, feed-forwards, residuals, heads, embeddings; one whole block's
+gradients."""
 
 import math
 

@@ -59,7 +59,8 @@ def test_it_is_the_weighted_sum_of_the_chosen(expert: str, over: str) -> None:
 @pytest.mark.parametrize("tokens", [1, 2, 17])
 @pytest.mark.parametrize("padded", [False, True])
 def test_sparse_equals_naive(tokens: int, padded: bool, learning: bool) -> None:
-    """Outputs and the gradients of everything; few tokens leave experts without any, and the last one is never liked."""
+    """Outputs and the gradients of everything; few tokens leave experts without any, and the last one is never
+    liked."""
     module = layer("moe(6, 2, 'swiglu(7, true)')")
     x = torch.randn(tokens, 8, dtype=torch.float64)
     valid = torch.arange(tokens) % 3 != 1 if padded else None

@@ -118,9 +118,12 @@ def test_deep_residuals_start_shared_values_smaller() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mixer": ["attention(4)", "attention(4)", "shared_kv(4)", "shared_kv(4, 2)"]}, "mixer: layers that share keys and values need the same groups, but they have 2 and 4"),
-        ({"position": ["rope", "rope", "rope", "none"]}, "position: layers that share keys need the same rotation, but their positions are none and rope"),
-        ({"position": ["rope", "rope", "rope", "rope(500)"]}, "position: layers that share keys need the same rotation"),
+        ({"mixer": ["attention(4)", "attention(4)", "shared_kv(4)", "shared_kv(4, 2)"]},
+         "mixer: layers that share keys and values need the same groups, but they have 2 and 4"),
+        ({"position": ["rope", "rope", "rope", "none"]},
+         "position: layers that share keys need the same rotation, but their positions are none and rope"),
+        ({"position": ["rope", "rope", "rope", "rope(500)"]},
+         "position: layers that share keys need the same rotation"),
     ],
 )  # fmt: skip
 def test_layers_that_share_are_alike(changes: dict[str, Any], message: str) -> None:

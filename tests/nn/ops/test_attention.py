@@ -1,5 +1,6 @@
 """attend: its naive form equals the definition written as loops, and every kernel equals the naive form, in outputs
-and gradients, at odd lengths, with shared keys, wider values, masks, bent scores and queries that may look at nothing."""
+and gradients, at odd lengths, with shared keys, wider values, masks, bent scores and queries that may look at
+nothing."""
 
 import math
 

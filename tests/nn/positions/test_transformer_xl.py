@@ -21,7 +21,8 @@ def authors_model(residual: str) -> tuple[Transformer, dict[str, Tensor], dict[s
         "d_model": c["d_model"], "vocabulary": c["vocab"], "dropout": 0.0, "norm": "layernorm(1e-5)",
         "encoder": {"layers": 0},
         "decoder": {
-            "layers": c["layers"], "position": "transformer_xl", "mask": f"causal & segments({c['seg']}, {c['mem_len']})",
+            "layers": c["layers"], "position": "transformer_xl",
+            "mask": f"causal & segments({c['seg']}, {c['mem_len']})",
             "mixer": f"attention({c['heads']}, bias=false)", "feedforward": f"relu({c['d_inner']})",
             "residual": residual,
         },

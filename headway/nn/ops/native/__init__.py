@@ -1,7 +1,7 @@
 """CPU kernels in C for int8 decoding, compiled on first use by the user's compiler for the user's processor.
 
-Compiling takes a few seconds, once. Without a compiler PyTorch's kernels do the same, slower; HEADWAY_NATIVE=0 turns these
-off.
+Compiling takes a few seconds, once. Without a compiler PyTorch's kernels do the same, slower; HEADWAY_NATIVE=0 turns
+these off.
 
     linear.c             int8 linear layers, norms        layers.c   the encoder, and a decoder step, in one call each
     attention.c          attention over an int8 KV cache  search.c   the whole search, greedy or a beam, in one call
@@ -101,7 +101,8 @@ def processor_flags() -> str:
 
 
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
-    """Call a function of the library. Tensors are passed by address: they must be on the CPU, in the expected layout."""
+    """Call a function of the library. Tensors are passed by address: they must be on the CPU, in the expected
+    layout."""
     if _load_functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
         raise MemoryError("out of memory in a native kernel")
 

@@ -34,8 +34,8 @@ def reduce_logits(
     logits, banned, early, now, norms, peaks, left, stride, size, parts,
     END: tl.constexpr, PART: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Of each row of logits (N, size): its logsumexp, norms (N,), and the highest score of an allowed token in each part,
-    peaks (N, parts)."""
+    """Of each row of logits (N, size): its logsumexp, norms (N,), and the highest score of an allowed token in each
+    part, peaks (N, parts)."""
     beam = tl.program_id(0)
     if beam == 0:
         tl.store(left, tl.zeros([], tl.int64))
@@ -62,8 +62,8 @@ def advance_beams(
     K: tl.constexpr, C: tl.constexpr, BEAMS: tl.constexpr, PICKS: tl.constexpr, PARTS: tl.constexpr,
     END: tl.constexpr, PART: tl.constexpr, FORCED: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """One step of one row: choose C candidates, write them into the lattice, keep K beams. BEAMS, PICKS and PARTS are K, C
-    and parts rounded up to powers of two."""
+    """One step of one row: choose C candidates, write them into the lattice, keep K beams. BEAMS, PICKS and PARTS are
+    K, C and parts rounded up to powers of two."""
     row, step = tl.program_id(0), tl.load(now)
     c, k, p, j = tl.arange(0, PICKS), tl.arange(0, BEAMS), tl.arange(0, PARTS), tl.arange(0, PART)
     end_bias = tl.load(early + step)

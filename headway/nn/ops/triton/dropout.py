@@ -1,4 +1,4 @@
-"""Dropout fused with an add or a relu. What is dropped follows from a hash of the element's index (see ops/dropout.py)."""
+"""Dropout fused with an add or a relu. What is dropped follows from a hash, as in ops/dropout.py."""
 
 import triton
 import triton.language as tl

@@ -19,8 +19,8 @@ def forward(
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """x (rows, D) -> y; mean and rate (rows,), the inverse standard deviation, are saved. CENTRED: layer norm, with a bias;
-    else RMS norm, with neither mean nor bias. WIDTH is D rounded up to a power of two."""
+    """x (rows, D) -> y; mean and rate (rows,), the inverse standard deviation, are saved. CENTRED: layer norm, with a
+    bias; else RMS norm, with neither mean nor bias. WIDTH is D rounded up to a power of two."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.arange(0, WIDTH)
     inside = (i < rows)[:, None] & (d < D)[None, :]

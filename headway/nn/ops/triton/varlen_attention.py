@@ -30,7 +30,7 @@ def forward(
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """q (queries, H, D), k (keys, G, D), v (keys, G, E) -> out (queries, H, E), lse (H, queries).
-    WIDTH and VALUES are D and E rounded up to powers of two. first and last (queries,): the interval of keys that each sees."""
+    WIDTH and VALUES are D and E rounded up to powers of two. first and last (queries,): the keys of each."""
     head = tl.program_id(1)
     i = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     d, e = tl.arange(0, WIDTH), tl.arange(0, VALUES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-class Text:
+class IdTokenizer:
     """The tokenizer of a model directory, around engines that know ids."""
 
     def __init__(self, folder: Path) -> None:
@@ -19,10 +19,10 @@ class Text:
         self.source, self.target = both.source, both.target
         self.suppressed = sorted(self.target.control_ids - {self.target.end})
 
-    def encoded(self, lines: Sequence[str]) -> list[list[int]]:
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [[*ids, self.source.end] for ids in self.source.encode_batch(lines)]
 
-    def decoded(self, rows: Sequence[Sequence[int]]) -> list[str]:
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         return [self.target.decode(row).strip() for row in rows]
 
 
@@ -31,23 +31,23 @@ def write_ctranslate2(folder: Path, out: Path) -> None:
     from ctranslate2.specs import transformer_spec
     from ctranslate2.specs.common_spec import Activation
 
-    config, weights = read(folder)
+    config, weights = read_model(folder)
     encoder, decoder = config["encoder"], config["decoder"]
     pre = decoder["residual"]["kind"] == "pre"
     spec = transformer_spec.TransformerSpec.from_config(
         (encoder["layers"], decoder["layers"]), decoder["mixer"][0]["heads"], pre_norm=pre, activation=Activation.RELU
     )
     for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
-        words = stack.embeddings[0] if side == "encoder" else stack.embeddings
-        words.weight = weights["embeddings.decoder.words.weight"]
+        embedding = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        embedding.weight = weights["embeddings.decoder.words.weight"]
         stack.position_encodings.encodings = sinusoids(config)
         if pre:
-            norm(stack.layer_norm, weights, f"stacks.{side}.ends.norm")
+            copy_norm(stack.layer_norm, weights, f"stacks.{side}.ends.norm")
         for index, layer in enumerate(stack.layer):
             block = f"stacks.{side}.blocks.{index}"
             parts = {"self": layer.self_attention} | ({"cross": layer.attention} if side == "decoder" else {})
             for name, part in parts.items():
-                place = f"{block}.sublayers.{name}"
+                path = f"{block}.sublayers.{name}"
                 groups = (
                     [("query", "key", "value"), ("output",)]
                     if name == "self"
@@ -55,19 +55,19 @@ def write_ctranslate2(folder: Path, out: Path) -> None:
                 )
                 for linear, names in zip(part.linear, groups):
                     for end in ("weight", "bias"):
-                        setattr(linear, end, np.concatenate([weights[f"{place}.{one}.{end}"] for one in names]))
-                norm(part.layer_norm, weights, f"{block}.residuals.{name}.norm")
+                        setattr(linear, end, np.concatenate([weights[f"{path}.{one}.{end}"] for one in names]))
+                copy_norm(part.layer_norm, weights, f"{block}.residuals.{name}.norm")
             for linear, name in ((layer.ffn.linear_0, "inner"), (layer.ffn.linear_1, "outer")):
                 for end in ("weight", "bias"):
                     setattr(linear, end, weights[f"{block}.sublayers.feedforward.{name}.{end}"])
-            norm(layer.ffn.layer_norm, weights, f"{block}.residuals.feedforward.norm")
+            copy_norm(layer.ffn.layer_norm, weights, f"{block}.residuals.feedforward.norm")
     spec.decoder.projection.weight = weights["embeddings.decoder.words.weight"]
-    text = Text(folder)
+    text = IdTokenizer(folder)
     vocabulary = [str(n) for n in range(text.target.size)]
     spec.register_source_vocabulary(vocabulary)
     spec.register_target_vocabulary(vocabulary)
-    marks = {"bos_token": text.target.start, "eos_token": text.target.end, "unk_token": text.target.pad}
-    for name, value in marks.items():
+    special_tokens = {"bos_token": text.target.start, "eos_token": text.target.end, "unk_token": text.target.pad}
+    for name, value in special_tokens.items():
         setattr(spec.config, name, str(value))
     spec.config.decoder_start_token = str(text.target.start)
     spec.config.layer_norm_epsilon = config["norm"]["eps"]
@@ -76,11 +76,11 @@ def write_ctranslate2(folder: Path, out: Path) -> None:
     spec.save(str(out))
 
 
-def norm(spec: Any, weights: dict[str, np.ndarray], name: str) -> None:
+def copy_norm(spec: Any, weights: dict[str, np.ndarray], name: str) -> None:
     spec.gamma, spec.beta = weights[f"{name}.gain"], weights[f"{name}.bias"]
 
 
-def read(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The [model] of a directory, and its weights; only kinds that all three engines know."""
     from safetensors.numpy import load_file
 
@@ -99,13 +99,13 @@ def sinusoids(config: dict[str, Any], positions: int = 512) -> np.ndarray:
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(positions, width).astype(np.float32)
 
 
-def hugging_face(folder: Path) -> Any:
+def make_hugging_face(folder: Path) -> Any:
     """Marian has norms behind the sub-layers, Pegasus before; they have the same names for the same weights."""
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
-    config, weights = read(folder)
+    config, weights = read_model(folder)
     pre = config["decoder"]["residual"]["kind"] == "pre"
     sizes: dict[str, Any] = {}
     for side in ("encoder", "decoder"):
@@ -117,7 +117,7 @@ def hugging_face(folder: Path) -> Any:
         if pre
         else (transformers.MarianConfig, transformers.MarianMTModel)
     )
-    text = Text(folder).target
+    text = IdTokenizer(folder).target
     built = model(
         own(
             vocab_size=config["vocabulary"], d_model=config["d_model"], activation_function="relu",
@@ -125,18 +125,18 @@ def hugging_face(folder: Path) -> Any:
             decoder_start_token_id=text.start, eos_token_id=text.end, forced_eos_token_id=None, **sizes,
         )
     ).eval()  # fmt: skip
-    state = {name: torch.from_numpy(value) for name, value in their_names(weights).items()}
+    state = {name: torch.from_numpy(value) for name, value in to_hugging_face_names(weights).items()}
     for side in ("encoder", "decoder"):
         state[f"model.{side}.embed_positions.weight"] = torch.from_numpy(sinusoids(config))
-    left = built.load_state_dict(state, strict=False)
+    result = built.load_state_dict(state, strict=False)
     known = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "final_logits_bias")
-    odd = [name for name in left.missing_keys if not name.endswith(known)] + left.unexpected_keys
-    assert not odd, odd
+    unmatched = [name for name in result.missing_keys if not name.endswith(known)] + result.unexpected_keys
+    assert not unmatched, unmatched
     built.tie_weights()
     return built
 
 
-def their_names(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def to_hugging_face_names(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     parts = {"self": "self_attn", "cross": "encoder_attn"}
     linear = {
         "query": "q_proj",
