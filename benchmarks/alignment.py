@@ -1,12 +1,12 @@
-"""Word alignments: error on the toy corpus, whose links are known, and ten pairs of Multi30k to look at.
+"""Word alignment: the error on the toy corpus, whose links are known, and ten pairs of Multi30k to inspect.
 
     python benchmarks/alignment.py --work DIR
     python benchmarks/alignment.py --work DIR --multi30k DIR [--model DIR]
 
-The first trains two translators on the toy corpus, as `make demo` does but for a fixed number of steps, one with a
-guided head and one without, and prints the alignment error rate 1 - 2|A ∩ G| / (|A| + |G|) on its test pairs. The
-second aligns pairs of test_2016_flickr with a statistical aligner that learned from train.en and train.de, or with a
-model. Data: train.{en,de} and test_2016_flickr.{en,de}, one sentence a line, packed or not.
+The first trains two translators on the toy corpus, as `make demo` does but for a fixed number of steps, one with guided
+alignment and one without, and prints the alignment error rate 1 - 2|A ∩ G| / (|A| + |G|) on its test pairs. The second
+aligns pairs of test_2016_flickr with a statistical aligner trained on train.en and train.de, or with a model. Data:
+train.{en,de} and test_2016_flickr.{en,de}, one sentence per line, plain or compressed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHOWN_PAIRS = range(0, 1000, 100)
 
 
 def train(toy: Path, out: Path, alignment: str, steps: int) -> float:
-    """Seconds that it took."""
+    """Train a translator; the seconds it took."""
     files = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
     flags = [part for name, file in files.items() for part in (f"--{name}", str(toy / file))]
     settings = [f"train.alignment={alignment}", f"train.steps={steps}"]
@@ -61,10 +61,12 @@ def run_toy(work: Path, steps: int) -> None:
     found = [{(i, j) for i, j in links.tolist()} for links in aligner.align(test)]
     numbers = " | ".join(f"{rate:.2f} %" for rate in measure_links(found, gold))
     print(f"| statistical aligner | {numbers} | | {seconds:.1f} s |", flush=True)
-    for name, alignment in (("guided head", "guided"), ("attention left to itself", "none")):
+    for name, alignment in (("guided head", "guided"), ("no guided alignment", "none")):
         seconds = train(toy, work / alignment, alignment, steps)
         translator = load_translator(work / alignment)
-        numbers = " | ".join(f"{rate:.2f} %" for rate in measure_links([set(links) for links in translator.align(test)], gold))
+        numbers = " | ".join(
+            f"{rate:.2f} %" for rate in measure_links([set(links) for links in translator.align(test)], gold)
+        )
         bleu = compute_scores(translator([source for source, _ in test]), [target for _, target in test]).bleu
         print(f"| {name} | {numbers} | {bleu:.2f} | {seconds:.0f} s |", flush=True)
 

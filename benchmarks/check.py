@@ -1,10 +1,11 @@
-"""How much of the damage done to a corpus `headway check` finds, and what it finds where none was done.
+"""How many planted faults `headway check` finds in a corpus, and how many it reports in clean lines.
 
     python benchmarks/check.py --data DIR --lines 300000
 
-DIR (or the environment's HEADWAY_DATA) holds en-de/europarl.part1.tsv.xz and its fellows. Of the lines, 1 % each are
-damaged in the ways below, by a fixed seed, no line twice; the trivial ways get 0.1 %. The last table removes one line
-from the target of a piece of 5,000 lines and asks where the check says that the files come apart."""
+DIR (or HEADWAY_DATA) holds en-de/europarl.part1.tsv.xz and the other parts. 1 % of the lines are damaged in each of the
+ways below, with a fixed seed and no line twice; trivial kinds of damage get 0.1 %. The last table removes one line from
+the target of 5,000 lines, and measures how far from it the check reports that the files stop matching.
+"""
 
 import argparse
 import bisect
@@ -62,7 +63,7 @@ def read_rows(data: Path, max_lines: int) -> list[Row]:
 
 
 def damage_rows(rows: list[Row], rng: random.Random) -> dict[str, list[int]]:
-    """Spoils rows in place; returns which, by the way."""
+    """Damage rows in place; their indices by kind of damage."""
     free = set(range(1, len(rows) - 1))
     percent = len(rows) // 100
     planted: dict[str, list[int]] = {"run shifted by one": []}
@@ -89,7 +90,9 @@ def damage_rows(rows: list[Row], rng: random.Random) -> dict[str, list[int]]:
         "source copied": (percent // 10, lambda n: (before[n][0], before[n][0])),
         "NUL": (percent // 10, lambda n: (before[n][0], before[n][1] + b"\0")),
         "Latin-1": (percent // 10, lambda n: (before[n][0], "Überprüfung ".encode("latin-1") + before[n][1])),
-        "twice as UTF-8": (percent // 10, lambda n: (before[n][0], ("Über " + text(n)).encode().decode("latin-1").encode())),
+        "twice as UTF-8": (
+            percent // 10, lambda n: (before[n][0], ("Über " + text(n)).encode().decode("latin-1").encode()),
+        ),
         "cut to a fifth": (percent // 10, lambda n: (before[n][0], text(n)[: 1 + len(text(n)) // 5].encode())),
     }  # fmt: skip
     for name, (count, spoil) in ways.items():
@@ -108,7 +111,7 @@ def damage_rows(rows: list[Row], rng: random.Random) -> dict[str, list[int]]:
 
 
 def expected_fault(name: str) -> str:
-    """The finding that is meant for a way of damage."""
+    """The fault that this kind of damage should be found as."""
     return {
         "swapped": "swapped", "Greek letters": "script", "third language": "language", "duplicated": "duplicate",
         "target empty": "empty", "source copied": "copy", "NUL": "control", "Latin-1": "encoding",
@@ -143,7 +146,7 @@ def print_tables(rows: list[Row], planted: dict[str, list[int]], folder: Path, e
 
 
 def measure_line_shifts(rows: list[Row], folder: Path, rng: random.Random) -> Iterator[int]:
-    """How far from the missing line the check believes it to be."""
+    """The distance between the missing line and where the check places it."""
     for _ in range(40):
         first = rng.randrange(len(rows) - 5000)
         gone = rng.randrange(500, 4500)
@@ -163,13 +166,13 @@ def main() -> None:
         "--data", type=Path, default=os.environ.get("HEADWAY_DATA"), required="HEADWAY_DATA" not in os.environ
     )
     parser.add_argument("--lines", type=int, default=0, help="0: all")
-    parser.add_argument("--show", type=int, default=0, help="untouched lines to print of each finding")
+    parser.add_argument("--show", type=int, default=0, help="clean lines to print for each fault")
     options = parser.parse_args()
     rows = read_rows(Path(options.data), options.lines)
     with tempfile.TemporaryDirectory() as name:
         distances = list(measure_line_shifts(rows, Path(name), random.Random(1)))
         print_tables(rows, damage_rows(rows, random.Random(0)), Path(name), options.show)
-    near = [sum(distance <= max_lines for distance in distances) for max_lines in (0, 1, 3)]
+    near = [sum(distance <= limit for distance in distances) for limit in (0, 1, 3)]
     print(f"\na missing line, {len(distances)} times: {near[0]} exact, {near[1]} within 1 line, {near[2]} within 3; "
           f"furthest {max(distances)}, median {statistics.median(distances):g}")  # fmt: skip
 

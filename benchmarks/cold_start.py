@@ -1,8 +1,9 @@
-"""From a process's start to a translation on standard output, against `import torch` in the same run.
+"""Time from the start of a process to a translation on standard output, relative to `import torch` in the same run.
 
-The model has the size of the paper's base model, 8,000 words and random weights; its outputs are cut at six tokens, as
-many as a translation of this sentence has. Each is a fresh process; the rounds are interleaved, so that a busy
-machine is busy for all of them alike. Nothing is written unless --results names a page."""
+The model has the size of the paper's base model, a vocabulary of 8,000 tokens and random weights; its outputs are cut
+at six tokens, the length of a translation of this sentence. Every measurement is a fresh process; the rounds are
+interleaved, so that load on the machine affects all of them alike. Nothing is written unless --results names a file.
+"""
 
 import argparse
 import os
@@ -23,7 +24,7 @@ TEXT = "A dog runs."
 
 
 def make_model(folder: Path, vocabulary: int) -> None:
-    """In a process of its own, which may import torch."""
+    """Runs in its own process, because it imports torch."""
     import torch
 
     from headway.config.config import read_config
@@ -44,7 +45,7 @@ def make_model(folder: Path, vocabulary: int) -> None:
 
 
 def time_first_line(arguments: list[str], models: Path) -> float:
-    """Until the first line is there. models: the folder of those that are called by name."""
+    """Seconds until the first line of output. models: the folder of models that are given by name."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADWAY_MODELS": str(models)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
@@ -77,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--words", type=int, default=8000)
-    parser.add_argument("--model", type=Path, help="a model directory of your own")
+    parser.add_argument("--model", type=Path, help="a model directory, instead of random weights")
     parser.add_argument("--results", type=Path, metavar="FILE")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,5 +1,8 @@
-"""Headway's weights poured into CTranslate2 and Hugging Face, for benchmarks: written beside the package's own converters,
-so that one is checked by the other. Models with sinusoidal positions, relu and tied words."""
+"""Convert Headway's weights to CTranslate2 and Hugging Face, for benchmarks.
+
+Written independently of the package's own converter, so that each checks the other. For models with sinusoidal
+positions, relu and tied embeddings.
+"""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +13,7 @@ import numpy as np
 
 
 class IdTokenizer:
-    """The tokenizer of a model directory, around engines that know ids."""
+    """The tokenizers of a model directory, for engines that take ids."""
 
     def __init__(self, folder: Path) -> None:
         from headway.text.tokenizer.pair import Tokenizers
@@ -27,7 +30,7 @@ class IdTokenizer:
 
 
 def write_ctranslate2(folder: Path, out: Path) -> None:
-    """Its own format, from Headway's weights: float32, which it makes int8 of by itself when it is loaded."""
+    """Write a CTranslate2 model in float32, which CTranslate2 quantises to int8 on loading."""
     from ctranslate2.specs import transformer_spec
     from ctranslate2.specs.common_spec import Activation
 
@@ -81,7 +84,7 @@ def copy_norm(spec: Any, weights: dict[str, np.ndarray], name: str) -> None:
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The [model] of a directory, and its weights; only kinds that all three engines know."""
+    """The [model] of a directory, and its weights; only kinds that all three engines support."""
     from safetensors.numpy import load_file
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"]
@@ -89,7 +92,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         stack = config[side]
         kinds = [stack["residual"]["kind"], *(part["kind"] for part in stack["position"] + stack["feedforward"])]
         if kinds[0] not in ("pre", "post") or set(kinds[1:]) != {"sinusoidal", "relu"}:
-            raise SystemExit(f"{folder}: its {side} has parts that the others do not know: {', '.join(kinds)}")
+            raise SystemExit(f"{folder}: its {side} has parts that the others do not support: {', '.join(kinds)}")
     return config, load_file(folder / "model.safetensors")
 
 
@@ -100,7 +103,7 @@ def sinusoids(config: dict[str, Any], positions: int = 512) -> np.ndarray:
 
 
 def make_hugging_face(folder: Path) -> Any:
-    """Marian has norms behind the sub-layers, Pegasus before; they have the same names for the same weights."""
+    """A Marian model (post-norm) or a Pegasus model (pre-norm), which name their weights alike."""
     import torch
     import transformers
 

@@ -1,10 +1,12 @@
-"""How fast a corpus becomes ids on disk, beside the bare `tokenizers` library, and how fast batches come from it.
+"""How fast a corpus is encoded to ids on disk, relative to the bare `tokenizers` library, and how fast batches are
+read.
 
     python benchmarks/corpus.py --pairs 'europarl.part*.tsv.xz' [--work FOLDER]
 
-Each part runs in a process of its own, so that its peak memory is its own. MB are millions of bytes of UTF-8 text,
-both sides. The library's rate is taken on lines that are in memory already, by its fastest call on all cores, in
-turns with Headway's, which also reads, unpacks, decodes, and writes to disk."""
+Each part runs in its own process, so that its peak memory is its own. MB are millions of bytes of UTF-8 text, both
+sides. The library is timed on lines that are already in memory, by its fastest call on all cores, alternating with
+Headway, which also reads, decompresses, decodes and writes to disk.
+"""
 
 import argparse
 import glob
@@ -32,7 +34,7 @@ BATCH_TOKENS = 25_000  # tokens a batch and side
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", required=True, help="TSV files, a glob pattern")
-    parser.add_argument("--work", type=Path, help="where ids are written; a temporary folder unless given")
+    parser.add_argument("--work", type=Path, help="where ids are written; default: a temporary folder")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
@@ -74,7 +76,7 @@ def prepare(files: list[str], work: Path) -> dict[str, Any]:
 
 
 def compare(files: list[str], work: Path) -> dict[str, Any]:
-    """The same pairs by the library alone and by Headway, in turns; medians."""
+    """The same pairs by the library alone and by Headway, alternating; medians."""
     import tokenizers
 
     from headway.data.encoding import EncodedSide, encode_to_folder
@@ -102,7 +104,7 @@ def compare(files: list[str], work: Path) -> dict[str, Any]:
 
 
 def encode(files: list[str], work: Path) -> dict[str, Any]:
-    """Everything, from nothing, and once more from what was kept."""
+    """Encode everything, with an empty cache and then with a filled one."""
     from headway.data.corpora import open_parallel
     from headway.data.parallel_files import ParallelFiles, read_parallel
 
@@ -130,7 +132,7 @@ def encode(files: list[str], work: Path) -> dict[str, Any]:
 
 
 def encode_one(files: list[str], work: Path) -> dict[str, Any]:
-    """A part of it alone: a fifth of the text should take as much memory as all of it."""
+    """Encode only the first file: a fifth of the text should take as much memory as all of it."""
     corpus, counts = open_dataset(files[:1], work)
     return {"pairs": counts, "usable": corpus.size}
 
@@ -176,7 +178,7 @@ def batches(files: list[str], work: Path) -> dict[str, Any]:
 
 
 def measure_memory() -> dict[str, int]:
-    """Memory of the process itself, and of the files it has mapped, which the system takes back when it needs to."""
+    """Memory of the process itself, and of mapped files, which the system can reclaim."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines if line.startswith("Rss")}
     return {"own_mb": found["RssAnon"], "mapped_mb": found["RssFile"]}
@@ -187,16 +189,15 @@ def print_report(rows: dict[str, dict[str, Any]]) -> None:
     print("| what | value |\n|---|---|")
     print(f"| pairs, of which usable | {e['pairs']:,}, {e['usable']:,} |")
     print(f"| text on both sides, ids stored | {e['mb']} MB, {e['stored_mb']} MB |")
-    print(
-        f"| from nothing to ids on disk | {e['minutes']} min, of which {e['counted_seconds']} s to count lines and words |"
-    )
+    print(f"| text to ids on disk, empty cache | {e['minutes']} min, of which {e['counted_seconds']} s to count |")
     print(f"| the second time | {e['again_seconds']} s |")
     print(f"| `encode_batch_fast` alone, all cores | {c['bare']} MB/s (`encode_batch` {c['bare_with_offsets']}) |")
     print(
-        f"| Headway: read, unpack, encode, write, all of it | {e['mb_per_second']} MB/s = {e['mb_per_second'] / c['bare']:.2f} of it |"
+        f"| Headway: read, decompress, encode, write | {e['mb_per_second']} MB/s "
+        f"= {e['mb_per_second'] / c['bare']:.2f} of it |"
     )
     print(
-        f"| the same pairs as the library, with the start of processes | {c['headway']} MB/s = {c['headway'] / c['bare']:.2f} |"
+        f"| the same pairs as the library, processes started | {c['headway']} MB/s = {c['headway'] / c['bare']:.2f} |"
     )
     print(f"| peak memory, main process and largest worker | {e['peak_mb']} and {e['largest_worker_mb']} MB |")
     print(f"| the same for the first file alone | {rows['encode_one']['peak_mb']} MB |")

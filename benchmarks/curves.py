@@ -1,4 +1,4 @@
-"""What benchmarks/scaling.py found, as tables and as pictures."""
+"""The results of benchmarks/scaling.py as tables and pictures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ class Curve(NamedTuple):
 
     @property
     def style(self) -> dict[str, Any]:
-        """How it is drawn: a colour for the search, a line for the engine."""
+        """Plot style: a colour for the search, a line style for the engine."""
         if self.engine == "reference":
             return {
                 "color": "C1" if self.beam > 1 else "C0",
@@ -37,7 +37,7 @@ LONG_TEXT = [curve for curve in DECODING if curve.engine == "cuda"]
 
 
 class Sweep(NamedTuple):
-    """One number grows, the others stay."""
+    """One number varies, the others are fixed."""
 
     what: str  # "training", "decoding" or "long"
     by: str  # what the numbers are
@@ -64,7 +64,8 @@ class Measurement(NamedTuple):
 
 
 Results = dict[Point, Measurement | str]  # or why there are no numbers
-NO_MEMORY, LEFT_OUT = "out of memory", "left out"
+NO_MEMORY = "out of memory"
+LEFT_OUT = "left out"
 COLUMNS = ["ms", "tokens/s", "GB"]
 
 
@@ -89,18 +90,23 @@ def make_tables(sweeps: list[Sweep], results: Results) -> list[Table]:
 
 
 def _row(found: list[Measurement | str]) -> list[str]:
-    """The ratio: how many times as fast the first is as the second."""
-    cells = [cell for one in found for cell in (one.cells if isinstance(one, Measurement) else [one or LEFT_OUT, "-", "-"])]
+    """The last cell is the ratio of their speeds."""
+    cells = [
+        cell for one in found for cell in (one.cells if isinstance(one, Measurement) else [one or LEFT_OUT, "-", "-"])
+    ]
     if len(found) == 2:
         first, second = found
         cells.append(
-            f"{second.seconds / first.seconds:.1f}" if isinstance(first, Measurement) and isinstance(second, Measurement) else "-"
+            f"{second.seconds / first.seconds:.1f}"
+            if isinstance(first, Measurement) and isinstance(second, Measurement)
+            else "-"
         )
     return cells
 
 
 def draw_pictures(sweeps: list[Sweep], results: Results, folder: Path, about: str) -> list[Path]:
-    """One for each of training, decoding and long texts: time above, memory below; a column for each sweep. 1,000 pixels wide."""
+    """One for each of training, decoding and long texts: time above, memory below, a column for each sweep. 1,000
+    pixels wide."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -134,13 +140,13 @@ def draw_pictures(sweeps: list[Sweep], results: Results, folder: Path, about: st
 
 
 def _panel(axis: Any, number: int, sweep: Sweep, results: Results, measure: Callable[[Measurement], float]) -> None:
-    """Both axes logarithmic. Where the memory was too small there is a cross at the bottom: the curves are high there."""
+    """Both axes logarithmic. A cross at the bottom, where there are no curves, means out of memory."""
     empty = True
     for curve in sweep.curves:
         found = {value: results.get(Point(number, curve, value)) for value in sweep.values}
-        places = {value: measure(one) for value, one in found.items() if isinstance(one, Measurement) and measure(one)}
-        empty = empty and not places
-        axis.plot(list(places), list(places.values()), markersize=5, label=curve.name, **curve.style)
+        points = {value: measure(one) for value, one in found.items() if isinstance(one, Measurement) and measure(one)}
+        empty = empty and not points
+        axis.plot(list(points), list(points.values()), markersize=5, label=curve.name, **curve.style)
         lost = [value for value, one in found.items() if one == NO_MEMORY]
         if lost:
             up = 0.04 + 0.05 * sweep.curves.index(curve)  # of the panel

@@ -1,15 +1,13 @@
-(
-    """Decoding on a GPU: tokens a second of Hugging Face's `generate` and of our two engines, on the same weights.
+"""Decoding on a GPU: tokens per second of Hugging Face's `generate` and of our two engines, with the same weights.
 
     python benchmarks/decode_gpu.py            # prints a table, and appends it to benchmarks/RESULTS.md
-    python benchmarks/decode_gpu.py --profile  # only which kernels the CUDA search spends its time in
-    python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: only that it runs
+    python benchmarks/decode_gpu.py --profile  # only the kernels that the CUDA search spends its time in
+    python benchmarks/decode_gpu.py --smoke    # tiny sizes on the CPU: checks that it runs
 
 Marian with random weights at the size of Transformer-base, copied into our model; bfloat16; sources of 28 tokens, and
-exactly 28 tokens out. Encoding is part of the time, and so is all that the host does until the ids lie in lists.
-Whether both engines write the same: same_text.py."""
-    ""
-)
+exactly 28 output tokens. The time includes encoding, and everything on the host until the ids are in lists.
+same_text.py compares the outputs of both engines.
+"""
 
 import argparse
 import datetime
@@ -55,7 +53,8 @@ def make_marian(s: Sizes) -> Any:
         vocab_size=s.vocabulary, d_model=s.d_model, encoder_layers=s.layers, decoder_layers=s.layers,
         encoder_attention_heads=s.heads, decoder_attention_heads=s.heads, encoder_ffn_dim=4 * s.d_model,
         decoder_ffn_dim=4 * s.d_model, activation_function="relu", scale_embedding=True, max_position_embeddings=512,
-        pad_token_id=s.vocabulary - 1, decoder_start_token_id=s.vocabulary - 1, eos_token_id=0, forced_eos_token_id=None,
+        pad_token_id=s.vocabulary - 1, decoder_start_token_id=s.vocabulary - 1, eos_token_id=0,
+        forced_eos_token_id=None,
     )  # fmt: skip
     return transformers.MarianMTModel(config).eval()
 

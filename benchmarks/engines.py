@@ -1,7 +1,8 @@
-"""What benchmarks/translate_cpu.py lets translate: CTranslate2 and Hugging Face with Headway's weights, and Headway.
+"""The contestants of benchmarks/translate_cpu.py: CTranslate2 and Hugging Face with Headway's weights, and Headway.
 
-Each takes lines and gives lines, with the same tokenizer; where it can, at its best: CTranslate2 sorts and batches by
-itself, Hugging Face is given sentences of like lengths together."""
+Each takes lines and returns lines, with the same tokenizer, in the way that suits it best: CTranslate2 sorts and
+batches by itself, Hugging Face is given batches of sentences of similar length.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from convert import IdTokenizer, make_hugging_face
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
 
-MAX_EXTRA_TOKENS = 50  # tokens that an output may have more than the longest source
+MAX_EXTRA_TOKENS = 50  # of an output, beyond the length of the longest source
 ALPHA = 1.0  # of the penalty n^alpha, which all three know
 
 
@@ -47,7 +48,8 @@ class CTranslate2:
             split = {"max_batch_size": -(-len(rows) // self.workers), "batch_type": "examples"}
         found = self.model.translate_batch(
             [[self.names[n] for n in row] for row in rows], beam_size=beam, length_penalty=ALPHA, max_input_length=0,
-            min_decoding_length=0, max_decoding_length=longest + MAX_EXTRA_TOKENS, suppress_sequences=self.suppressed, **split,
+            min_decoding_length=0, max_decoding_length=longest + MAX_EXTRA_TOKENS,
+            suppress_sequences=self.suppressed, **split,
         )  # fmt: skip
         return self.text.decode([list(map(int, one.hypotheses[0])) for one in found])
 
@@ -84,7 +86,7 @@ class HuggingFace:
 
 
 class Headway:
-    """Lines as they are: not split into sentences, and never searched twice, as the others do not either."""
+    """Without sentence splitting and retries, which the others do not have either."""
 
     sizes: tuple[int, ...] = (0,)  # it chooses by itself
 
@@ -102,7 +104,7 @@ class Headway:
 
 
 class Reference(Headway):
-    """The search that all others are measured by: the reference search, in float32."""
+    """The reference search in float32, with which all others are compared."""
 
     def translate(self, lines: Sequence[str], beam: int, size: int) -> list[str]:
         from headway.decode import decode
@@ -116,7 +118,9 @@ class Reference(Headway):
         for start in range(0, len(rows), 64):
             batch = order[start : start + 64]
             ids, valid = pad_rows([rows[n] for n in batch], text.source.pad, model.stepper.device)
-            best = decode(model.stepper, ids, valid, special_tokens=model.special_tokens, search=search, engine="reference")
+            best = decode(
+                model.stepper, ids, valid, special_tokens=model.special_tokens, search=search, engine="reference"
+            )
             for n, hypotheses in zip(batch, best):
                 found[n] = text.target.decode(hypotheses[0].ids).strip()
         return found

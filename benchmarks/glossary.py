@@ -1,9 +1,11 @@
-"""A glossary: how many of its terms are said, and what becomes of the rest of the sentence.
+"""Glossaries: how many of the terms are used, and what happens to the rest of the sentence.
 
-    python benchmarks/glossary.py --model DIR --source test.en --target test.de --train-source train.en --train-target train.de
+    python benchmarks/glossary.py --model DIR --source test.en --target test.de \\
+        --train-source train.en --train-target train.de
 
-Each line gets up to two terms, words of which a statistical aligner says that the reference translates one by the other.
-So BLEU and chrF should rise: the model is told words of the reference. They fall if what it says around them suffers.
+Each line gets up to two terms: words that, by a statistical aligner, the reference translates by each other. BLEU and
+chrF should therefore rise, because the model is given words of the reference; they fall if the words around them
+suffer.
 """
 
 import argparse
@@ -18,12 +20,12 @@ from headway.text.metrics import compute_scores
 from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
-MIN_TERM_LETTERS = 4  # letters of a term
-TERMS_PER_LINE = 2  # a line
+MIN_TERM_LETTERS = 4
+TERMS_PER_LINE = 2
 
 
 def pick_terms(pair: tuple[str, str], links: list[tuple[int, int]], rng: random.Random) -> dict[str, str]:
-    """Words that are linked with one word alone, on both sides."""
+    """Words with exactly one link, on both sides."""
     source, target = (split_words(side) for side in pair)
     alone = [
         (source[i], target[j])
@@ -51,7 +53,7 @@ def main() -> None:
     found = []
     for (source, _), terms in zip(pairs, line_terms):
         found += translator.translate([source], replace(options, glossary=Glossary(terms)))
-    print("| | terms said | BLEU | chrF | lines with a warning |")
+    print("| | terms used | BLEU | chrF | lines with a warning |")
     print("|---|---|---|---|---|")
     wanted = sum(map(len, line_terms))
     for name, texts in (("without a glossary", plain), ("with it", [one.text for one in found])):

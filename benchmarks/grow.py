@@ -1,9 +1,13 @@
-"""A trained model made as large as Transformer-base, that translates as it did: real sentences, which end where sentences
-end, at the cost of the large model. Random weights would end nowhere, and a base model takes days to train on a CPU.
+"""Grow a trained model to the size of Transformer-base without changing its translations.
 
-The stream is widened by copies of itself, so that norms find about what they found; layers read one copy and write all.
-Heads are repeated, and what is added beside and behind them adds next to nothing. The one copy that is read is where the
-sinusoids of the wider model are those of the narrow one, exactly where its width is a power of two times as large."""
+Its outputs are then real sentences that end where sentences end, at the cost of the large model: with random weights
+they would not end, and training a base model on a CPU takes days.
+
+The residual stream is widened by copies of itself, so that norms see about the same values; layers read one copy and
+write all of them. Heads are repeated; new heads, hidden units and layers contribute almost nothing. The copy that is
+read is the one whose channels have the same sinusoids in the wide model: exactly so if the widths differ by a power of
+two.
+"""
 
 import math
 from dataclasses import replace
@@ -18,7 +22,7 @@ from headway.nn.mixers.attention import Attention
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model, save_model
 
-NOISE_SCALE = 1e-4  # of what is added: not 0, which no trained weight is
+NOISE_SCALE = 1e-4  # of added weights: not 0, because trained weights are not
 
 
 class Base(NamedTuple):
@@ -46,14 +50,15 @@ class Widening:
         return weight[self.copied]
 
     def widen_last_norm(self, weight: Tensor) -> Tensor:
-        """The gain or bias of the last norm: only what is read counts, and words are smaller by √(narrow / wide)."""
+        """The gain or bias of the last norm: only the copy that is read counts. Embeddings are smaller by
+        √(narrow / wide)."""
         result = weight.new_zeros(self.wide)
         result[self.read] = weight * math.sqrt(self.wide / self.narrow)
         return result
 
 
 def channel_pairs(pairs: Tensor) -> Tensor:
-    """Sine and cosine lie side by side."""
+    """Indices of both channels of each pair: sine and cosine are neighbours."""
     return torch.stack([2 * pairs, 2 * pairs + 1], 1).flatten()
 
 
@@ -74,8 +79,8 @@ def grow(folder: Path, out: Path, size: Base = Base()) -> None:  # noqa: B008
     table = small.to_dict() | {"d_model": size.d_model, "encoder": stack, "decoder": dict(stack)}
     grown = Transformer(from_dict(Transformer.Config, table))
     torch.manual_seed(0)
-    grow_weight = grow_weights(weights, grown.state_dict(), small.d_model, heads.pop(), size)
-    save_model(out, replace(config, model=grown.config), grow_weight, tokenizers, "# grown for a benchmark\n")
+    grown_weights = grow_weights(weights, grown.state_dict(), small.d_model, heads.pop(), size)
+    save_model(out, replace(config, model=grown.config), grown_weights, tokenizers, "# grown for a benchmark\n")
 
 
 def grow_weights(
@@ -119,6 +124,6 @@ def append_noise(rows: Tensor, length: int, scale: float = NOISE_SCALE) -> Tenso
 
 
 def make_new_weight(name: str, new: Tensor) -> Tensor:
-    """A layer more: it listens as a new one does, and adds next to nothing."""
+    """A weight of an added layer: initialised as usual, but its output is almost 0."""
     is_output = name.endswith(("output.weight", "outer.weight"))
     return new * NOISE_SCALE if is_output else new

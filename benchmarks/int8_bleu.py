@@ -1,10 +1,11 @@
-"""What int8 costs: BLEU of both engines in float32 and int8, and how many lines stay the same.
+"""What int8 costs in quality: BLEU of both engines in float32 and int8, and the share of identical lines.
 
     python benchmarks/int8_bleu.py --model DIR --source test.en --target test.de [--results FILE]
     python benchmarks/int8_bleu.py --model DIR --source test.en --target test.de --lines 100 --only 'torch int8'
 
-The model's own search, as `headway translate` uses it. "same": lines as torch in float32 writes them; "loss": its BLEU
-less that of the row, at most 0.2 wanted for int8."""
+With the model's own search settings, as in `headway translate`. "same": lines identical to those of torch in float32;
+"loss": BLEU of torch in float32 minus that of the row, at most 0.2 for int8.
+"""
 
 import argparse
 import sys
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from headway import Translator
     from headway.decode.types import Compute, EngineName
 
-MAX_BLEU_LOSS = 0.2  # BLEU that int8 may cost
+MAX_BLEU_LOSS = 0.2  # of int8
 BASELINE = "torch float32"
 ENGINES: "dict[str, tuple[EngineName, Compute]]" = {
     BASELINE: ("torch", "float32"),
@@ -41,11 +42,11 @@ def load_engine(folder: Path, name: str) -> "Translator":
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="a trained model directory")
-    parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
+    parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one per line")
     parser.add_argument("--target", type=Path, required=True, help="their translations")
     parser.add_argument("--lines", type=int, help="only the first ones")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--only", help=f"of {', '.join(ENGINES)}; with commas. {BASELINE} always runs")
+    parser.add_argument("--only", help=f"of {', '.join(ENGINES)}; comma-separated. {BASELINE} always runs")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
     names = [BASELINE, *(name for name in (given.only or ",".join(ENGINES)).split(",") if name != BASELINE)]
@@ -67,8 +68,10 @@ def main() -> int:
     return 1 if max_loss > MAX_BLEU_LOSS else 0
 
 
-def compare_engines(models: "dict[str, Translator]", beam: int, sources: list[str], targets: list[str]) -> tuple[Table, float]:
-    """The table of one beam size, and the most that an int8 engine lost."""
+def compare_engines(
+    models: "dict[str, Translator]", beam: int, sources: list[str], targets: list[str]
+) -> tuple[Table, float]:
+    """The table of one beam size, and the largest BLEU loss of an int8 engine."""
     from sacrebleu import corpus_bleu, corpus_chrf
 
     from headway.translate.options import TranslateOptions

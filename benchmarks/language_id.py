@@ -1,11 +1,12 @@
-"""How often `headway.text.line_language` names the language of a line rightly, for `translate --from auto`.
+"""Accuracy of `headway.text.line_language`, the language identification of `translate --from auto`.
 
-English and German come from the corpora of HEADWAY_DATA. Other languages come from a folder, --pages, of manual pages in
-Debian packages (`apt-get download manpages-fi manpages-pl …`), which are stripped of roff, and of Debian's package
-descriptions (dists/…/i18n/Translation-fi.bz2). Both are translated in part, and what is still English is left out: lines
-of which more than two words in three are words of the English corpora, and lines that several languages have. Lines that
-are mostly commands are left out everywhere. Right is English as en, German as de, and any other language as something
-else. Nothing is written unless --results names a page."""
+English and German come from the corpora of HEADWAY_DATA. Other languages come from --pages, a folder of Debian's manual
+pages (`apt-get download manpages-fi manpages-pl …`), stripped of roff, and package descriptions
+(dists/…/i18n/Translation-fi.bz2). Both are only partly translated, so English is left out: lines of which more than two
+thirds of the words occur in the English corpora, and lines that occur in several languages. Lines that are mostly
+commands are left out everywhere. Correct is English as en, German as de, and any other language as neither. Nothing is
+written unless --results names a file.
+"""
 
 import argparse
 import bz2
@@ -35,7 +36,7 @@ WORD = re.compile(r"[\"'“„«»‘’(]*[^\W\d_]+(?:[-'’/][^\W\d_]+)*[.,;:!
 
 
 def read_corpora(folder: Path, max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Where, language, lines."""
+    """Corpus, language, lines."""
     for name in PAIRS:
         with lzma.open(folder / "en-de" / f"{name}.tsv.xz", "rt", encoding="utf-8", newline="\n") as file:
             pairs = [line.rstrip("\n").split("\t") for line in file]
@@ -46,8 +47,10 @@ def read_corpora(folder: Path, max_lines: int, seed: int) -> Iterator[tuple[str,
         yield "multi30k", language, sample_lines(text.rstrip("\n").split("\n"), max_lines, seed)
 
 
-def read_manual_pages(folder: Path, english: Container[str], max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Of each package, the paragraphs that no other language has."""
+def read_manual_pages(
+    folder: Path, english: Container[str], max_lines: int, seed: int
+) -> Iterator[tuple[str, str, list[str]]]:
+    """The paragraphs of each language that no other language has."""
     by_language: dict[str, set[str]] = defaultdict(set)
     for package in sorted(folder.glob("manpages-*.deb")):
         for language, paragraph in read_package(package):
@@ -58,7 +61,9 @@ def read_manual_pages(folder: Path, english: Container[str], max_lines: int, see
         yield "manual pages", language, sample_lines(own, max_lines, seed)
 
 
-def read_descriptions(folder: Path, english: Container[str], max_lines: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+def read_descriptions(
+    folder: Path, english: Container[str], max_lines: int, seed: int
+) -> Iterator[tuple[str, str, list[str]]]:
     for path in sorted(folder.glob("Translation-*.bz2")):
         found = set()
         for block in bz2.decompress(path.read_bytes()).decode("utf-8", "ignore").split("\n\n"):
@@ -73,7 +78,7 @@ def read_descriptions(folder: Path, english: Container[str], max_lines: int, see
 
 
 def is_english(text: str, english: Container[str]) -> bool:
-    """By more than two words in three that the English corpora have too."""
+    """Whether more than two thirds of its words occur in the English corpora."""
     words = re.findall(r"[^\W\d_]+", text.casefold())
     return sum(word in english for word in words) > len(words) * 2 / 3
 
@@ -133,8 +138,10 @@ def sample_lines(lines: list[str], max_lines: int, seed: int) -> list[str]:
     return random.Random(seed).sample(lines, max_lines) if len(lines) > max_lines else lines
 
 
-def judge_lines(lines: list[str], language: str, name: Callable[[str], str]) -> dict[str, tuple[int, int, Counter[str]]]:
-    """Of each length: how many, how many right, and what the wrong ones were called."""
+def judge_lines(
+    lines: list[str], language: str, name: Callable[[str], str]
+) -> dict[str, tuple[int, int, Counter[str]]]:
+    """By length: lines, correct ones, and the languages found in wrong ones."""
     found = {}
     for length, (low, high) in LENGTHS.items():
         named = [name(line) for line in lines if low <= len(line.split()) <= high]
@@ -148,9 +155,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("HEADWAY_DATA", "../shared/data")))
     parser.add_argument("--pages", type=Path, metavar="FOLDER")
-    parser.add_argument("--most", type=int, default=3000, help="lines of each text")
-    parser.add_argument("--seed", type=int, default=1, help="which lines; the settings were chosen with 1")
-    parser.add_argument("--wrong", type=int, default=0, help="show so many wrong lines of each text")
+    parser.add_argument("--most", type=int, default=3000, help="maximum number of lines of each text")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample; the settings were tuned with 1")
+    parser.add_argument("--wrong", type=int, default=0, help="wrong lines to show of each text")
     parser.add_argument("--results", type=Path, metavar="FILE")
     given = parser.parse_args()
     detector = LineLanguageDetector(INSTALLED)

@@ -1,11 +1,12 @@
-"""Long texts: retention against attention, training steps and decoding. For one GPU; under 8 minutes.
+"""Long texts: retention against attention, in training steps and decoding. For one GPU; under 8 minutes.
 
     python benchmarks/long_text.py            # prints tables, and appends them to benchmarks/RESULTS.md
-    python benchmarks/long_text.py --smoke    # tiny sizes on the CPU: only that it runs
+    python benchmarks/long_text.py --smoke    # tiny sizes on the CPU: checks that it runs
 
-Training: forward and backward in bfloat16, as many tokens a step at every length, equal d_model; the bare functions
-and the whole mixers, projections included. The peer is PyTorch's own causal attention, flash and cuDNN.
-Decoding: a text taken in, then some steps one by one, timed at several lengths."""
+Training: forward and backward in bfloat16, with the same number of tokens per step at every length and equal d_model;
+the bare functions, and the complete mixers with their projections. The baseline is PyTorch's own causal attention,
+flash and cuDNN. Decoding: prefill of a text, then single steps, timed at several lengths.
+"""
 
 import argparse
 import contextlib
@@ -72,7 +73,7 @@ class Bench:
         return time.perf_counter() - self.began > self.seconds
 
     def milliseconds(self, act: Callable[[], Any], times: int = 10) -> float:
-        """Of one step among several that follow each other without waiting, as in a training; the median of three."""
+        """Of one step among several without synchronisation, as in training; the median of three."""
         for _ in range(3):
             act()
         found = []
@@ -173,7 +174,7 @@ def _output(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tens
 
 
 def mixers_at(bench: Bench, length: int) -> None:
-    """Whole sub-layers: projections, heads, norm and gate included. float32 weights under autocast."""
+    """Complete sub-layers, with projections, heads, norm and gate. float32 weights under autocast."""
     s = bench.sizes
     norm, linear = make_part("norm", "layernorm"), make_part("linear", "dense")
     scope = Scope(d_model=s.d_model, dropout=0.0, norm=norm, linear=linear)
@@ -240,7 +241,7 @@ def decoding(bench: Bench) -> str:
 
 
 def check(bench: Bench) -> None:
-    """Before anything is timed: what is timed is right, here."""
+    """Check on this machine that what is timed is correct."""
     q, k = torch.randn(2, 2, 4, 300, 32, device=bench.device)
     v, decay = torch.randn(2, 4, 300, 64, device=bench.device), fixed_log_decay(4, bench.device)
     (one, left), (two, rest) = (retain(q, k, v, decay, form=form, chunk=64) for form in ("recurrent", "chunkwise"))
@@ -255,7 +256,7 @@ def check(bench: Bench) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; nothing is appended")
-    parser.add_argument("--seconds", type=float, default=330, help="after which nothing more is compiled")
+    parser.add_argument("--seconds", type=float, default=330, help="after this time nothing more is compiled")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file to append to")
     given = parser.parse_args()
     if not given.smoke and not torch.cuda.is_available():

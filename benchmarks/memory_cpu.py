@@ -1,13 +1,14 @@
-"""Memory of `headway translate` on a long file: flat, and within bounds.
+"""Memory of `headway translate` on a long file: it must not grow, and must stay below a limit.
 
-    python benchmarks/memory_cpu.py --model DIR --source test.en                      # 100,000 lines, repeated as needed
+    python benchmarks/memory_cpu.py --model DIR --source test.en                      # 100,000 lines
     python benchmarks/memory_cpu.py --model DIR --source test.en --lines 5000         # quickly
     python benchmarks/memory_cpu.py --model DIR --source test.en --with='--engine torch'
 
-The command runs in a process of its own, and its resident memory is read ten times a second, that of its children with
-it. A tenth of the lines in, memory should have stopped growing: "growth" is the peak of the whole run less that of its
-first tenth, by lines written. The bar is twice the weights on disk and 300 MB with the ctranslate2 engine, 700 with
-torch."""
+The command runs in its own process, and its resident memory, with that of its children, is read ten times a second.
+After a tenth of the lines, memory should have stopped growing: "growth" is the peak of the run minus that of its first
+tenth, by lines written. The limit ("bar") is twice the weights on disk plus 300 MB with the ctranslate2 engine, 700 MB
+with torch.
+"""
 
 import argparse
 import itertools
@@ -23,8 +24,8 @@ from typing import NamedTuple
 from report import Table, append_section, versions, wrap_text
 
 ROOT = Path(__file__).parent.parent
-MEMORY_LIMITS = {"ctranslate2": 300, "torch": 700}  # MB beside the weights
-MAX_GROWTH = 0.05  # of the first tenth's peak: a heap is never quite still
+MEMORY_LIMITS = {"ctranslate2": 300, "torch": 700}  # MB beyond the weights
+MAX_GROWTH = 0.05  # relative to the peak of the first tenth
 COLUMNS = ["MB at 10 %", "MB in all", "growth", "bar", "lines/s"]
 
 
@@ -34,7 +35,7 @@ class Sample(NamedTuple):
 
 
 def resident_mb(process: int) -> float:
-    """MB of a process and its children; 0 when it is gone."""
+    """MB of a process and its children; 0 if it has ended."""
     total = 0.0
     try:
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
@@ -66,7 +67,7 @@ def watch_memory(command: list[str], written: Path, threads: int) -> list[Sample
 
 
 def write_repeated(source: Path, lines: int, to: Path) -> int:
-    """So many lines, the file over and over; returns how many different ones."""
+    """Write this many lines, repeating the file; how many different ones there are."""
     own = source.read_text(encoding="utf-8").splitlines()
     with to.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in itertools.islice(itertools.cycle(own), lines))
@@ -74,7 +75,7 @@ def write_repeated(source: Path, lines: int, to: Path) -> int:
 
 
 def measure(given: argparse.Namespace, more: str) -> tuple[list[str], bool]:
-    """The cells of a row, and whether memory stayed within the bars."""
+    """The cells of a row, and whether memory stayed within the limits."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "source.txt"
         write_repeated(given.source, given.lines, text)

@@ -1,4 +1,4 @@
-"""Headway's side of benchmarks/train_gpu.py and scaling.py: its own Trainer, on made-up batches and on those of a real corpus."""
+"""Headway's side of train_gpu.py and scaling.py: its Trainer, on synthetic batches and on those of a real corpus."""
 
 import contextlib
 import itertools
@@ -31,9 +31,9 @@ from headway.train.loader import PackedLoader
 from headway.train.objectives import Batch, Example
 from headway.train.trainer import Trainer, TrainState
 
-SHORT_ROW_EVERY = 8  # one row in so many ends a token early: a mask of all true is skipped by some, and real ones never are
-TOKENIZER_PAIRS = 50_000  # pairs that a vocabulary is learned from
-PLAIN_WEIGHTS = {  # weights of a layer written by hand, and those of Headway's that lie in them
+SHORT_ROW_EVERY = 8  # rows; it ends a token early, so that no implementation can skip the mask
+TOKENIZER_PAIRS = 50_000  # that a vocabulary is trained on
+PLAIN_WEIGHTS = {  # weights of a layer of PlainModel, and those of Headway that they contain
     "qkv": ["self.query", "self.key", "self.value"], "out": ["self.output"], "up": ["feedforward.inner"],
     "down": ["feedforward.outer"],
 }  # fmt: skip
@@ -41,7 +41,7 @@ PLAIN_CROSS_WEIGHTS = {"q": ["cross.query"], "kv": ["cross.key", "cross.value"],
 
 
 def make_batch(size: Size, tokens: int, masked: bool, device: torch.device) -> Batch:
-    """So many tokens on each side; the same for everybody, and on the device already."""
+    """A random batch with this many tokens on each side, on the device."""
     rows = tokens // size.length
     source, inputs, labels = torch.randint(4, size.vocabulary, (3, rows, size.length))
     valid = torch.ones(rows, size.length, dtype=torch.bool)
@@ -75,7 +75,7 @@ def make_config(size: Size, tokens: int, settings_text: str = "") -> Config:
 
 
 def make_trainer(config: Config, device: torch.device, model: Transformer | None = None) -> Trainer:
-    """Without text: batches are brought along. Of a new model, unless one is given."""
+    """A trainer without a dataset, of a new model unless one is given."""
     special = SpecialTokens(pad=PAD, start=1, end=2, mask=3, vocabulary=config.model.vocabulary or 0)
     nothing = TextDataset(np.zeros(2, np.int64), 2, 0)
     return Trainer(config, model or Transformer(config.model), nothing, special, device)
@@ -97,7 +97,7 @@ def make_step(trainer: Trainer) -> Callable[[Batch], Tensor]:
 
 
 def pack_batch(batch: Batch, trainer: Trainer) -> Batch:
-    """The same sentences one behind the other. A target begins with the start token, which the inputs have already."""
+    """The same sentences, packed. The inputs already begin with the start token, which packing adds again."""
     assert batch.source is not None and batch.inputs is not None
     lengths = (batch.labels != IGNORE_INDEX).sum(1).tolist()
     rows = zip(batch.source.cpu().numpy(), batch.inputs.cpu().numpy(), lengths)
@@ -110,7 +110,7 @@ def pack_batch(batch: Batch, trainer: Trainer) -> Batch:
 
 @torch.no_grad()
 def max_logit_difference(size: Size, batch: Batch) -> float:
-    """Between the logits of the model written by hand and of Headway's with the same weights, where a label counts."""
+    """Between the logits of PlainModel and of Headway's model with the same weights, where a label counts."""
     ours, plain = Transformer(make_config(size, 1).model).double().eval(), PlainModel(size).double().eval()
     plain.embedding.table.weight.copy_(ours.output_embedding)
     weights, theirs = ours.state_dict(), plain.state_dict()
@@ -129,7 +129,7 @@ class RealBatches(NamedTuple):
     seconds: float
     tokens: int  # real ones, source and target
     padding: float  # share of what is computed
-    loading: float  # batches a second with nobody training
+    loading: float  # batches per second without training
 
 
 def find_europarl(folder: Path) -> list[Path]:
@@ -145,7 +145,9 @@ class Corpus:
         found = find_europarl(folder)[0]
         lines = itertools.islice(read_lines(str(found)), pairs)
         file.write_text("".join(f"{packed}\n" for packed in lines), encoding="utf-8")
-        sides = itertools.chain.from_iterable(itertools.islice(read_parallel(ParallelFiles(str(file))), TOKENIZER_PAIRS))
+        sides = itertools.chain.from_iterable(
+            itertools.islice(read_parallel(ParallelFiles(str(file))), TOKENIZER_PAIRS)
+        )
         self.tokenizer = Tokenizer.train(sides, f"bpe({vocabulary})")
         both = Tokenizers(self.tokenizer, self.tokenizer)
         self.text = ParallelDataset([open_parallel(ParallelFiles(str(file)))], both, (), max_tokens=256)
@@ -161,7 +163,7 @@ def open_corpus(folder: Path, pairs: int, vocabulary: int) -> Iterator[Corpus]:
 
 
 def time_real_batches(trainer: Trainer, steps: int, seconds: float, wait: Callable[[], None]) -> RealBatches:
-    """The same steps three times: to compile every shape, at most so many seconds long; timed; and only loaded."""
+    """The same steps three times: to compile every shape, for at most `seconds`; timed; and only loaded."""
 
     def learn(pieces: MicroBatches) -> None:
         trainer.step(pieces, sum(piece.label_count for piece in pieces))
@@ -179,7 +181,7 @@ def time_real_batches(trainer: Trainer, steps: int, seconds: float, wait: Callab
 def _run_steps(
     trainer: Trainer, steps: int, seconds: float, act: Callable[[MicroBatches], Any], wait: Callable[[], None]
 ) -> tuple[int, float, list[Batch]]:
-    """How many steps it came, how long they took from the first batch on, and what was in them."""
+    """The number of steps, the seconds from the first batch on, and the batches."""
     trainer.state = TrainState()  # the same batches each time
     taken: list[MicroBatches] = []
     with contextlib.closing(trainer.steps()) as stream:

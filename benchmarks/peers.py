@@ -1,4 +1,4 @@
-"""What benchmarks/train_gpu.py trains beside Headway: the same Transformer in torch.nn, in Hugging Face, and by hand."""
+"""The models that train_gpu.py compares with Headway: the same Transformer in torch.nn, Hugging Face and by hand."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ SIZES = {
 
 
 def make_step(model: nn.Module, size: Size, device: torch.device, compiled: bool) -> Step:
-    """A whole step: forward, loss, backward, optimiser. Returns the loss, still on the device."""
+    """A complete step: forward, loss, backward, optimiser. Returns the loss, on the device."""
     model.to(device).train()
     optimiser = torch.optim.Adam(model.parameters(), lr=size.rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
     fast = device.type == "cuda"
@@ -60,7 +60,7 @@ def make_step(model: nn.Module, size: Size, device: torch.device, compiled: bool
 
 
 class TiedEmbedding(nn.Module):
-    """Tied embeddings, scaled on the way in, with sinusoidal positions."""
+    """Tied embeddings, scaled at the input, with sinusoidal positions."""
 
     waves: Tensor
 
@@ -104,7 +104,7 @@ class TorchModel(nn.Module):
 
 
 class MarianModel(nn.Module):
-    """Hugging Face's translation model; post-LN. Its own loss knows no label smoothing, so only its logits are used."""
+    """Hugging Face's translation model; post-LN. Its own loss has no label smoothing, so only its logits are used."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class PlainLayer(nn.Module):
 
 
 def _linear(inside: int, outside: int, parts: int = 1) -> nn.Linear:
-    """`parts` projections in one, each with the spread that it would have alone."""
+    """`parts` projections in one, each initialised as it would be by itself."""
     layer = nn.Linear(inside, outside)
     for block in layer.weight.data.chunk(parts):
         nn.init.xavier_uniform_(block)

@@ -2,11 +2,11 @@
 
     python benchmarks/protected.py --model DIR --source test.en --train-source train.en --train-target train.de
 
-Puts spans into sentences of the source, after a word, instead of one, around one or two, or around everything, and
-translates. A statistical aligner, which learned from the training text and knows nothing of the model, says which words
-of the translation belong to the words that stood beside a span: the span is in the right place if it stands beside
-them, or one word further; a pair of tags if what it encloses belongs to what it enclosed. Where the aligner knows
-nothing of either neighbour the place is not judged.
+Inserts spans into sentences of the source (after a word, instead of one, around one or two, or around everything) and
+translates. A statistical aligner, trained on the training text and independent of the model, links the words of the
+translation with the neighbours of the span: the span is in the right place if it stands beside linked words, or one
+word further; a pair of tags, if it encloses the links of what it enclosed. Where the aligner has no link for either
+neighbour, the position is not judged.
 """
 
 import argparse
@@ -24,21 +24,22 @@ from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 
 SINGLE_SPANS = (
-    "{name}", "{0}", "%s", "%(count)d", "$(ARG1)", "${HOME}", "https://example.org/a?b=1", "mail@example.org", "`ls -l`",
+    "{name}", "{0}", "%s", "%(count)d", "$(ARG1)", "${HOME}", "https://example.org/a?b=1", "mail@example.org",
+    "`ls -l`",
 )  # fmt: skip
 TAGS = (("<b>", "</b>"), ('<a href="x.html">', "</a>"), ("<i>", "</i>"))
-MIN_WORD_LETTERS = 3  # letters of a word that gets a span
+MIN_WORD_LETTERS = 3  # of a word that gets a span
 
 
 class SpanPositions(NamedTuple):
-    """A text as words and the words between which its spans stand."""
+    """The words of a text, and the positions of its spans among them."""
 
     words: list[str]
     positions: dict[int, int]  # of each span: how many words are before it
 
 
 def insert_span(line: str, rng: random.Random) -> str:
-    """A sentence with a span, or a pair of them."""
+    """Insert a span, or a pair of tags, into a sentence."""
     words = list(WORD.finditer(line))
     usable = [n for n, word in enumerate(words) if len(word[0]) >= MIN_WORD_LETTERS and word[0].isalpha()]
     kind = rng.choice(("after", "instead", "around", "around", "end", "frame"))
@@ -68,12 +69,12 @@ def parse_placeholders(text: str) -> SpanPositions:
 
 
 def split_words(text: str) -> list[str]:
-    """Words, without signs by themselves."""
+    """Words, without standalone punctuation."""
     return [word for word in text.split() if any(character.isalnum() for character in word)]
 
 
 def mask_like_source(output: str, spans: Sequence[str]) -> str:
-    """An output with the placeholders of the source for its spans, which may have moved."""
+    """The output with the placeholders that the source has for its spans, which may have moved."""
     left = list(spans)
     text, found = make_protector().mask(output)
     numbers = []
@@ -84,7 +85,7 @@ def mask_like_source(output: str, spans: Sequence[str]) -> str:
 
 
 def judge_span(source: SpanPositions, output: SpanPositions, links: set[tuple[int, int]], number: int) -> str:
-    """Whether a span by itself stands right."""
+    """Whether a single span is in the right place."""
     p, a = source.positions[number], output.positions[number]
     ends = ((p == 0, a == 0), (p == len(source.words), a == len(output.words)))
     if any(there for there, _ in ends):
@@ -134,7 +135,9 @@ def main() -> None:
     rng = random.Random(given.seed)
     plain = [line for line in read_lines(given.source) if len(line.split()) > 4][: given.lines]
     lines = [insert_span(line, rng) for line in plain]
-    found = load_translator(model_directory(given.model), device="cpu").translate(lines, TranslateOptions(target=given.to))
+    found = load_translator(model_directory(given.model), device="cpu").translate(
+        lines, TranslateOptions(target=given.to)
+    )
     aligner = train_aligner(read_pairs(given.train_source, given.train_target))
     counts: Counter[tuple[str, bool]] = Counter()
     for line, one in zip(lines, found):

@@ -1,4 +1,5 @@
-"""Tables of benchmark results: printed for a terminal of 80 columns, or appended to a Markdown file with the command."""
+"""Tables of benchmark results: printed for a terminal of 80 columns, or appended to a Markdown file with the
+command."""
 
 import datetime
 import importlib.metadata
@@ -60,8 +61,7 @@ def wrap_text(text: str) -> str:
 
 
 def append_section(results: Path, title: str, facts: str, tables: Sequence[Table]) -> None:
-    """Append a section to a Markdown file: facts, the command, the tables. Absolute paths in the command are shortened to
-    their names."""
+    """Append a section to a Markdown file: facts, the command, the tables. Absolute paths become names."""
     arguments = [Path(text).name if Path(text).is_absolute() else text for text in sys.argv]
     command = f"```\npython benchmarks/{shlex.join(arguments).removeprefix('benchmarks/')}\n```"
     parts = [f"## {title} ({datetime.date.today()})", facts, command, *(table.format_markdown() for table in tables)]

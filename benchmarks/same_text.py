@@ -1,10 +1,12 @@
-"""Whether recorded steps write what the reference search writes: lines that are the same, and the BLEU of both.
+"""Whether the CUDA search gives the outputs of the reference search: identical lines, and the BLEU of both.
 
     python benchmarks/same_text.py --model DIR --source test.en --target test.de [--results FILE]
 
-A trained model and real text, greedy and with the model's own beam, in float32 and, on a GPU, in bfloat16. "scores": how
-far those of equal lines are apart at most. Wanted: in float32 every line, in bfloat16 99 % of them and 0.1 BLEU. Rows
-"smaller batches" compare the reference search with itself: what other neighbours and shapes change by rounding."""
+A trained model and real text, greedy and with the model's own beam, in float32 and, on a GPU, in bfloat16. "scores":
+the largest difference between the scores of identical lines. Required: every line in float32; 99 % of the lines and
+0.1 BLEU in bfloat16. Rows "smaller batches" compare the reference search with itself: the effect of batch shapes on
+rounding.
+"""
 
 import argparse
 import dataclasses
@@ -51,8 +53,10 @@ def search_all(
     return found
 
 
-def make_row(plain: Outputs, other: Outputs, loaded: LoadedModel, references: list[str], exact: bool) -> tuple[list[str], bool]:
-    """Of the table, and whether it is as wanted."""
+def make_row(
+    plain: Outputs, other: Outputs, loaded: LoadedModel, references: list[str], exact: bool
+) -> tuple[list[str], bool]:
+    """A row of the table, and whether it is good enough."""
     same = [a[0].ids == b[0].ids for a, b in zip(plain, other)]
     every = sum([h.ids for h in a] == [h.ids for h in b] for a, b in zip(plain, other))
     apart = max((abs(a[0].score - b[0].score) for a, b, equal in zip(plain, other, same) if equal), default=0.0)
@@ -66,7 +70,7 @@ def make_row(plain: Outputs, other: Outputs, loaded: LoadedModel, references: li
 
 @torch.no_grad()
 def compare(loaded: LoadedModel, dtype: torch.dtype, beam: int, sides: list[list[str]], table: Table) -> bool:
-    """Add two rows; whether recorded steps write what is wanted."""
+    """Add two rows; whether the CUDA search is good enough."""
     stepper = ModelStepper(loaded.model.to(dtype).eval())
     search = dataclasses.replace(loaded.config.search, beam_size=beam, n_best=beam)
     many, few = BATCHES

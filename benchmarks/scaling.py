@@ -1,20 +1,22 @@
-"""How time and memory grow with length and batch, in training and in decoding: tables and pictures. For one GPU.
+"""How time and memory grow with length and batch size, in training and in decoding: tables and pictures. For one GPU.
 
     python benchmarks/scaling.py [--compile] [--only training] [--results FILE] [--pictures FOLDER]
     python benchmarks/scaling.py --only long       # decoding of long texts, in few rows
-    python benchmarks/scaling.py --tiny    # on the CPU: only that everything runs
+    python benchmarks/scaling.py --tiny    # on the CPU: checks that everything runs
 
-Training: one step of Headway's Trainer on a batch that lies on the device, Transformer-base in bfloat16, pre-norm, as a
-user gets it without compiling: lines of texts, and whole steps as CUDA graphs. Lengths at equal tokens a step; tokens a
-step at an equal length. Tokens count source and target; those of a step are on each side.
+Training: one step of Headway's Trainer on a batch that is already on the device, Transformer-base in bfloat16,
+pre-norm, with the defaults but not compiled: packed batches, and complete steps as CUDA graphs. Lengths at a fixed
+number of tokens per step, and tokens per step at a fixed length. Tokens count source and target; those of a step are
+on each side.
 
-Decoding: greedy and beam 4, the CUDA search beside the reference search, on random weights; exactly as many tokens out as
-the sources have. Encoding is part of the time, and so is all that the host does until the ids lie in lists. Tokens are
-those of the outputs. The first search, in which steps are recorded, is not timed; of long texts it is.
+Decoding: greedy and beam 4, the CUDA search beside the reference search, with random weights; as many output tokens as
+the source has. The time includes encoding, and everything on the host until the ids are in lists. Tokens are those of
+the outputs. The first search, in which CUDA graphs are captured, is not timed, except for long texts.
 
-Memory is the most that was in use from the start of a setting on, weights included: a CUDA graph takes its memory before
-it is replayed. The ends and the middle of every curve come first, the reference search over long texts last; what is not
-begun after --limit seconds, or not done, is left out, and the rest is told."""
+Memory is the peak since the start of a setting, weights included: a CUDA graph allocates its memory before it is
+replayed. The ends and the middle of every curve come first, the reference search over long texts last; settings that
+are not finished after --limit seconds are left out, and the others are reported.
+"""
 
 import argparse
 import copy
@@ -50,22 +52,24 @@ from headway.decode.reference.model import ModelStepper
 from headway.nn.transformer import Transformer
 
 SPECIAL_TOKENS = SpecialTokens(start=1, end=2, suppress=(0, 1, 3))
-WARMUP_STEPS = 4  # steps of training before time counts: the last of them is captured
-REPORT_SECONDS = 15  # seconds kept for tables and pictures, of the limit
-MIN_SLOW_STEPS = 1024  # steps from which on the reference search waits for everything else
+WARMUP_STEPS = 4  # before time is measured; the last of them is captured
+REPORT_SECONDS = 15  # of the limit, reserved for tables and pictures
+MIN_SLOW_STEPS = 1024  # from this many steps on, the reference search is measured last
 
 
 class OutOfTime(BaseException):
-    """Time is up; no setting may take it for a failure of its own."""
+    """The time limit was reached. A BaseException, so that no setting handles it as its own failure."""
 
 
 class Sizes:
-    """Of each pair the first is training's, the second decoding's."""
+    """Of each pair, the first is for training, the second for decoding."""
 
     def __init__(self, tiny: bool) -> None:
         self.model = SIZES["tiny" if tiny else "base"]
         self.lengths = ([8, 16, 32, 64], [4, 8, 16, 32]) if tiny else (powers_of_two(64, 8192), powers_of_two(64, 2048))
-        self.batches = ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers_of_two(1024, 131_072), powers_of_two(1, 1024))
+        self.batches = (
+            ([64, 128, 256, 512], [1, 2, 4, 8]) if tiny else (powers_of_two(1024, 131_072), powers_of_two(1, 1024))
+        )
         self.batch = (128, 2) if tiny else (16_384, 32)  # while the length grows
         self.length = (16, 8) if tiny else (64, 64)  # while the batch grows
         self.long = ([16, 32], 1) if tiny else (powers_of_two(1024, 8192), 8)  # lengths, and rows
@@ -86,7 +90,7 @@ def powers_of_two(first: int, last: int) -> list[int]:
 
 
 def order_points(sweeps: list[Sweep]) -> list[Point]:
-    """The most telling first: ends and middle of every curve, then every other value, then the rest."""
+    """In order of importance: ends and middle of every curve, then every other value, then the rest."""
     found = []
     for number, sweep in enumerate(sweeps):
         values = sweep.values
@@ -119,12 +123,16 @@ class Bench:
             if self.out_of_time:
                 return
             self.results[point] = found = self.attempt(point)
-            text = "{} ms, {} tokens/s, {} GB".format(*found.cells) if isinstance(found, Measurement) else found or LEFT_OUT
+            text = (
+                "{} ms, {} tokens/s, {} GB".format(*found.cells)
+                if isinstance(found, Measurement)
+                else found or LEFT_OUT
+            )
             name = f"{point.curve.name}, {self.sweeps[point.sweep].by} {point.value:,}"
             print(f"{time.perf_counter() - self.began:5.0f} s  {name}: {text}", file=sys.stderr, flush=True)
 
     def attempt(self, point: Point) -> Measurement | str:
-        """One that fails ends nothing."""
+        """Measure a setting; a failure does not end the run."""
         self.clean()
         try:
             self.busy = True
@@ -141,7 +149,7 @@ class Bench:
             self.busy = False
 
     def clean(self) -> None:
-        """Nothing is left of the setting before but the weights."""
+        """Free everything of the previous setting but the weights."""
         self.stepper.cuda_search = None
         self.model.zero_grad(set_to_none=True)
         gc.collect()
@@ -169,7 +177,7 @@ class Bench:
     def train(self, length: int, tokens: int) -> tuple[float, int]:
         """Seconds of a step, and its tokens on both sides."""
         size = self.sizes.model._replace(length=length)
-        # lines are what a GPU gets by itself
+        # the default on a GPU
         settings = f"batches=packed max_tokens={length} compile={'on' if self.given.compile else 'off'}"
         trainer = ours.make_trainer(ours.make_config(size, tokens, settings), self.device, self.model)
         batch, step = ours.make_batch(size, tokens, True, self.device), ours.make_step(trainer)
@@ -180,7 +188,7 @@ class Bench:
         return self.seconds(lambda: step(batch), together=5), batch.token_count
 
     def decode(self, curve: Curve, length: int, rows: int, once: bool = False) -> tuple[float, int]:
-        """Seconds of a search, and the tokens that it wrote. Once: of the first, in which steps are recorded."""
+        """Seconds of a search, and its output tokens. `once`: of the first one, which captures CUDA graphs."""
         source = torch.randint(4, self.sizes.model.vocabulary, (rows, length), device=self.device)
         engine = curve.engine
         assert engine
@@ -197,7 +205,7 @@ class Bench:
         return self.seconds(lambda: search(length), min_seconds=0.0 if once else None), rows * length
 
     def seconds(self, act: Callable[[], object], together: int = 1, min_seconds: float | None = None) -> float:
-        """Of one among so many that follow each other without waiting; the median of as many rounds as there is time."""
+        """Of one among `together` without synchronisation; the median of the rounds within min_seconds."""
         found: list[float] = []
         min_seconds = self.given.seconds if min_seconds is None else min_seconds
         while not found or sum(found) < min_seconds:
@@ -214,7 +222,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def stop(self, number: int, frame: object) -> None:
-        """Of a signal: a setting is left at once, and what follows is not begun."""
+        """Signal handler: stop the current setting, and start no other."""
         self.limit = min(self.limit, time.perf_counter() - self.began)
         if self.busy:
             raise OutOfTime
@@ -226,7 +234,8 @@ def report(bench: Bench) -> None:
     facts = [
         f"{where}, {versions()}",
         f"{size.layers} + {size.layers} layers, {size.d_model}/{size.hidden}, {size.heads} heads, {size.vocabulary:,} "
-        f"words, pre-norm; {'bfloat16' if bench.cuda else 'float32'}; training {'' if given.compile else 'not '}compiled",
+        f"tokens, pre-norm; {'bfloat16' if bench.cuda else 'float32'}; "
+        f"training {'' if given.compile else 'not '}compiled",
         *bench.notes,
     ]
     made = make_tables(bench.sweeps, bench.results)
@@ -247,7 +256,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="tiny sizes on the CPU")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds[:2])
     parser.add_argument("--compile", action="store_true", help="training compiled: most of a minute for each setting")
-    parser.add_argument("--seconds", type=float, help="that each setting is timed at least")
+    parser.add_argument("--seconds", type=float, help="minimum time to measure each setting")
     parser.add_argument("--limit", type=float, default=240, help="seconds for all of it, pictures included")
     parser.add_argument(
         "--pictures", type=Path, default=Path(), help="the folder to draw into; this one if none is given"
@@ -264,7 +273,7 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, max(bench.limit, 0.001), 5)  # again, should one be lost in a callback
     try:
         bench.run()
-    finally:  # whatever happens, what was measured is told
+    finally:  # whatever happens, report what was measured
         if bench.out_of_time:
             bench.notes.append(f"What was not done after {bench.limit:.0f} s is left out")
         report(bench)

@@ -1,22 +1,22 @@
-"""The server under load, against the same program in bulk and against itself asked one request at a time.
+"""The server under load, relative to the same program in bulk, and to one request at a time.
 
     python benchmarks/serve.py --model DIR --source test.en [--results FILE]
     python benchmarks/serve.py --model DIR --source test.en --lines 200 --soak 0     # quickly
 
-All in one run, one after another, on the same sentences, a sentence a request:
+All in one run, one after another, on the same sentences, one sentence per request:
 
-bulk        `headway translate` of the whole file, less the time that it takes for a few lines (so without starting up)
-64 clients  (--clients) each sends its next request when the last is answered, over a connection of its own
-1 client    the same requests one at a time: how LibreTranslate works, where a request is translated by itself
-half load   requests come at random, half as many a second as the 64 clients got answered: the time each waited
+bulk        `headway translate` of the whole file, minus the time for a few lines (so without starting up)
+64 clients  (--clients) each sends its next request when the last is answered, over its own connection
+1 client    the same requests one at a time, as in LibreTranslate, where each request is translated by itself
+half load   requests at random times, at half the rate that the 64 clients reached: the latency of each
 disturbed   64 clients again, while others close connections without waiting, or open streams and do not read them
-soak        --soak requests more (20,000): the server's memory at a tenth of them and at the end
+soak        --soak more requests (20,000): the server's memory after a tenth of them and at the end
 
-Speeds are words of output a second, those that bulk translation writes, counted once for everyone. The server and the
-clients share the cores, which a real server need not; the clients are a few lines around sockets. Numbers of different
-rows were taken minutes apart: on a machine that others use, repeat and compare the ratios, or look at CPU ms, the time
-that bulk or the server computed for a request, which others disturb less. Few lines leave clients without work at the
-end: take ten times as many as there are clients."""
+Speeds are output words per second, counted in the bulk translation for all rows. The server and the clients share the
+cores, which a real server need not. Rows are measured minutes apart: on a machine with other load, repeat and compare
+the ratios, or compare CPU ms, the CPU time per request, which other load affects less. With few lines, clients run out
+of work at the end: use at least ten times as many lines as clients.
+"""
 
 import argparse
 import asyncio
@@ -37,11 +37,11 @@ from typing import Any
 from report import Table, append_section, versions
 
 ROOT = Path(__file__).parent.parent
-WARMUP_LINES = 32  # lines, to know what starting takes
+WARMUP_LINES = 32  # whose time is that of start-up
 
 
 class Client:
-    """One connection that is kept."""
+    """A keep-alive connection."""
 
     def __init__(self, port: int, languages: tuple[str, str]) -> None:
         self.port, self.languages = port, languages
@@ -74,7 +74,7 @@ def request(path: str, text: str, languages: tuple[str, str]) -> bytes:
 
 
 async def closed_loop(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:
-    """Every client asks, waits, and asks again, until all lines are translated."""
+    """Each client sends its next request when the last is answered, until all lines are translated."""
     found, waiting = [""] * len(lines), iter(range(len(lines)))
 
     async def work() -> None:
@@ -88,7 +88,7 @@ async def closed_loop(port: int, lines: Sequence[str], clients: int, languages: 
 
 
 async def open_loop(port: int, lines: Sequence[str], rate: float, languages: tuple[str, str]) -> list[float]:
-    """Requests at random times, so many a second; how long each waited."""
+    """Requests at random times, at this rate per second; the latency of each."""
     idle, waits = list[Client](), list[float]()
 
     async def ask(line: str) -> None:
@@ -108,7 +108,7 @@ async def open_loop(port: int, lines: Sequence[str], rate: float, languages: tup
 
 
 async def disturbed(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:
-    """So many clients, among others that behave badly."""
+    """The closed loop, among other clients that behave badly."""
 
     async def vanishing() -> None:
         while True:
@@ -135,8 +135,18 @@ async def disturbed(port: int, lines: Sequence[str], clients: int, languages: tu
 
 @contextmanager
 def run_server(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
-    """Its port and its process."""
-    command = [sys.executable, "-m", "headway", "serve", "--model", str(given.model), "--port", "0", *engine_options(given)]
+    """A running server: its port and process id."""
+    command = [
+        sys.executable,
+        "-m",
+        "headway",
+        "serve",
+        "--model",
+        str(given.model),
+        "--port",
+        "0",
+        *engine_options(given),
+    ]
     with tempfile.NamedTemporaryFile("w") as log:
         process = subprocess.Popen(command, stderr=log, env=environment(given))
         try:
@@ -159,13 +169,22 @@ def environment(given: argparse.Namespace) -> dict[str, str]:
 
 
 def translate_bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[float, float, list[str]]:
-    """Seconds without starting, those of computing, and what was written."""
+    """Seconds without start-up, CPU seconds, and the output lines."""
 
     def run(part: Sequence[str]) -> tuple[float, float, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "in", Path(folder) / "out"
             source.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
-            command = [sys.executable, "-m", "headway", "-q", "translate", "--model", str(given.model), *engine_options(given)]
+            command = [
+                sys.executable,
+                "-m",
+                "headway",
+                "-q",
+                "translate",
+                "--model",
+                str(given.model),
+                *engine_options(given),
+            ]
             began, before = time.perf_counter(), os.times()
             subprocess.run([*command, "-i", str(source), "--output", str(target)], check=True, env=environment(given))
             after = os.times()
@@ -178,13 +197,13 @@ def translate_bulk(given: argparse.Namespace, lines: Sequence[str]) -> tuple[flo
 
 
 def resident_mb(pid: int) -> float:
-    """MB"""
+    """Resident memory in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds, of all its threads."""
+    """CPU seconds of all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -206,7 +225,7 @@ def measure(given: argparse.Namespace) -> Table:
     table.add("bulk", [f"{fastest:.0f}", "1.00", "", f"{1000 * computed / len(lines):.1f}", "", "", ""])
 
     def row(name: str, work: Callable[[], Coroutine[Any, Any, list[str]]], pid: int) -> tuple[float, float]:
-        """Words and requests a second."""
+        """Add a row; words and requests per second."""
         before = cpu_seconds(pid)
         took, found = time_call(work)
         each = 1000 * (cpu_seconds(pid) - before) / len(found)
@@ -217,7 +236,7 @@ def measure(given: argparse.Namespace) -> Table:
         return speed, len(found) / took
 
     with run_server(given) as (port, pid):
-        asyncio.run(closed_loop(port, lines[:WARMUP_LINES], 8, languages))  # it loads its model
+        asyncio.run(closed_loop(port, lines[:WARMUP_LINES], 8, languages))  # loads the model
         clients = given.clients
         many, rate = row(f"{clients} clients", lambda: closed_loop(port, lines, clients, languages), pid)
         part = lines[: max(len(lines) // 8, WARMUP_LINES)]
@@ -249,14 +268,14 @@ def read_languages(model: Path) -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--source", type=Path, required=True, help="sentences, a line each")
+    parser.add_argument("--source", type=Path, required=True, help="sentences, one per line")
     parser.add_argument("--lines", type=int, default=2000, help="requests")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--soak", type=int, default=20_000, help="requests over which memory must not grow")
     parser.add_argument("--engine", default="torch")
     parser.add_argument("--compute", default="auto")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--results", type=Path, help="append the table to this page")
+    parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
     random.seed(1)
     with suppress(KeyboardInterrupt):

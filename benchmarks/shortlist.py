@@ -1,11 +1,11 @@
-"""What a shortlist costs: BLEU, and how many words are weighed, without one, with several sizes, and pruned for all.
+"""What a shortlist costs: BLEU and the number of candidates, without one, with several sizes, and pruned for all lines.
 
     python benchmarks/shortlist.py --model DIR --source test.en --target test.de --train train.en train.de
 
-The words are counted in the two files of --train, once; every row of the table translates the whole test text. "has all"
-is the share of test lines of whose reference translation no token is missing among the candidates, "tokens" the share of
-their tokens that are there. Seconds are those of a search that weighs all words and then forbids some, so they say
-nothing of what a shortlist saves.
+The lexicon is counted once, in the two files of --train; every row of the table translates the whole test text. "has
+all" is the share of test lines whose reference translation consists of candidates only, "tokens" the share of their
+tokens that are candidates. The search scores the whole vocabulary and then bans tokens, so the seconds do not show what
+a shortlist saves.
 """
 
 import argparse
@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--train", nargs=2, required=True, metavar=("SOURCE", "TARGET"))
-    parser.add_argument("--at-most", type=int, default=200_000, help="pairs to count in")
+    parser.add_argument("--at-most", type=int, default=200_000, help="maximum number of pairs to count")
     parser.add_argument("--beam-size", type=int, help="default: the model's")
     given = parser.parse_args()
     translator = load_translator(given.model, device="cpu")
     pairs = list(read_pairs(given.source, given.target))
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
-    print("| words | BLEU | difference | p | same lines | candidates | tokens | has all | seconds |")
+    print("| candidates from | BLEU | difference | p | same lines | candidates | tokens | has all | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
     first = None
     for trial in make_trials(translator.tokenizers, tuple(given.train), given.at_most):
@@ -83,12 +83,17 @@ def main() -> None:
         search = translator.search(beam_size=given.beam_size, shortlist=trial.shortlist is not None)
         found = evaluate(translator, sources, targets, TranslateOptions(search=search))
         first = first or found
-        chance = compare_evaluations(first, found, targets, lowercase=False, tokenize="13a").p_value if found is not first else 1.0
+        chance = (
+            compare_evaluations(first, found, targets, lowercase=False, tokenize="13a").p_value
+            if found is not first
+            else 1.0
+        )
         same = np.mean([one == other for one, other in zip(first.hypotheses, found.hypotheses)])
         covered = measure_coverage(trial.shortlist, translator.tokenizers, pairs)
         print(
             f"| {trial.name} | {found.scores.bleu:.2f} | {found.scores.bleu - first.scores.bleu:+.2f} | {chance:.3f} "
-            f"| {same:.1%} | {covered.candidates:.0f} | {covered.tokens:.1%} | {covered.lines:.1%} | {found.seconds:.0f} |",
+            f"| {same:.1%} | {covered.candidates:.0f} | {covered.tokens:.1%} | {covered.lines:.1%} "
+            f"| {found.seconds:.0f} |",
             flush=True,
         )
 

@@ -3,13 +3,14 @@
     python benchmarks/speedrun.py --data DIR --seeds 1,2,3 [--set train.steps=3000] [--note TEXT] [--results FILE]
     python benchmarks/speedrun.py --data DIR --seed 1    # one run, in this process, with the caches as they are
 
-With --seeds every run is a process of its own with empty caches: tokenised text, compiled kernels. Counted are the
-imports, learning the vocabulary, compiling, training, choosing the weights on `val` and translating test_2016_flickr; the
-goal is a mean of 41.0 BLEU there (lower-cased, Moses). The config is configs/speedrun-en-de.toml, and the code is that of
-`headway train` and `headway evaluate`.
+With --seeds every run is a process of its own with empty caches (tokenised text, compiled kernels). The time includes
+imports, training the tokenizer, compiling, training, choosing the weights on `val` and translating test_2016_flickr;
+the goal is a mean of 41.0 BLEU there (lower-cased, Moses). The config is configs/speedrun-en-de.toml, and the code is
+that of `headway train` and `headway evaluate`.
 
-Phases: "first step" is the building of the model and the first step, which compiles; "validating" is the loss on `val`,
-its translation (greedy; the BLEU of "val" is cased), and writing checkpoints and the model."""
+Phases: "first step" is building the model and the first step, which compiles; "validating" is the loss on `val`, its
+translation (greedy; the BLEU of "val" is cased), and writing checkpoints and the model.
+"""
 
 import argparse
 import datetime
@@ -47,7 +48,7 @@ class Clock:
 
 
 def process_start() -> float:
-    """When this process began, on the clock of time.monotonic; now, where the system does not say."""
+    """When this process started, on the clock of time.monotonic; now, if the system does not say."""
     now = time.monotonic()
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
@@ -58,7 +59,7 @@ def process_start() -> float:
 
 
 def find_text(data: Path, name: str) -> str:
-    """A file of the corpus, plain or packed."""
+    """A file of the corpus, plain or compressed."""
     found = [path for path in (data / name, data / f"{name}.xz") if path.exists()]
     if not found:
         sys.exit(f"there is no {name} or {name}.xz in {data}.")
@@ -66,7 +67,7 @@ def find_text(data: Path, name: str) -> str:
 
 
 def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
-    """A whole run in this process."""
+    """A complete run in this process."""
     import torch
 
     from headway.config.config import read_toml
@@ -94,7 +95,7 @@ def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
         clock.lap(phase)
 
     class Watch:
-        """Told of every step; the first one ends a phase."""
+        """A progress listener; the first step ends a phase."""
 
         phase = "first step"
 
@@ -140,7 +141,9 @@ def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
         source_languages=["en"],
         target_languages=["de"],
     )
-    asked = [Layer(f"--set {words}", parse_assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]]
+    asked = [
+        Layer(f"--set {words}", parse_assignment(words)) for words in [*given.settings, f"train.seed={given.seed}"]
+    ]
     texts = read_texts(files)
     layers, _ = collect_layers(texts, files, "tiny", [Layer("speedrun", read_toml(CONFIG)), *asked])
     with prewarm_torch(device):
@@ -165,7 +168,7 @@ def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
 
 
 def run_in_process(given: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """A run in a process of its own, with nothing kept from before."""
+    """A run in its own process, with empty caches."""
     with tempfile.TemporaryDirectory() as caches:
         names = {"HEADWAY_CACHE": "text", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
         environment = {**os.environ, **{name: str(Path(caches) / folder) for name, folder in names.items()}}
@@ -181,7 +184,7 @@ def run_in_process(given: argparse.Namespace, seed: int) -> dict[str, Any]:
 
 
 def record(results: Path, row: str, facts: str, table: Table) -> None:
-    """One more row among the records, which stay; the phases are those of the last run."""
+    """Add a row to the table of records; the phases are those of the last run."""
     page = results.read_text(encoding="utf-8") if results.exists() else ""
     before, heading, rest = page.partition(f"{HEADING}\n")
     section, following, after = rest.partition("\n## ")
@@ -189,7 +192,13 @@ def record(results: Path, row: str, facts: str, table: Table) -> None:
     command = "```\npython benchmarks/speedrun.py --data DIR --seeds 1,2,3 --results FILE\n```"
     records = "\n".join([HEAD, "|---|---|---|---|", *rows, row])
     goal = f"The goal: {GOAL} BLEU on test_2016_flickr (lower-cased, Moses), the mean of the seeds."
-    parts = [f"{HEADING}\n{goal}", command, records, f"The last of them by phase, in seconds. {facts}", table.format_markdown()]
+    parts = [
+        f"{HEADING}\n{goal}",
+        command,
+        records,
+        f"The last of them by phase, in seconds. {facts}",
+        table.format_markdown(),
+    ]
     before = before if heading or not before else before + "\n"
     results.write_text(before + "\n\n".join(parts) + "\n" + following + after, encoding="utf-8")
 

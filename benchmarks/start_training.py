@@ -1,12 +1,14 @@
-"""How long `headway train` takes from the command to its first step, with nothing kept from before and with all of it.
+"""The time that `headway train` takes from the command to its first step, with empty and with filled caches.
 
     python benchmarks/start_training.py [--preset base] [--set train.compile=on] [--results FILE]
     python benchmarks/start_training.py --source train.en --target train.de --set tokenizer.size=8000
     python benchmarks/start_training.py --tiny    # the smallest preset: seconds on a CPU
 
-The real command in a process of its own, on a made-up corpus unless files are given, three times: with empty caches
-(PyTorch's compiled kernels and Headway's tokenised text), with the text kept, with both kept. A step is over when it
-stands in the run's history; after the last one that is timed the run is stopped. "ready" is when the loop begins."""
+The real command in its own process, on a synthetic corpus unless files are given, three times: with empty caches
+(PyTorch's compiled kernels and Headway's tokenised text), with the text cached, and with both cached. A step is
+finished when it is in the run's history; after the last timed step the run is stopped. "ready" is when the training
+loop begins.
+"""
 
 import argparse
 import json
@@ -35,14 +37,14 @@ class Moments(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", help="text to translate from; else a corpus is made up")
+    parser.add_argument("--source", help="source text; default: a synthetic corpus")
     parser.add_argument("--target", help="its translation")
-    parser.add_argument("--pairs", type=int, default=8000, help="how many are made up")
+    parser.add_argument("--pairs", type=int, default=8000, help="size of the synthetic corpus")
     parser.add_argument("--preset", default="base")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
-    parser.add_argument("--later", type=int, default=20, metavar="STEP", help="a later step that is timed, too")
-    parser.add_argument("--limit", type=float, default=300, help="seconds a run at most")
-    parser.add_argument("--quick", action="store_true", help="not the second, with the text kept alone")
+    parser.add_argument("--later", type=int, default=20, metavar="STEP", help="a later step that is timed as well")
+    parser.add_argument("--limit", type=float, default=300, help="maximum seconds of a run")
+    parser.add_argument("--quick", action="store_true", help="skip the second run, with only the text cached")
     parser.add_argument("--tiny", action="store_true", help="preset tiny, on little text")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
@@ -88,7 +90,7 @@ def measure_case(command: list[str], out: Path, caches: dict[str, Path], later: 
 
 
 def watch_run(command: list[str], out: Path, environment: dict[str, str], later: int, limit: float) -> Moments:
-    """Of a run that is stopped after the later step."""
+    """Run the command, and stop it after the later step."""
     with tempfile.TemporaryFile("w+") as said:
         began = time.monotonic()
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
@@ -110,7 +112,7 @@ def watch_run(command: list[str], out: Path, environment: dict[str, str], later:
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:
-    """All whole lines so far that tell of a step."""
+    """The steps in all complete lines so far."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [entry for entry in map(json.loads, lines) if entry["kind"] == "step"]
 

@@ -1,6 +1,7 @@
-"""How long the command takes to say something, against `import torch` in the same run.
+"""How long the command takes to print something, relative to `import torch` in the same run.
 
-Each is a fresh process; the rounds are interleaved, so that a busy machine is busy for all of them alike."""
+Every measurement is a fresh process; the rounds are interleaved, so that load on the machine affects all of them alike.
+"""
 
 import argparse
 import os
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-MAX_SECONDS = 0.15
+MAX_RATIO = 0.15
 PEER = "import torch"
 COMMANDS = {
     PEER: ["-c", "import torch"],
@@ -45,11 +46,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     medians = measure(parser.parse_args().rounds)
-    print(f"{'':26}{'median':>9}{'ratio':>8}   (bar: {MAX_SECONDS:.2f} of {PEER})")
+    print(f"{'':26}{'median':>9}{'ratio':>8}   (bar: {MAX_RATIO:.2f} of {PEER})")
     slow = 0
     for name, value in medians.items():
         ratio = value / medians[PEER]
-        too_slow = name != PEER and ratio > MAX_SECONDS
+        too_slow = name != PEER and ratio > MAX_RATIO
         slow += too_slow
         print(f"{name:26}{value:8.3f}s{ratio:8.3f}{'   over the bar' if too_slow else ''}")
     return 1 if slow else 0

@@ -1,11 +1,12 @@
-"""Every awkward system on one task with one budget: characters of a text, a small decoder, as many steps for each.
+"""Architecture variants on one task with one budget: a character-level language model, with the same steps for each.
 
     python benchmarks/systems.py --text tinyshakespeare.txt --work DIR [--steps 600] [--seeds 1] [--only NAME ...]
 
-Trains each with the command line, from the preset tiny_lm (4 layers, d 128, pre, rope; 128 characters a piece, 4,096 a
-step), and prints the loss on held-out text in nats a character, the parameters, and the bytes that decoding keeps
-after 1,000 characters. Appends the table to benchmarks/RESULTS.md. Models that are there already are not trained
-again."""
+Trains each with the command line, from the preset tiny_lm (4 layers, d 128, pre-norm, rope; chunks of 128 characters,
+4,096 per step), and prints the loss on held-out text in nats per character, the parameters, and the size of all caches
+after 1,000 characters. At the end of a run the table is appended to benchmarks/RESULTS.md, which holds no such table
+yet. Models that exist in --work are not trained again.
+"""
 
 import argparse
 import datetime

@@ -1,9 +1,10 @@
-"""What spinning threads cost: one training step of the tiny model, on an idle machine and on a busy one.
+"""What spinning threads cost: one training step of the tiny model, on an idle and on a busy machine.
 
     python benchmarks/threads.py
 
 GOMP_SPINCOUNT is how long an OpenMP thread spins before it sleeps; the command line sets 1,000. "busy" means that as
-many other programs run as there are cores."""
+many other programs run as there are cores.
+"""
 
 import argparse
 import os
@@ -14,7 +15,7 @@ import time
 
 
 def step(threads: int) -> None:
-    """Print the seconds of one, the median."""
+    """Print the median seconds of a step."""
     import torch
 
     from headway.config.presets import tiny

@@ -1,15 +1,16 @@
 """Training on the CPU: Headway's step beside a plain loop around torch.nn.Transformer, in one run.
 
-    python benchmarks/train_cpu.py                                                # the toy task, preset tiny
-    python benchmarks/train_cpu.py --source train.en --target train.de            # and real text, 4 + 4 layers, 256 wide
-    python benchmarks/train_cpu.py --compiled                                     # torch.nn.Transformer compiled, too
-    python benchmarks/train_cpu.py --profile toy                                  # only where Headway's time goes
+    python benchmarks/train_cpu.py                                         # the toy task, preset tiny
+    python benchmarks/train_cpu.py --source train.en --target train.de     # and real text, 4 + 4 layers, 256 wide
+    python benchmarks/train_cpu.py --compiled                              # torch.nn.Transformer compiled, too
+    python benchmarks/train_cpu.py --profile toy                           # only where Headway's time goes
 
-A step is forward, loss, backward, clipping and Adam, on batches that Headway's pipeline made and that lie in memory:
-the same ones for all, in the same order, padding and all. Sizes, norms before the sub-layers, dropout 0.1, label
-smoothing 0.1, tied words and fused Adam are the same; Headway's Trainer also watches for values that are not numbers.
-Rounds are interleaved, so that a busy machine is busy for all alike; medians. Tokens are real ones of both sides.
-On a machine that others use, --threads 1 --cpu-time counts only the time that the process itself ran."""
+A step is forward, loss, backward, clipping and Adam, on batches that Headway's pipeline made and that are in memory:
+the same ones for all, in the same order, with the same padding. Sizes, pre-norm, dropout 0.1, label smoothing 0.1,
+tied embeddings and fused Adam are the same; Headway's Trainer also checks for NaN. Rounds are interleaved, so that
+load on the machine affects all of them alike; medians. Tokens are those of both sides, without padding. On a machine
+with other load, --threads 1 --cpu-time counts only the CPU time of the process.
+"""
 
 import argparse
 import os
@@ -62,13 +63,13 @@ REAL = Task("real text, 4 + 4 layers, 256 wide", Size(256, 1024, 4, 4, 0, 256, 1
 
 
 class TorchModel(nn.Module):
-    """torch.nn.Transformer as its documentation uses it, norms first."""
+    """torch.nn.Transformer as its documentation uses it, pre-norm."""
 
     later: Tensor
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.words = TiedEmbedding(size)
+        self.embedding = TiedEmbedding(size)
         warnings.filterwarnings("ignore", message="enable_nested_tensor")  # which norms first rule out
         self.model = nn.Transformer(
             size.d_model,
@@ -87,10 +88,10 @@ class TorchModel(nn.Module):
         assert batch.source is not None and batch.inputs is not None and isinstance(batch.source_valid, Tensor)
         hidden, length = ~batch.source_valid, batch.inputs.shape[1]
         x = self.model(
-            self.words(batch.source), self.words(batch.inputs), tgt_mask=self.later[:length, :length],
+            self.embedding(batch.source), self.embedding(batch.inputs), tgt_mask=self.later[:length, :length],
             tgt_is_causal=True, src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
         )  # fmt: skip
-        return self.words.logits(x)
+        return self.embedding.logits(x)
 
 
 def plain_loop(size: Size, compiled: bool) -> Step:
@@ -135,7 +136,7 @@ def prepare(task: Task, source: Path, target: Path) -> tuple[Task, Trainer, list
 def time_contenders(
     contenders: dict[str, Step], batches: list[Batch], rounds: int, clock: Callable[[], float]
 ) -> dict[str, float]:
-    """Seconds of a round of each: the median. The first one, in which memory is found and code compiled, is left out."""
+    """Median seconds of a round of each, without the first, which allocates memory and compiles."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, step in contenders.items():
@@ -181,11 +182,11 @@ def profile(task: Task, source: Path, target: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", type=Path, help="a text, a sentence a line")
+    parser.add_argument("--source", type=Path, help="source text, one sentence per line")
     parser.add_argument("--target", type=Path, help="its translation")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu-time", action="store_true", help="count the time of the process, not of the clock")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time instead of elapsed time")
     parser.add_argument("--compiled", action="store_true", help="also torch.nn.Transformer under torch.compile")
     parser.add_argument("--profile", choices=["toy", "real"], help="only print what Headway's steps consist of")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
@@ -204,7 +205,7 @@ def main() -> int:
             return 0
         tables = [measure(*task, given) for task in tasks]
     clock = "seconds of the processor" if given.cpu_time else "seconds by the clock"
-    facts = f"{versions()}; {given.threads} threads; {clock}. The ratio is the speed against the faster torch.nn.Transformer."
+    facts = f"{versions()}; {given.threads} threads; {clock}. Ratio: to the faster torch.nn.Transformer."
     print(wrap_text(facts), *(table.format_text() for table in tables), sep="\n")
     if given.results:
         append_section(given.results, "Training on the CPU", facts, tables)

@@ -1,21 +1,22 @@
-"""Training throughput of Headway beside its peers, all in one run. For one GPU.
+"""Training throughput of Headway beside other implementations, all in one run. For one GPU.
 
     python benchmarks/train_gpu.py [--size big] [--only headway,plain-compiled] [--results FILE]
     python benchmarks/train_gpu.py --headway 'compile=on' 'compile=on clip=1' 'compile=off residual=post'
     python benchmarks/train_gpu.py --only headway,data --tokens 16384 --data FOLDER
-    python benchmarks/train_gpu.py --tiny    # on the CPU: only that everything runs, and is what it says
+    python benchmarks/train_gpu.py --tiny    # on the CPU: checks that everything runs and is correct
 
-A step is forward, loss, backward and optimiser, in bfloat16 autocast, on a batch that lies on the device; Headway's is
-that of its Trainer, which also takes the gradient's norm and looks for values that are not numbers. Every contender
-has the same sizes, dropout, label smoothing and fused Adam, and the same padding mask: one row in eight ends a token
-early (--full: no row does, and nobody gets a mask). Tokens count source and target, without padding.
+A step is forward, loss, backward and optimiser, in bfloat16 autocast, on a batch that is already on the device;
+Headway's is that of its Trainer, which also computes the norm of the gradient and checks for NaN. All have the same
+sizes, dropout, label smoothing, fused Adam and padding mask: one row in eight ends a token early (--full: no row does,
+and none has a mask). Tokens count source and target, without padding.
 
-The first step is timed by itself: it compiles. TFLOP/s are those of the matrix products of the model, counted once for
-all; "of peak" is their share of one large bfloat16 product, "ratio" is the speed against the quickest peer.
+The first step, which compiles, is timed separately. TFLOP/s are those of the model's matrix products, counted once for
+all; "of peak" is their share of one large bfloat16 product, "ratio" is the speed relative to the fastest peer.
 
-Real batches (--data) go through Headway's own pipeline, several shapes of them: "first" is a whole pass over them, in
-which they are compiled, then the same steps are timed. "made up" is the speed against that on made-up batches with as
-many tokens, "loader/s" how many batches a second there are with nobody training."""
+Real batches (--data) go through Headway's own pipeline, in several shapes: "first" is a complete pass over them, which
+compiles, then the same steps are timed. "made up" is the speed relative to synthetic batches with as many tokens,
+"loader/s" the batches per second without training.
+"""
 
 import argparse
 import gc
@@ -34,8 +35,8 @@ from report import Table, append_section, versions, wrap_text
 
 from headway.train.objectives import Batch
 
-STEPS_PER_ROUND = 10  # steps that follow each other without waiting
-MIN_TIMED_STEPS = 20  # steps that are timed
+STEPS_PER_ROUND = 10  # without synchronisation
+MIN_TIMED_STEPS = 20
 HEADWAY_SETTINGS = ["compile=on", "compile=off"]
 TINY_SETTINGS = ["compile=off", "compile=off residual=post"]  # compiling for a CPU takes minutes, even this
 SYNTHETIC_COLUMNS = ["first", "ms/step", "tokens/s", "GB", "TFLOP/s", "of peak", "ratio"]
@@ -70,7 +71,7 @@ class Bench:
         return time.perf_counter() - began
 
     def product(self) -> float:
-        """TFLOP/s of one large matrix product, which no model can reach."""
+        """TFLOP/s of one large matrix product: an upper bound."""
         n = 8192 if self.cuda else 256
         a, b = torch.randn(2, n, n, device=self.device, dtype=torch.bfloat16 if self.cuda else torch.float32)
         self.seconds(lambda: a @ b, 5)
@@ -108,7 +109,7 @@ class Bench:
         return Measurement(first, spent / count, memory / 1e9)
 
     def attempt(self, act: Callable[[], list[str]]) -> list[str]:
-        """Cells of a row, or the one that says why there are none: one that fails ends nothing."""
+        """The cells of a row, or one that says why it failed; a failure does not end the run."""
         gc.collect()
         torch._dynamo.reset()
         if self.cuda:
@@ -121,7 +122,7 @@ class Bench:
         except Exception as error:
             return [f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"]
 
-    def make_batch(self, tokens: int) -> Table:
+    def time_synthetic(self, tokens: int) -> Table:
         batch = ours.make_batch(self.size, tokens, not self.given.full, self.device)
         work = 3 * ours.make_config(self.size, tokens).model.forward_flops(self.size.length, self.size.length)
         rows = tokens // self.size.length
@@ -143,8 +144,8 @@ class Bench:
                 row.append(f"{self.rates[name, tokens] / best:.2f}" if best else "-")
         return table
 
-    def real(self) -> Table:
-        """Batches of a corpus, as they come: counted without padding."""
+    def time_real(self) -> Table:
+        """Batches of a real corpus; tokens without padding."""
         tokens = 256 if self.given.tiny else 16_384
         table = Table(f"Europarl, at most {tokens:,} tokens a side", REAL_COLUMNS)
 
@@ -166,7 +167,7 @@ class Bench:
 
 
 def check(bench: Bench) -> None:
-    """What is timed is right: the peer by hand computes what Headway computes, all have as many weights, all learn."""
+    """Check that PlainModel computes what Headway computes, that all have as many parameters, and that all learn."""
     size = bench.size
     batch = ours.make_batch(size, 8 * size.length, True, bench.device)
     apart = ours.max_logit_difference(size, batch)
@@ -204,15 +205,17 @@ def main() -> None:
     parser.add_argument("--size", choices=["base", "big"], default="base")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes on the CPU, with checks")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help=f"some of {','.join(names)}")
-    parser.add_argument("--headway", nargs="+", metavar="SETTINGS", help="what to compare of it")
-    parser.add_argument("--tokens", type=lambda text: [int(n) for n in text.split(",")], help="a step, on each side")
+    parser.add_argument("--headway", nargs="+", metavar="SETTINGS", help="settings of Headway to compare")
+    parser.add_argument(
+        "--tokens", type=lambda text: [int(n) for n in text.split(",")], help="tokens per step, on each side"
+    )
     parser.add_argument("--full", action="store_true", help="without padding and masks")
-    parser.add_argument("--seconds", type=float, help="that each contender is timed at least")
-    parser.add_argument("--limit", type=float, default=450, help="seconds after which no contender is begun")
+    parser.add_argument("--seconds", type=float, help="minimum time to measure each contender")
+    parser.add_argument("--limit", type=float, default=450, help="seconds after which no further contender starts")
     parser.add_argument("--data", type=Path, help="the folder of europarl.part1.tsv.xz, for real batches")
-    parser.add_argument("--pairs", type=int, default=150_000, help="of it")
-    parser.add_argument("--steps", type=int, default=200, help="of real batches that are timed")
-    parser.add_argument("--compiling", type=float, default=120, help="seconds of the first pass over them at most")
+    parser.add_argument("--pairs", type=int, default=150_000, help="pairs of it to use")
+    parser.add_argument("--steps", type=int, default=200, help="timed steps of real batches")
+    parser.add_argument("--compiling", type=float, default=120, help="maximum seconds of the first pass over them")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
     if unknown := set(given.only) - set(names):
@@ -234,9 +237,9 @@ def main() -> None:
     tables: list[Table] = []
     try:
         for tokens in given.tokens if any(map(bench.wanted, names[:-1])) else []:
-            tables.append(bench.make_batch(tokens))
+            tables.append(bench.time_synthetic(tokens))
         if given.data and bench.wanted("data"):
-            tables.append(bench.real())
+            tables.append(bench.time_real())
     finally:  # whatever happens, what was measured is told
         report(bench, tables)
 

@@ -1,26 +1,27 @@
-"""Translating on the CPU, text to text: CTranslate2 driven directly, Hugging Face's `generate`, and Headway's engines.
+"""Translating on the CPU, text to text: CTranslate2 called directly, Hugging Face's `generate`, and Headway's engines.
 
     python benchmarks/translate_cpu.py --model DIR --source test.en [--results FILE]
-    python benchmarks/translate_cpu.py --model DIR --source test.en --size base      # DIR's model, made as large as base
+    python benchmarks/translate_cpu.py --model DIR --source test.en --size base      # DIR's model, grown to base size
     python benchmarks/translate_cpu.py --model DIR --source test.en --only reference,headway,'ctranslate2 int8 1x2'
     python benchmarks/translate_cpu.py --model DIR --source test.en --lines 64 --rounds 1    # quickly
 
-The same weights, sentences and tokenizer for all, and everybody's time includes tokenising. One process each, with the
-same number of threads; all wait while one works, and rounds are interleaved, so that a busy machine is busy for all
-alike. Medians of the rounds. Three ways to ask: one sentence at a time (the median of their times), 32 at a time as they
-come, and everything at once, which each may sort and batch as it likes: CTranslate2 (1 worker with all threads, or a
-worker for each) and Hugging Face at the batch size that was fastest in a trial.
+The same weights, sentences and tokenizer for all, and all times include tokenisation. One process each, with the same
+number of threads; all wait while one works, and rounds are interleaved, so that load on the machine affects all of them
+alike. Medians of the rounds. Three ways: one sentence at a time (the median of their times), 32 at a time in the given
+order, and all at once, which each may sort and batch as it likes: CTranslate2 (one worker with all threads, or a worker
+per thread) and Hugging Face use the batch size that was fastest in a trial.
 
-Output tokens are counted once, in what the reference search writes, for everyone. The searches rank by logp / n, which all
-know, and may write 50 tokens more than the longest source; Headway neither splits lines nor mends outputs here, as the
-others do not. "same": lines as the reference search in float32 writes them. "vs ct2" and "vs HF": how many times as fast as
-CTranslate2's best in that column, and as Hugging Face.
+Output tokens are counted once for all, in the output of the reference search. The searches rank by logp / n, which all
+support, with at most 50 tokens more than the longest source; Headway neither splits lines nor retries faulty outputs
+here, as the others do not. "same": lines identical to those of the reference search in float32. "vs ct2" and "vs HF":
+the speed relative to CTranslate2's best in that column, and to Hugging Face.
 
-On a machine that others use, --threads 1 --cpu-time counts only the time that each process itself ran.
+On a machine with other load, --threads 1 --cpu-time counts only the CPU time of each process.
 
-A small trained model can be made as large as Transformer-base without changing what it says (--size base, see grow.py):
-outputs then end where sentences end. Random weights with forced lengths would spare the searches what they must do well,
-sentences that finish at different times."""
+A small trained model can be grown to the size of Transformer-base without changing its outputs (--size base, see
+grow.py), so that they end where sentences end. Random weights with forced lengths would spare the searches what they
+must do well: sentences that finish at different times.
+"""
 
 import argparse
 import contextlib
@@ -47,7 +48,7 @@ Reply = dict[str, Any]
 
 
 class Process:
-    """A contestant, in a process of its own. Without an answer it is out, with the reason."""
+    """A contestant in its own process. If it fails to answer it is excluded, with the reason."""
 
     def __init__(self, name: str, given: argparse.Namespace, work: Path) -> None:
         self.name, self.size, self.fault = name, dict[tuple[int, str], int](), ""
@@ -94,18 +95,18 @@ class Process:
 
 
 def serve(given: argparse.Namespace) -> None:
-    """A contestant's side: questions on stdin, answers on what was stdout; whatever prints goes to stderr."""
+    """The process of a contestant: questions on stdin, answers on the original stdout; all other output to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     engine = make_contestants(given.threads)[given.serve](given.model, given.work)
     lines = read_lines(given)
     print(json.dumps({"sizes": engine.sizes}), file=answers, flush=True)
     for question in map(json.loads, sys.stdin):
-        answer = answer(engine, lines[: question["lines"]], question)
+        answer = run_question(engine, lines[: question["lines"]], question)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def answer(engine: Engine, lines: list[str], question: Reply) -> Reply:
+def run_question(engine: Engine, lines: list[str], question: Reply) -> Reply:
     at_once, times, texts = question["batch"] or len(lines), [], []
     clock = time.process_time if question["cpu_time"] else time.perf_counter
     for start in range(0, len(lines), at_once):
@@ -172,7 +173,7 @@ class Race:
         return found
 
     def choose_batch_size(self, process: Process, beam: int, way: str) -> int:
-        """The batch size that is fastest on a part of the lines; the trial also warms up."""
+        """The fastest batch size on some of the lines; the trial is also the warm-up."""
         trial = min(self.given.lines, self.given.trial if way == "bulk" else 4 if way == "one" else 32)
         if way != "bulk":
             process.ask(beam=beam, batch=WAYS[way], size=0, lines=trial)
@@ -189,7 +190,7 @@ class Race:
 
 
 def compute_speed(replies: list[Reply], way: str, tokens: int) -> float:
-    """Tokens a second; of one sentence at a time, sentences."""
+    """Tokens per second, or sentences per second if given one at a time."""
     if way == "one":
         return 1 / statistics.median(float(reply["median"]) for reply in replies)
     return tokens / statistics.median(float(reply["seconds"]) for reply in replies)
@@ -200,16 +201,16 @@ def main() -> int:
     parser.add_argument("--model", type=Path, required=True, help="a trained model directory")
     parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
     parser.add_argument("--size", choices=["own", "base"], default="own", help="base: 6 + 6 layers, 512/2048")
-    parser.add_argument("--lines", type=int, default=512, help="how many of them, all at once")
-    parser.add_argument("--ones", type=int, default=32, help="how many one at a time")
-    parser.add_argument("--groups", type=int, default=4, help="how many times 32")
-    parser.add_argument("--trial", type=int, default=256, help="lines by which batch sizes are chosen")
+    parser.add_argument("--lines", type=int, default=512, help="number of lines of the bulk measurement")
+    parser.add_argument("--ones", type=int, default=32, help="number of lines given one at a time")
+    parser.add_argument("--groups", type=int, default=4, help="number of batches of 32")
+    parser.add_argument("--trial", type=int, default=256, help="lines for choosing batch sizes")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu-time", action="store_true", help="count the time of processes, not of the clock")
-    parser.add_argument("--only", help="names of contestants, with commas")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time instead of elapsed time")
+    parser.add_argument("--only", help="names of contestants, comma-separated")
     parser.add_argument("--reference", action="store_true", help="time the reference search, too")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     parser.add_argument("--serve", help=argparse.SUPPRESS)

@@ -1,14 +1,14 @@
-"""Text in, text out, from end to end: what `headway translate` does with a file, and how busy that keeps the GPU.
+"""Text in, text out, end to end: what `headway translate` does with a file, and how busy it keeps the GPU.
 
     python benchmarks/translate_gpu.py --pairs 'europarl.part*.tsv.xz' [--lines 100000] [--model DIR]
-    python benchmarks/translate_gpu.py --pairs FILE --groups 512 4096 16384    # lines taken together
-    python benchmarks/translate_gpu.py --smoke                                 # a tiny model on the CPU: only that it runs
+    python benchmarks/translate_gpu.py --pairs FILE --groups 512 4096 16384    # lines translated together
+    python benchmarks/translate_gpu.py --smoke                                 # a tiny model on the CPU
 
-Reading, splitting, tokenising, searching and writing lines, as the command does it; the model is loaded before. Without
---model it is of base size with random weights and a vocabulary learned from the text: what it writes is nonsense and
-hardly ever ends by itself, so that every output is as long as its source (max_ratio 1, max_extra 0), and nothing is
-searched again where it looks wrong. Busy: the time of all kernels over that by the clock, in a second run over a tenth
-of the lines, in which every kernel is timed."""
+Reads, splits, tokenises, searches and writes lines, as the command does; loading the model is not timed. Without
+--model it has base size, random weights and a vocabulary trained on the text: its output is nonsense and hardly ever
+ends by itself, so every output is as long as its source (max_ratio 1, max_extra 0), and no output is retried. Busy:
+the time of all kernels divided by the elapsed time, in a second, profiled run over a tenth of the lines.
+"""
 
 import argparse
 import io
@@ -49,15 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", help="TSV files of sentence pairs, a glob pattern; their first column is translated")
     parser.add_argument("--lines", type=int, default=100_000)
-    parser.add_argument("--model", type=Path, help="a model directory; else one with random weights")
+    parser.add_argument("--model", type=Path, help="a model directory; default: random weights")
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument(
-        "--dtypes", nargs="+", default=["float32", "bfloat16"], help="of weights and all that is computed"
-    )
-    parser.add_argument("--groups", nargs="+", type=int, default=[512, 4096, 16_384], help="lines taken together")
-    parser.add_argument("--workers", type=int, default=2, help="groups worked on at a time")
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], help="of weights and computation")
+    parser.add_argument("--groups", nargs="+", type=int, default=[512, 4096, 16_384], help="lines translated together")
+    parser.add_argument("--workers", type=int, default=2, help="groups processed at a time")
     parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--smoke", action="store_true", help="a tiny model and made-up text, on the CPU")
+    parser.add_argument("--smoke", action="store_true", help="a tiny model and synthetic text, on the CPU")
     parser.add_argument("--results", type=Path, help="a Markdown file to append to")
     given = parser.parse_args()
     if given.smoke:
@@ -126,7 +124,7 @@ def report(given: argparse.Namespace, folder: Path, lines: Sequence[str]) -> Non
 def translate(
     translator: Translator, lines: Sequence[str], search: Search, group: int, given: argparse.Namespace
 ) -> Measured:
-    """As the command does it, into memory."""
+    """As the command does, into memory."""
     sink, tokens, number = io.StringIO(), 0, 0
 
     def found(numbered: tuple[int, list[str]]) -> list[Translation]:
@@ -150,7 +148,7 @@ def translate(
 def busy_share(
     translator: Translator, lines: Sequence[str], search: Search, group: int, given: argparse.Namespace
 ) -> float:
-    """Kernels of one stream follow each other, so their times add up. Timing them costs a little time by the clock."""
+    """Kernels of one stream run one after another, so their times add up. Profiling costs a little elapsed time."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:

@@ -1,4 +1,4 @@
-"""What the page shows while a model is being loaded: python docs/example.py my-model "A dog runs." """
+"""Record the example that the page shows while a model loads: python docs/example.py my-model "A dog runs." """
 
 import json
 import sys
@@ -16,11 +16,11 @@ def main() -> None:
         sys.exit("Usage: python docs/example.py MODEL TEXT")
     translator = load(sys.argv[1], "cpu")
     if not isinstance(translator, Translator):
-        sys.exit("the example is a translation: give a translator")
+        sys.exit("MODEL must be a translator, not a language model")
     trace, tokenizers = translator.trace(sys.argv[2]), translator.tokenizers
     sides = {"encoder": tokenizers.source, "decoder": tokenizers.target}
     answers = record_answers(trace, "", translator.steppers[0].model, lambda side, ids: sides[side].pieces(ids))
-    # Queries, keys, values and positions are most of the bytes, and the model is soon there.
+    # Without queries, keys, values and positions, which are most of the bytes: the model is loaded soon.
     answers = {name: answer for name, answer in answers.items() if " inside " not in name}
     for side in answers["0 vectors"].values():
         side["positions"] = None

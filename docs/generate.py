@@ -1,4 +1,4 @@
-"""Writes the pages that follow from the code: docs/cli.md and docs/variants.md. A test fails when they are stale.
+"""Generate docs/cli.md and docs/variants.md from the code. A test fails when they are stale.
 
 python docs/generate.py
 """
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def cli_page() -> str:
-    """The help of every verb, as it is printed in 80 columns."""
+    """The help of every verb, in 80 columns."""
     context = _context(app, "headway", None)
     parts = ["# The command line", "Generated from the program's own help by `docs/generate.py`.", _block(app, context)]
     for name in VERBS:
@@ -35,18 +35,20 @@ def _block(command: click.Command, context: click.Context) -> str:
 
 
 def variants_page() -> str:
-    """Everything that a slot can hold."""
+    """All kinds of every slot."""
     parts = ["# What can be chosen", "Generated from `headway/config/catalogue.py` by `docs/generate.py`."]
     for slot in slots():
         rows = [entry for entry in CATALOGUE if entry.slot == slot]
         table = ["| kind | what | cost | reference |", "|---|---|---|---|"]
-        table += [f"| {_named(e)} | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows]
+        table += [
+            f"| {_format_kind(e)} | {e.line.replace('|', chr(92) + '|')} | {e.cost} | {e.reference} |" for e in rows
+        ]
         parts += [f"## {slot} ([page]({SLOT_PAGES[slot]}))", "\n".join(table)]
     return "\n\n".join(parts) + "\n"
 
 
-def _named(entry: Entry) -> str:
-    """With a link where it has a page of its own."""
+def _format_kind(entry: Entry) -> str:
+    """The kind, with a link if it has its own page."""
     page = docs_page(entry)
     return f"`{entry.kind}`" if page == SLOT_PAGES[entry.slot] else f"[`{entry.kind}`]({page})"
 

@@ -1,4 +1,4 @@
-"""Pictures of the page, from the page itself: python docs/screenshots.py my-model "A dog runs." """
+"""Take screenshots of the page in Chromium: python docs/screenshots.py my-model "A dog runs." """
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from playwright.sync_api import Browser, sync_playwright
 
 PICTURES = Path(__file__).parent / "pictures"
-SHOTS = [  # name, width, height, scheme, language, what is shown
+SHOTS = [  # name, width, height, colour scheme, language, state of the page
     ("page-light", 1200, 1165, "light", "en", "panel=attention&kind=cross&layer=2&head=2"),
     ("page-dark", 1200, 925, "dark", "en", "panel=beam"),
     ("page-inside", 1200, 1150, "light", "en", "panel=inside&kind=cross&layer=2&head=2&step=6"),
@@ -25,18 +25,18 @@ def main() -> None:
     command = [sys.executable, "-m", "headway", "serve", "--model", model, "--port", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        url = address_of(server)
+        url = find_address(server)
         with sync_playwright() as started:
             browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for shot in SHOTS:
-                take(browser, url, text, *shot)
+                take_screenshot(browser, url, text, *shot)
             browser.close()
     finally:
         server.terminate()
         server.wait()
 
 
-def address_of(server: "subprocess.Popen[str]") -> str:
+def find_address(server: "subprocess.Popen[str]") -> str:
     assert server.stderr is not None
     for line in server.stderr:
         if found := re.search(r"http://\S+", line):
@@ -44,7 +44,7 @@ def address_of(server: "subprocess.Popen[str]") -> str:
     sys.exit("the server did not start")
 
 
-def take(
+def take_screenshot(
     browser: Browser, url: str, text: str, name: str, width: int, height: int, scheme: str, language: str, state: str
 ) -> None:
     size = {"width": width, "height": height}
@@ -52,7 +52,7 @@ def take(
     page = context.new_page()
     page.goto(f"{url}/#text={quote(text)}&{state}")
     page.wait_for_selector("html[data-state=done]", timeout=60000)
-    page.wait_for_timeout(800)  # what the panel asks for is there
+    page.wait_for_timeout(800)  # until the panel has its data
     page.screenshot(path=PICTURES / f"{name}.png")
     print(PICTURES / f"{name}.png")
     context.close()

@@ -230,28 +230,28 @@ def test_pieces_come_together_again(
 def test_faults_of_real_input(
     steps: dict[str, ModuleType], text: tuple[str, str, str, list[str]], output: str, found: list[str]
 ) -> None:
-    assert steps["real_input"].faults(steps["real_input"].Text(*text), output) == found
+    assert steps["real_input"].find_faults(steps["real_input"].Text(*text), output) == found
 
 
 def test_the_list_of_real_input(steps: dict[str, ModuleType]) -> None:
-    texts = steps["real_input"].read(RECIPE / "real_input.tsv")
+    texts = steps["real_input"].read_texts(RECIPE / "real_input.tsv")
     assert {text.to for text in texts} == {"en", "de"}
     assert len({text.kind for text in texts}) >= 14
     for text in texts:
-        assert steps["real_input"].faults(text._replace(kind=""), text.text) == []  # what must be copied is in the text
+        assert steps["real_input"].find_faults(text._replace(kind=""), text.text) == []  # what must be copied is in the text
 
 
 def test_rates(steps: dict[str, ModuleType]) -> None:
     source = ["It costs 5 euros.", "In 1999 he was here.", "No number.", "A dog."]
     output = ["Es kostet fünf Euro.", "Er war hier.", "Keine Zahl.", "Hund Hund Hund."]
-    assert steps["measure"].rates(source, output) == {"lines": 4, "loops": 1, "with_numbers": 2, "missing": 1}
+    assert steps["measure"].fault_rates(source, output) == {"lines": 4, "loops": 1, "with_numbers": 2, "missing": 1}
 
 
 def test_measuring_anew_keeps_what_is_not_asked_for(steps: dict[str, ModuleType], tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_text('{"a": {"bleu": 1}, "b": {"bleu": 2}, "c": {"bleu": 3}}')
-    assert steps["measure"].Kept(path, anew=False).knows("a")
-    kept = steps["measure"].Kept(path, anew=True)
+    assert steps["measure"].ScoreStore(path, anew=False).knows("a")
+    kept = steps["measure"].ScoreStore(path, anew=True)
     kept.take({"b": {"bleu": 4}})
     assert [kept.knows(key) for key in "abc"] == [False, True, False]
     kept.add("a", {"bleu": 5})

@@ -3,8 +3,6 @@
 To add a kind: write its module, add one line here, write one page in docs/. Old names: headway.config.renamed.
 """
 
-
-
 from typing import NamedTuple
 
 from headway.errors import ConfigError, did_you_mean

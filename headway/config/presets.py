@@ -223,7 +223,8 @@ def choose_preset(corpus: CorpusStatistics, objective: str) -> tuple[str, Table,
 
 def _to_masked(table: Table) -> Table:
     """The settings of a causal language model, for a masked one."""
-    model, train = table["model"], table["train"]
+    model = table["model"]
+    train = table["train"]
     sides = {"encoder": model["decoder"], "decoder": {"layers": 0}, "head": "masked"}
     return {**table, "model": {**model, **sides}, "train": {**train, "objective": "masked"}}
 

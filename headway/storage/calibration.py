@@ -64,7 +64,8 @@ class Calibration:
             return None
         try:
             table = json.loads(path.read_text(encoding="utf-8"))
-            version, names = table.pop("format_version"), table.pop("features")
+            version = table.pop("format_version")
+            names = table.pop("features")
             if version == FORMAT_VERSION and names == list(FEATURES):
                 calibration = cls(**table)
                 if calibration._is_valid():

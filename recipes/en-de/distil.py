@@ -1,11 +1,12 @@
-"""Step 3: the teacher translates its training text, in both directions.
+"""Step 3: the teacher translates its training text, in both directions (distillation).
 
     python recipes/en-de/distil.py --work WORK --for 9m
 
 WORK/distilled/NAME.N.{de,en}.xz are its translations, line by line beside WORK/clean/NAME.N.en-de.tsv.xz, blank where
-there is none. Several processes work at a time, so that the GPU has something to do while others read, compare and pack.
-Pieces that are complete are not made again, and one that was begun is gone on with: the same command, as often as needed.
-With --close there is no other time: what was begun counts as it is, with blank lines for the rest."""
+there is none. Several processes run at a time, so that the GPU is busy while others read, compare and compress.
+Complete parts are not made again, and partial ones are resumed: run the same command as often as needed. With --close,
+partial ones are final: the remaining lines are blank.
+"""
 
 import argparse
 import json
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from recipe import HERE, TARGETS, corpora, headway
 
-LEAST = 20.0  # seconds in which a process can do something worth its start
+MIN_SECONDS = 20.0  # less is not worth starting a process
 
 
 class Job(NamedTuple):
@@ -35,16 +36,16 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--teacher", default="teacher", help="a folder in WORK")
-    parser.add_argument("--for", dest="seconds", type=seconds, required=True, help="90s, 20m …")
-    parser.add_argument("--at-once", type=int, default=12, help="processes; 0: none but this one")
-    parser.add_argument("--batch-tokens", type=int, default=8192, help="of each, which share the GPU's memory")
+    parser.add_argument("--for", dest="seconds", type=parse_seconds, required=True, help="90s, 20m …")
+    parser.add_argument("--at-once", type=int, default=12, help="number of processes; 0: only this one")
+    parser.add_argument("--batch-tokens", type=int, default=8192, help="of each process; they share the GPU's memory")
     parser.add_argument("--beam-size", type=int, default=4)
     parser.add_argument("--min-chrf", type=float, default=15.0)
     parser.add_argument(
-        "--closest", action="store_true", help="of the beam's translations the one most like the true one"
+        "--closest", action="store_true", help="take the translation of the beam that is closest to the reference"
     )
     parser.add_argument("--compute", default="bfloat16")
-    parser.add_argument("--close", action="store_true", help="take what was begun as it is at the end")
+    parser.add_argument("--close", action="store_true", help="at the end, treat partial files as complete")
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     jobs = [
@@ -64,14 +65,14 @@ def main() -> None:
 
 
 def status(codes: Sequence[int]) -> int:
-    """The worst of them. A process that was killed has the signal as a negative code: 128 more, as shells say it."""
+    """The highest exit code. A killed process has its signal as a negative code: 128 + signal, as in shells."""
     return max((code if code >= 0 else 128 - code for code in codes), default=0)
 
 
 def distil(job: Job, given: argparse.Namespace, end: float) -> int:
-    """One piece in one direction, as far as the time allows; its log stands beside it."""
+    """Distil one piece in one direction, within the time; its log is beside it."""
     left = end - time.monotonic()
-    if left < LEAST and given.at_once:
+    if left < MIN_SECONDS and given.at_once:
         return 0
     job.out.parent.mkdir(parents=True, exist_ok=True)
     words = ["distil", "--model", given.work / given.teacher, "--pairs", job.pairs, "--to", job.to, "--out", job.out]
@@ -81,7 +82,7 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
         given.batch_tokens,
         "--resume",
         "--for",
-        f"{max(left - LEAST / 2, 1):.0f}s",
+        f"{max(left - MIN_SECONDS / 2, 1):.0f}s",
         *["--closest"] * given.closest,
     ]
     if not given.at_once:
@@ -100,7 +101,7 @@ def distil(job: Job, given: argparse.Namespace, end: float) -> int:
 
 
 def repack(path: Path) -> None:
-    """In one go: group by group, as it was written, it is a third larger."""
+    """Compress again in one stream: written group by group, the file is a third larger."""
     if path.exists():
         partial = path.with_name(f".{path.name}")
         partial.write_bytes(lzma.compress(lzma.decompress(path.read_bytes()), preset=8))
@@ -108,7 +109,7 @@ def repack(path: Path) -> None:
 
 
 def close(job: Job) -> None:
-    """What was said of the first lines, and blank ones for the others; nothing where nothing was said."""
+    """Complete a partial file with blank lines; no file if there is no translation."""
     partial, progress = (job.out.with_name(f"{job.out.name}.{end}") for end in ("partial", "progress"))
     if job.out.exists() or not progress.exists():
         return
@@ -123,7 +124,7 @@ def close(job: Job) -> None:
 
 
 def environment(processes: int) -> dict[str, str]:
-    """One thread for each process: they would get into each other's way. Half of the GPU's memory for recorded searches."""
+    """One thread per process, and half of the GPU's memory for CUDA graphs, shared by all."""
     path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))
     return {
         **os.environ,
@@ -134,7 +135,7 @@ def environment(processes: int) -> dict[str, str]:
     }
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 

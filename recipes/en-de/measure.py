@@ -3,14 +3,15 @@
     python recipes/en-de/measure.py --data DIR --work WORK --out table.md \\
         teacher=WORK/teacher student=WORK/student "student, int8=WORK/student-int8@cpu" control=WORK/control
 
-BLEU is sacreBLEU's, cased, 13a; chrF stands beside it; beam 4. A model is NAME=FOLDER or NAME=FOLDER@DEVICE; a model of one
-direction is only asked for that. What was measured is kept in WORK/scores.json and not measured again (--anew: it is).
---first 1000 takes the first thousand lines of each text. Also counted, on 10,000 lines of newstest2008 to 2012:
+BLEU is sacreBLEU's, cased, 13a; beside it chrF; beam 4. A model is NAME=FOLDER or NAME=FOLDER@DEVICE; a model of one
+direction is measured in that one only. Results are stored in WORK/scores.json and not measured again, except with
+--anew. --first 1000 takes the first thousand lines of each text. Also counted, on 10,000 lines of newstest2008 to 2012:
 
-- loops: outputs that say one to eight words three times in a row or more, and more often than the source
+- loops: outputs that repeat one to eight words three times in a row or more, and more often than the source
   (headway.text.degenerate.is_stuttering);
-- numbers: sources with a number that the output does not say (headway.text.numbers.find_missing_numbers), of all that have one.
-  True translations say some otherwise: their rate stands in the last row."""
+- numbers: sources with a number that the output lacks (headway.text.numbers.find_missing_numbers), of all with one.
+  True translations write some numbers differently: their rate is in the last row.
+"""
 
 import argparse
 import json
@@ -23,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 from recipe import TARGETS, rows
 
 if TYPE_CHECKING:
+    from headway.decode.types import Compute
     from headway.translate.translator import Translator
 
 TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "multi30k")
-YEARS = ("newstest2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
-FAULTS = 10_000  # lines
+FAULT_TESTS = ("newstest2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
+FAULT_LINES = 10_000  # lines
 Pairs = list[tuple[str, str]]
 
 
@@ -36,27 +38,27 @@ def main() -> None:
     parser.add_argument("models", nargs="+", metavar="NAME=FOLDER[@DEVICE]")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, help="a Markdown file; else standard output")
+    parser.add_argument("--out", type=Path, help="a Markdown file; default: standard output")
     parser.add_argument("--tests", default=",".join(TESTS), help="of these, or NAME.en-de.tsv in WORK/held")
     parser.add_argument("--first", type=int, help="lines of each text")
-    parser.add_argument("--faults", type=int, default=FAULTS, help="lines to count loops and numbers on; 0: none")
-    parser.add_argument("--compute", default="auto", help="bfloat16 for a GPU; a model with a device of its own: auto")
-    parser.add_argument("--scores", type=Path, action="append", default=[], help="what was measured elsewhere")
-    parser.add_argument("--anew", action="store_true", help="measure again what was measured")
+    parser.add_argument("--faults", type=int, default=FAULT_LINES, help="lines to count loops and numbers on; 0: none")
+    parser.add_argument("--compute", default="auto", help="bfloat16 for a GPU; models with @DEVICE: auto")
+    parser.add_argument("--scores", type=Path, action="append", default=[], help="a scores.json from elsewhere")
+    parser.add_argument("--anew", action="store_true", help="measure again")
     given = parser.parse_args()
-    kept = Kept(given.work / "scores.json", given.anew)
+    store = ScoreStore(given.work / "scores.json", given.anew)
     for path in given.scores:
-        kept.take(json.loads(path.read_text(encoding="utf-8")))
-    names = [measure(spec, given, kept) for spec in given.models]
-    parts = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
+        store.take(json.loads(path.read_text(encoding="utf-8")))
+    names = [measure(spec, given, store) for spec in given.models]
+    parts = [*(score_table(names, given, store, to) for to in TARGETS), fault_table(names, given, store)]
     page = "\n\n".join(part for part in parts if part) + "\n"
     if given.out:
         given.out.write_text(page, encoding="utf-8")
     print(page)
 
 
-class Kept:
-    """What was measured, by model, text, direction and number of lines."""
+class ScoreStore:
+    """Scores by model, text, direction and number of lines, in a JSON file."""
 
     def __init__(self, path: Path, anew: bool) -> None:
         self.path = path
@@ -67,7 +69,7 @@ class Kept:
         return key in self.found and key not in self.old
 
     def take(self, elsewhere: dict[str, Any]) -> None:
-        """What was measured elsewhere, where it was not measured here."""
+        """Scores from elsewhere, where there are none here."""
         self.found |= {key: value for key, value in elsewhere.items() if not self.knows(key)}
         self.old -= elsewhere.keys()
 
@@ -78,39 +80,39 @@ class Kept:
         print(f"{key}: {value}", file=sys.stderr, flush=True)
 
 
-def measure(spec: str, given: argparse.Namespace, kept: Kept) -> str:
-    """Everything that is not known of one model; its name."""
+def measure(spec: str, given: argparse.Namespace, store: ScoreStore) -> str:
+    """Measure what is missing for one model; its name."""
     from headway.translate.options import TranslateOptions
     from headway.translate.translator import load_translator
     from headway.workflows.evaluation import evaluate
 
-    name, _, place = spec.partition("=")
-    folder, _, device = place.partition("@")
+    name, _, location = spec.partition("=")
+    folder, _, device = location.partition("@")
     translator: Translator | None = None
     for to in TARGETS:
         for test in [*given.tests.split(","), *["faults"] * bool(given.faults)]:
             key = key_of(name, test, to, given)
-            if kept.knows(key):
+            if store.knows(key):
                 continue
             if translator is None:
-                compute = "auto" if device else given.compute
+                compute: Compute = "auto" if device else given.compute
                 translator = load_translator(folder, device=device or "auto", engine="torch", compute=compute)
             if to not in translator.summary.target_languages:
                 continue
-            pairs = read(test, to, given)
+            pairs = read_pairs(test, to, given)
             source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             if test == "faults":
-                kept.add(key, count(translator, source, to))
+                store.add(key, count_faults(translator, source, to))
                 continue
-            options = TranslateOptions(search=translator.search(beam_size=4), target=tagged(translator, to))
+            options = TranslateOptions(search=translator.search(beam_size=4), target=target_tag(translator, to))
             found = evaluate(translator, source, target, options)
             scores = found.scores
-            kept.add(key, {"bleu": scores.bleu, "chrf": scores.chrf, "lines": len(pairs), "seconds": found.seconds,
+            store.add(key, {"bleu": scores.bleu, "chrf": scores.chrf, "lines": len(pairs), "seconds": found.seconds,
                            "signature": scores.bleu_signature})  # fmt: skip
     return name
 
 
-def tagged(translator: "Translator", to: str) -> str:
+def target_tag(translator: "Translator", to: str) -> str:
     return to if translator.summary.tags else ""
 
 
@@ -119,34 +121,34 @@ def key_of(name: str, test: str, to: str, given: argparse.Namespace) -> str:
     return f"{name} | {test} | {to} | {lines}"
 
 
-def read(test: str, to: str, given: argparse.Namespace) -> Pairs:
-    """Source and target, in the direction that is asked for."""
+def read_pairs(test: str, to: str, given: argparse.Namespace) -> Pairs:
+    """Source and target, in the given direction."""
     if test == "multi30k":
         sides = [(given.data.parent / test / f"test_2016_flickr.{side}") for side in ("en", "de")]
         texts = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in sides]
-        table = list(zip(*texts, strict=True))
+        pairs = list(zip(*texts, strict=True))
     elif test == "faults":
-        share = -(-given.faults // len(YEARS))
-        table = [(a, b) for year in YEARS for a, b in islice(rows(given.data / f"{year}.tsv.xz"), share)][
+        share = -(-given.faults // len(FAULT_TESTS))
+        pairs = [(a, b) for year in FAULT_TESTS for a, b in islice(rows(given.data / f"{year}.tsv.xz"), share)][
             : given.faults
         ]
     else:
         held = given.work / "held" / f"{test}.en-de.tsv"
-        table = [(a, b) for a, b in rows(given.data / f"{test}.tsv.xz" if test in TESTS else held)]
-    table = table if test == "faults" else table[: given.first]
-    return table if to == "de" else [(b, a) for a, b in table]
+        pairs = [(a, b) for a, b in rows(given.data / f"{test}.tsv.xz" if test in TESTS else held)]
+    pairs = pairs if test == "faults" else pairs[: given.first]
+    return pairs if to == "de" else [(b, a) for a, b in pairs]
 
 
-def count(translator: "Translator", source: list[str], to: str) -> dict[str, Any]:
+def count_faults(translator: "Translator", source: list[str], to: str) -> dict[str, Any]:
     from headway.translate.options import TranslateOptions
 
     began = time.monotonic()
     search = translator.search(beam_size=4)
-    found = translator.translate(source, TranslateOptions(search=search, target=tagged(translator, to)))
-    return {**rates(source, [one.text for one in found]), "seconds": time.monotonic() - began}
+    found = translator.translate(source, TranslateOptions(search=search, target=target_tag(translator, to)))
+    return {**fault_rates(source, [one.text for one in found]), "seconds": time.monotonic() - began}
 
 
-def rates(source: list[str], output: list[str]) -> dict[str, Any]:
+def fault_rates(source: list[str], output: list[str]) -> dict[str, Any]:
     """Loops among all lines, and lines with a missing number among those with a number, with how many these are."""
     from headway.text.degenerate import is_stuttering
     from headway.text.numbers import find_missing_numbers, find_numbers
@@ -160,29 +162,29 @@ def rates(source: list[str], output: list[str]) -> dict[str, Any]:
     }
 
 
-def table(names: list[str], given: argparse.Namespace, kept: Kept, to: str) -> str:
+def score_table(names: list[str], given: argparse.Namespace, store: ScoreStore, to: str) -> str:
     tests = given.tests.split(",")
     lines = [f"| {TARGETS[to].replace('-', '→')} | {' | '.join(tests)} |", "|---" * (len(tests) + 1) + "|"]
     for name in names:
-        cells = [kept.found.get(key_of(name, test, to, given)) for test in tests]
+        cells = [store.found.get(key_of(name, test, to, given)) for test in tests]
         if any(cells):
             told = [f"{cell['bleu']:.1f} / {cell['chrf']:.1f}" if cell else "" for cell in cells]
             lines.append(f"| {name} | {' | '.join(told)} |")
-    signatures = {cell["signature"] for key, cell in kept.found.items() if "signature" in cell}
+    signatures = {cell["signature"] for key, cell in store.found.items() if "signature" in cell}
     much = f"the first {given.first:,} lines of each text" if given.first else "all lines"
     return "\n".join(lines) + f"\n\nBLEU / chrF, beam 4, {much}. {'; '.join(f'`{one}`' for one in sorted(signatures))}"
 
 
-def faults(names: list[str], given: argparse.Namespace, kept: Kept) -> str:
+def fault_table(names: list[str], given: argparse.Namespace, store: ScoreStore) -> str:
     if not given.faults:
         return ""
     lines = ["| | loops, en→de | numbers lost | loops, de→en | numbers lost |", "|---|---|---|---|---|"]
     for name in names:
-        cells = [kept.found.get(key_of(name, "faults", to, given)) for to in TARGETS]
+        cells = [store.found.get(key_of(name, "faults", to, given)) for to in TARGETS]
         if any(cells):
-            lines.append(f"| {name} | {' | '.join(shares(cell) for cell in cells)} |")
-    true = [rates(*map(list, zip(*read("faults", to, given)))) for to in TARGETS]
-    lines.append(f"| the true translations | {' | '.join(shares(cell) for cell in true)} |")
+            lines.append(f"| {name} | {' | '.join(format_shares(cell) for cell in cells)} |")
+    true = [fault_rates(*map(list, zip(*read_pairs("faults", to, given)))) for to in TARGETS]
+    lines.append(f"| the true translations | {' | '.join(format_shares(cell) for cell in true)} |")
     return (
         "\n".join(lines)
         + f"\n\nOf {true[0]['lines']:,} lines, of which {true[0]['with_numbers']:,} and "
@@ -190,7 +192,7 @@ def faults(names: list[str], given: argparse.Namespace, kept: Kept) -> str:
     )
 
 
-def shares(cell: dict[str, Any] | None) -> str:
+def format_shares(cell: dict[str, Any] | None) -> str:
     if cell is None:
         return " | "
     return f"{cell['loops'] / cell['lines']:.2%} | {cell['missing'] / max(cell['with_numbers'], 1):.2%}"

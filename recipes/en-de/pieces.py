@@ -1,9 +1,10 @@
-"""Folders as files that can be carried: a tar file in pieces of at most 16 MiB, with a list of their checksums.
+"""Split folders into files that can be transferred: a tar file in pieces of at most 16 MiB, with a list of checksums.
 
     python recipes/en-de/pieces.py split OUT FOLDER...     # OUT.00, OUT.01 … and OUT.sha256
-    python recipes/en-de/pieces.py join OUT FOLDER         # unpacked into FOLDER, once all pieces are there and sound
+    python recipes/en-de/pieces.py join OUT FOLDER         # unpacked into FOLDER, if all pieces are there and intact
 
-Checkpoints, logs and what is unfinished stay behind."""
+Checkpoints, logs and partial files are left out.
+"""
 
 import hashlib
 import sys
@@ -12,14 +13,14 @@ import tempfile
 from pathlib import Path
 
 SIZE = 16 * 2**20
-LEFT = ("checkpoints", ".log", ".partial", ".progress", ".lock")
+EXCLUDED = ("checkpoints", ".log", ".partial", ".progress", ".lock")
 
 
 def split(out: Path, folders: list[Path]) -> None:
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for folder in folders:
-                tar.add(folder, folder.name, filter=kept)
+                tar.add(folder, folder.name, filter=keep_entry)
         file.seek(0)
         sums = list[str]()
         while data := file.read(SIZE):
@@ -30,9 +31,9 @@ def split(out: Path, folders: list[Path]) -> None:
     print(f"{len(sums)} pieces", file=sys.stderr)
 
 
-def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def keep_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = Path(entry.name).name
-    return None if name.endswith(LEFT) or name.startswith(".") else entry
+    return None if name.endswith(EXCLUDED) or name.startswith(".") else entry
 
 
 def join(out: Path, folder: Path) -> None:

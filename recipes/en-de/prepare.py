@@ -1,10 +1,11 @@
-"""Step 1, on any machine: clean text in pieces, what is held out of it, pairs with placeholders, and two tokenizers.
+"""Step 1, on any machine: clean text in pieces, held-out text, pairs with placeholders, and two tokenizers.
 
     python recipes/en-de/prepare.py --data DIR --work WORK
 
-DIR holds the corpora as *.tsv.xz and, in ../multi30k, the captions that are only measured on. Written are
+DIR holds the corpora as *.tsv.xz and, in ../multi30k, the captions, which are only for testing. Writes
 WORK/clean/NAME.N.en-de.tsv.xz, WORK/held/NAME.en-de.tsv and WORK/tokenizer-{8,16}k.json. Takes about a quarter of an
-hour on two cores; what is there already is not made again."""
+hour on two cores; what exists already is not made again.
+"""
 
 import argparse
 import lzma
@@ -23,9 +24,9 @@ from recipe import HERE, LANGUAGES, PLACED, TARGETS, Corpus, corpora, headway, r
 TESTS = ("newstest2013", "newstest2015", "europarl.test", "tatoeba.valid", "newstest2012", "europarl.valid")
 CAPTIONS = "test_2016_flickr"
 SIZES = {"8k": 8000, "16k": 16_000}
-SHARE = 0.25  # of the first pieces, with placeholders
-MARKED = 20_000  # lines of placeholders, which would be spelled in bytes otherwise
-SAMPLE = 400_000  # pairs of a corpus that a tokenizer learns from, at most
+PLACEHOLDER_SHARE = 0.25  # of the first pieces, with placeholders
+PLACEHOLDER_LINES = 20_000  # for the tokenizer, which would otherwise spell placeholders in bytes
+MAX_SAMPLE_PAIRS = 400_000  # of a corpus, that a tokenizer is trained on
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
-    parser.add_argument("--lines", type=int, help="of each file at most, to try it out")
+    parser.add_argument("--lines", type=int, help="maximum number of lines of each file, to try it out")
     parser.add_argument("--sizes", default=",".join(SIZES), help="of the tokenizers")
     given = parser.parse_args()
     for folder in ("clean", "held"):
@@ -44,18 +45,18 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             clean(corpus, given, Path(folder))
-            divide(corpus, Path(folder) / "clean.en-de.tsv", given.work)
+            hold_out_and_split(corpus, Path(folder) / "clean.en-de.tsv", given.work)
     for name in ("newstest2012", "europarl.valid"):
         table = rows(given.data / f"{name}.tsv.xz")
         write(given.work / "held" / f"{name}.en-de.tsv", ["\t".join(row) + "\n" for row in islice(table, 1000)])
     with ProcessPoolExecutor(len(TARGETS), get_context("spawn")) as pool:  # a core for each direction
-        list(pool.map(place, [given.work] * 2, [corpora(given.corpora)] * 2, TARGETS))
+        list(pool.map(write_placeholder_pairs, [given.work] * 2, [corpora(given.corpora)] * 2, TARGETS))
     for name in given.sizes.split(","):
-        learn(given.work, corpora(given.corpora), name)
+        train_tokenizer(given.work, corpora(given.corpora), name)
 
 
 def clean(corpus: Corpus, given: argparse.Namespace, folder: Path) -> None:
-    """Without what is no pair, and without what is measured on."""
+    """Clean a corpus: without faulty pairs, and without the test texts."""
     words: list[object] = []
     for name in corpus.files:
         path = given.data / f"{name}.tsv.xz"
@@ -69,22 +70,22 @@ def clean(corpus: Corpus, given: argparse.Namespace, folder: Path) -> None:
     headway("check", *words, "--from", "en", "--to", "de", "--examples", 1, "--clean", folder / "clean.en-de.tsv")
 
 
-def divide(corpus: Corpus, path: Path, work: Path) -> None:
-    """What is held out, by chance, and the rest in pieces. Each takes a line by turns, and so is a fair sample."""
+def hold_out_and_split(corpus: Corpus, path: Path, work: Path) -> None:
+    """Hold out random lines, and deal the rest to pieces in turn, so that each is a fair sample."""
     with path.open("rb") as file:
         count = sum(1 for _ in file)
     chosen = Random(1).sample(range(count), corpus.held_out + corpus.tested)
     validating, testing = set(chosen[: corpus.held_out]), set(chosen[corpus.held_out :])
     for name, numbers in ((corpus.name, validating), (f"{corpus.name}.test", testing)):
         if numbers:
-            write(work / "held" / f"{name}.en-de.tsv", [line for n, line in numbered(path) if n in numbers])
+            write(work / "held" / f"{name}.en-de.tsv", [line for n, line in number_lines(path) if n in numbers])
 
     out_of_it = validating | testing
 
     def pack(number: int) -> None:
         out = work / "clean" / f"{corpus.parts[number]}.en-de.tsv.xz"
         partial = out.with_name(f".{out.name}.partial")
-        own = (line for n, line in numbered(path) if n % corpus.pieces == number and n not in out_of_it)
+        own = (line for n, line in number_lines(path) if n % corpus.pieces == number and n not in out_of_it)
         with lzma.open(partial, "wb", preset=8) as file:
             while some := list(islice(own, 10_000)):
                 file.write("".join(some).encode("utf-8"))
@@ -94,20 +95,20 @@ def divide(corpus: Corpus, path: Path, work: Path) -> None:
         list(pool.map(pack, range(corpus.pieces)))
 
 
-def numbered(path: Path) -> Iterator[tuple[int, str]]:
+def number_lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open(encoding="utf-8", newline="\n") as file:
         yield from enumerate(file)
 
 
 def write(path: Path, lines: list[str]) -> Path:
-    """A few lines, all or nothing."""
+    """Write a few lines atomically."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes("".join(lines).encode("utf-8"))
     partial.replace(path)
     return path
 
 
-def place(work: Path, known: list[Corpus], to: str) -> None:
+def write_placeholder_pairs(work: Path, all_corpora: list[Corpus], to: str) -> None:
     """Pairs with placeholders, beside the same ones without: see docs/protecting.md. They are made of the true
     translations, so that no GPU waits for it later."""
     from headway.data.corpora import open_parallel
@@ -119,13 +120,13 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
     out = work / "clean" / f"{PLACED}.1.{TARGETS[to]}.tsv.xz"
     if out.exists():
         return
-    files = [str(work / "clean" / f"{corpus.parts[0]}.en-de.tsv.xz") for corpus in known if corpus.taught]
+    files = [str(work / "clean" / f"{corpus.parts[0]}.en-de.tsv.xz") for corpus in all_corpora if corpus.taught]
     texts = [open_parallel(ParallelFiles(path, "", *(LANGUAGES if to == "de" else LANGUAGES[::-1]))) for path in files]
     aligner = train_aligner(sample_pairs(texts))
     pairs = (
         "\t".join(new) + "\n"
         for text in texts
-        for old, new in zip(text.read(), insert_into_share(text.read(), aligner, SHARE))
+        for old, new in zip(text.read(), insert_into_share(text.read(), aligner, PLACEHOLDER_SHARE))
         if old != new
     )
     partial = out.with_name(f".{out.name}.partial")
@@ -134,7 +135,7 @@ def place(work: Path, known: list[Corpus], to: str) -> None:
     partial.replace(out)
 
 
-def learn(work: Path, known: list[Corpus], name: str) -> None:
+def train_tokenizer(work: Path, all_corpora: list[Corpus], name: str) -> None:
     """A vocabulary for both languages with a tag for each, from a sample of everything, some of it as people type."""
     from headway.data.corpora import open_parallel
     from headway.data.noise import add_noise
@@ -146,12 +147,15 @@ def learn(work: Path, known: list[Corpus], name: str) -> None:
     out = work / f"tokenizer-{name}.json"
     if out.exists():
         return
-    first = [open_parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES)) for c in known]
+    first = [
+        open_parallel(ParallelFiles(str(work / "clean" / f"{c.parts[0]}.en-de.tsv.xz"), "", *LANGUAGES))
+        for c in all_corpora
+    ]
     texts = [*first, *(add_noise(text, 0.05) for text in first)]
-    lines = (side for text in texts for pair in islice(text.read(), SAMPLE) for side in pair)
-    marks = repeat(" ".join(format_placeholder(number) for number in range(10)), MARKED)
+    lines = (side for text in texts for pair in islice(text.read(), MAX_SAMPLE_PAIRS) for side in pair)
+    placeholders = repeat(" ".join(format_placeholder(number) for number in range(10)), PLACEHOLDER_LINES)
     size = int(SIZES.get(name) or name)
-    tokenizer = Tokenizer.train(chain(lines, marks), f"bpe({size})", tags=["de", "en"])
+    tokenizer = Tokenizer.train(chain(lines, placeholders), f"bpe({size})", tags=["de", "en"])
     Tokenizers(tokenizer, tokenizer).save(out)
     print(f"{out}: {tokenizer}", file=sys.stderr)
 

@@ -1,9 +1,10 @@
-"""Beside other steps, to save a GPU's time: text into ids, a process a file, so that a training finds them and begins.
+"""Beside other steps, to save GPU time: encode text to ids, one process per file, so that training starts at once.
 
-    python recipes/en-de/ready.py teacher --work WORK        # or student, control; what is not there yet is left out
+    python recipes/en-de/ready.py teacher --work WORK        # or student, control; files that do not exist are skipped
     python recipes/en-de/ready.py control --work WORK --to de    # for a model of one direction, whose text has no tags
 
-They lie where `headway train` keeps such things (HEADWAY_CACHE)."""
+The ids go into the cache of `headway train` (HEADWAY_CACHE).
+"""
 
 import argparse
 import os
@@ -13,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from recipe import HERE, LANGUAGES, TARGETS, corpora
-from train import VARIED, Text, texts_for, unpack
+from train import NOISE_SHARE, Text, texts_for, unpack
 
 
 def main() -> None:
@@ -22,14 +23,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
-    parser.add_argument("--to", choices=TARGETS, help="one direction, and not both")
+    parser.add_argument("--to", choices=TARGETS, help="only this direction")
     given = parser.parse_args()
-    known, teacher = corpora(given.corpora), given.role == "teacher"
-    unpack(given.work, known)
+    all_corpora, teacher = corpora(given.corpora), given.role == "teacher"
+    unpack(given.work, all_corpora)
     size = given.tokenizer or ("16k" if teacher else "8k")
     tags = [] if given.to else sorted(LANGUAGES)
-    encode = partial(encode_one, given.work / f"tokenizer-{size}.json", 0.0 if teacher else VARIED, tags)
-    texts = [text for text in texts_for(given.role, given.work, known) if text.path.exists()]
+    encode = partial(encode_one, given.work / f"tokenizer-{size}.json", 0.0 if teacher else NOISE_SHARE, tags)
+    texts = [text for text in texts_for(given.role, given.work, all_corpora) if text.path.exists()]
     texts = [text for text in texts if given.to in (None, text.to)]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         list(pool.map(encode, sorted(texts, key=lambda text: -text.path.stat().st_size)))

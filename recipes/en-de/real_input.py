@@ -1,11 +1,12 @@
-"""What a model makes of text that is no corpus: every output is shown, and what can be checked is checked.
+"""Translate text as people write it: prints every output, and checks what can be checked.
 
     python recipes/en-de/real_input.py MODEL [--list real_input.tsv] [--out page.md]
 
-The list has a line for each text: target language, kind, text (\\n is a line break), and what must be copied, with | between.
-Always checked: something is said; no stutter; numbers, addresses and emoji of the text are in the output. CAPITALS must
-come out as capitals, and what is in the target language already must come out as it is. A model that fails some of it
-exits with 1 where --strict is given."""
+The list has a line for each text: target language, kind, text (\\n is a line break), and what must be copied, separated
+by |. Always checked: the output is not empty and does not stutter; it has the numbers, addresses and emoji of the text.
+CAPITALS must stay capitals, and text that is already in the target language must not change. With --strict, a failed
+check gives exit code 1.
+"""
 
 import argparse
 import re
@@ -26,15 +27,15 @@ class Text(NamedTuple):
     copied: list[str]
 
 
-def read(path: Path) -> list[Text]:
+def read_texts(path: Path) -> list[Text]:
     return [
         Text(to, kind, text.replace("\\n", "\n"), [part for part in copied.split("|") if part])
         for to, kind, text, copied in rows(path)
     ]
 
 
-def faults(given: Text, output: str) -> list[str]:
-    """What is wrong with an output, in words."""
+def find_faults(given: Text, output: str) -> list[str]:
+    """What is wrong with an output."""
     from headway.text.degenerate import is_stuttering
     from headway.text.numbers import find_missing_numbers
 
@@ -44,7 +45,9 @@ def faults(given: Text, output: str) -> list[str]:
     things = [*given.copied, *ADDRESS.findall(given.text), *EMOJI.findall(given.text)]
     found += [f"{thing} is missing" for thing in dict.fromkeys(things) if thing not in output]
     plain = ADDRESS.sub("", given.text)
-    found += [f"the number {number} is missing" for number in find_missing_numbers(plain, output) if number not in things]
+    found += [
+        f"the number {number} is missing" for number in find_missing_numbers(plain, output) if number not in things
+    ]
     if given.kind == "capitals" and output != output.upper():
         found.append("not in capitals")
     if given.kind == "already there" and output.split() != given.text.split():
@@ -56,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a folder")
     parser.add_argument("--list", type=Path, default=HERE / "real_input.tsv")
-    parser.add_argument("--out", type=Path, help="a Markdown file; else standard output")
+    parser.add_argument("--out", type=Path, help="a Markdown file; default: standard output")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
@@ -64,9 +67,9 @@ def main() -> None:
 
     translator = load_translator(given.model, device=given.device)
     known = translator.summary.target_languages
-    texts = [text for text in read(given.list) if text.to in known]
+    texts = [text for text in read_texts(given.list) if text.to in known]
     outputs = [translator(text.text, target=text.to if translator.summary.tags else "") for text in texts]
-    wrong = [faults(text, output) for text, output in zip(texts, outputs)]
+    wrong = [find_faults(text, output) for text, output in zip(texts, outputs)]
     lines = ["| to | kind | text | output | faults |", "|---|---|---|---|---|"]
     for text, output, found in zip(texts, outputs, wrong):
         cells = [text.to, text.kind, text.text, output, "; ".join(found)]

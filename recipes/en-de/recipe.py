@@ -1,4 +1,4 @@
-"""What the steps share: the corpora, the folders, and how Headway is called."""
+"""What the steps share: the corpora, the folders, and how `headway` is called."""
 
 import lzma
 import shlex
@@ -38,7 +38,7 @@ def corpora(path: Path = HERE / "corpora.toml") -> list[Corpus]:
 
 
 def headway(*words: Any) -> None:
-    """Run `headway ...` in this process, and end with it if it fails."""
+    """Run `headway ...` in this process, and exit if it fails."""
     from headway.cli import main
 
     told = [str(word) for word in words]
@@ -49,7 +49,7 @@ def headway(*words: Any) -> None:
 
 
 def rows(path: Path) -> Iterator[list[str]]:
-    """The cells of a TSV file, plain or packed."""
+    """The cells of a TSV file, plain or compressed."""
     with (
         lzma.open(path, "rt", encoding="utf-8", newline="\n")
         if path.suffix == ".xz"

@@ -1,10 +1,12 @@
-"""Step 7: the model as the package has it, in eight bits, with its shortlist, its calibration and its card.
+"""Step 7: the model as the package ships it, in int8, with its shortlist, calibration and model card.
 
-    python recipes/en-de/ship.py --data DATA --work WORK --model WORK/student-int8 --name student --out headway/models/en-de
+    python recipes/en-de/ship.py --data DATA --work WORK --model WORK/student-int8 --name student \\
+        --out headway/models/en-de
 
-The shortlist is made of the text that the model was trained on, the calibration of the text that was held out. The card is
-card.md beside this file, with the scores of NAME and of all others that measure.py left in WORK/scores.json, and with what
-the model says to each {de: sentence} in it. --card-only writes nothing else."""
+The shortlist is made from the model's training text, the calibration from held-out text. The card is card.md in this
+folder, with the scores that measure.py stored in WORK/scores.json for NAME and all others, and with the model's own
+translation of each {de: sentence} in it. --card-only writes nothing else.
+"""
 
 import argparse
 import json
@@ -13,14 +15,14 @@ import shutil
 from itertools import islice
 from pathlib import Path
 
-from measure import Kept, faults, table
+from measure import ScoreStore, fault_table, score_table
 from recipe import HERE, TARGETS, Corpus, corpora, headway, rows
 from train import unpack
 
 EXAMPLE = re.compile(r"\{(de|en): ([^}]*)\}")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
-CALIBRATED = ("newstest2012", "europarl.valid", "tatoeba")  # news, parliament, everyday
-HEAD = ("newstest2015", "europarl.test", "tatoeba.valid", "multi30k")  # scores that `headway models` shows
+CALIBRATION_TESTS = ("newstest2012", "europarl.valid", "tatoeba")  # news, parliament, everyday
+CARD_TESTS = ("newstest2015", "europarl.test", "tatoeba.valid", "multi30k")  # scores that `headway models` shows
 
 
 def main() -> None:
@@ -29,31 +31,31 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--model", type=Path, required=True, help="what `headway pack --int8` wrote")
-    parser.add_argument("--name", required=True, help="what its scores are kept under")
+    parser.add_argument("--name", required=True, help="its name in scores.json")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pictures", type=Path, help="where the reliability curves go")
     parser.add_argument("--card-only", action="store_true")
     given = parser.parse_args()
     if not given.card_only:
-        fill(given)
-    (given.out / "README.md").write_text(card(given), encoding="utf-8")
+        fill_folder(given)
+    (given.out / "README.md").write_text(make_card(given), encoding="utf-8")
 
 
-def fill(given: argparse.Namespace) -> None:
-    """All but the card."""
+def fill_folder(given: argparse.Namespace) -> None:
+    """Everything but the card."""
     given.out.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(given.model / name, given.out / name)
-    known = corpora(given.corpora)
-    unpack(given.work, known)
+    all_corpora = corpora(given.corpora)
+    unpack(given.work, all_corpora)
     words: list[object] = []
     for to, way in TARGETS.items():
         path = given.work / f"shortlist.{way}.tsv"
-        write(path, [row if to == "de" else row[::-1] for row in sample(given.work, known)])
+        write_rows(path, [row if to == "de" else row[::-1] for row in read_sample(given.work, all_corpora)])
         words += ["--pairs", path, "--to", to]
     headway("shortlist", "--model", given.out, *words)
     for to, way in TARGETS.items():
-        held = [row for name in CALIBRATED for row in rows(given.work / "text" / "held" / f"{name}.{way}.tsv")]
+        held = [row for name in CALIBRATION_TESTS for row in rows(given.work / "text" / "held" / f"{name}.{way}.tsv")]
         sides = [given.work / f"calibrated.{way}.{side}" for side in ("source", "target")]
         for path, side in zip(sides, zip(*held)):
             path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
@@ -61,26 +63,26 @@ def fill(given: argparse.Namespace) -> None:
         headway("calibrate", "--model", given.out, "--to", to, "--source", sides[0], "--target", sides[1], *more)
 
 
-def sample(work: Path, known: list[Corpus]) -> list[list[str]]:
-    """The first piece of everything, as long as one of Europarl's at most."""
-    paths = [work / "text" / "clean" / f"{corpus.parts[0]}.en-de.tsv" for corpus in known]
+def read_sample(work: Path, all_corpora: list[Corpus]) -> list[list[str]]:
+    """The first piece of each corpus, at most as long as one of Europarl."""
+    paths = [work / "text" / "clean" / f"{corpus.parts[0]}.en-de.tsv" for corpus in all_corpora]
     return [row for path in paths for row in islice(rows(path), 150_000)]
 
 
-def write(path: Path, table: list[list[str]]) -> None:
+def write_rows(path: Path, table: list[list[str]]) -> None:
     path.write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
 
 
-def card(given: argparse.Namespace) -> str:
-    """With a head for programs."""
-    kept = Kept(given.work / "scores.json", anew=False)
-    names = list(dict.fromkeys(key.split(" | ")[0] for key in kept.found))
-    given.tests, given.first, given.faults = ",".join(("newstest2013", *HEAD)), None, 10_000
-    tables = [*(table(names, given, kept, to) for to in TARGETS), faults(names, given, kept)]
+def make_card(given: argparse.Namespace) -> str:
+    """The model card, with front matter."""
+    store = ScoreStore(given.work / "scores.json", anew=False)
+    names = list(dict.fromkeys(key.split(" | ")[0] for key in store.found))
+    given.tests, given.first, given.faults = ",".join(("newstest2013", *CARD_TESTS)), None, 10_000
+    tables = [*(score_table(names, given, store, to) for to in TARGETS), fault_table(names, given, store)]
     head = ["---", "license: apache-2.0", "language:", "- en", "- de", "scores:"]
     for to, way in TARGETS.items():
-        for test in HEAD:
-            found = kept.found.get(f"{given.name} | {test} | {to} | all")
+        for test in CARD_TESTS:
+            found = store.found.get(f"{given.name} | {test} | {to} | all")
             head += [f"  {test} {way}: {found['bleu']:.1f} BLEU, {found['chrf']:.1f} chrF"] if found else []
     size = sum(path.stat().st_size for path in given.out.iterdir() if path.name != "README.md") / 1e6
     config = json.loads((given.out / "config.json").read_text(encoding="utf-8"))["model"]
@@ -89,11 +91,11 @@ def card(given: argparse.Namespace) -> str:
     values = {"scores": "\n\n".join(part for part in tables if part), "size": f"{size:.1f} MB", "shape": shape}
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
-    return "\n".join([*head, "---", "", with_examples(text, given.out)])
+    return "\n".join([*head, "---", "", fill_examples(text, given.out)])
 
 
-def with_examples(text: str, model: Path) -> str:
-    """What the model itself says, so that no card tells of another one."""
+def fill_examples(text: str, model: Path) -> str:
+    """Fill in the model's own translations."""
     from headway.translate.translator import load_translator
 
     translator = load_translator(model, device="cpu")

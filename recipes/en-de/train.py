@@ -1,14 +1,15 @@
-"""Steps 2, 4 and 6: the teacher, the student, the control without a teacher, and fine-tuning.
+"""Steps 2, 4 and 6: train the teacher, the student and the control without a teacher, and fine-tune.
 
     python recipes/en-de/train.py teacher --work WORK --for 14m
-    python recipes/en-de/train.py student --work WORK --for 20m       # what distil.py left; --to de: one direction only
-    python recipes/en-de/train.py student --work WORK --for 7m --start headway/models/en-de    # from weights on
-    python recipes/en-de/train.py control --work WORK --for 20m       # the same config, on the text as it was
+    python recipes/en-de/train.py student --work WORK --for 20m       # on distil.py's output; --to de: one direction
+    python recipes/en-de/train.py student --work WORK --for 7m --start headway/models/en-de    # from existing weights
+    python recipes/en-de/train.py control --work WORK --for 20m       # the same config, on the original text
     python recipes/en-de/train.py manual --work WORK --for 2m         # the student, adapted to the manual pages
     python recipes/en-de/train.py manual-mixed --work WORK --for 2m   # the same, with some of the old text
 
-The model goes to WORK/NAME, the log to the screen and to WORK/NAME/history.jsonl, and the same command goes on from the
-last checkpoint. Everything behind -- is given to `headway train`: -- --set train.batch_tokens=32768"""
+The model is written to WORK/NAME, the log to the screen and to WORK/NAME/history.jsonl; the same command resumes from
+the last checkpoint. Everything after -- is passed to `headway train`: -- --set train.batch_tokens=32768
+"""
 
 import argparse
 import lzma
@@ -21,13 +22,13 @@ from typing import NamedTuple
 from recipe import HERE, PLACED, TARGETS, Corpus, corpora, headway, rows
 
 ROLES = {"teacher": "teacher", "student": "student", "control": "student", "manual": "", "manual-mixed": ""}
-VARIED = 0.15  # of the pairs, for those who meet people; the teacher reads a corpus
-AGAIN = "cosine(0.001, warmup=500)"  # half a student's rate, for weights that have learned before
-REPLAYED = 0.02  # of the old text, beside the manual pages: about as many tokens
+NOISE_SHARE = 0.15  # of pairs with noise, for models that people use; the teacher translates a corpus
+FINE_TUNING_SCHEDULE = "cosine(0.001, warmup=500)"  # half a student's rate, for pretrained weights
+REPLAY_SHARE = 0.02  # of the old text, about as many tokens as the manual pages
 
 
 class Text(NamedTuple):
-    """One file and the direction in which it is learned from."""
+    """A file and its direction of training."""
 
     path: Path
     to: str
@@ -41,27 +42,27 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, default=HERE / "corpora.toml")
     parser.add_argument("--config", type=Path, help="default: by the role, from this folder")
     parser.add_argument("--for", dest="time", required=True, help="90s, 20m …")
-    parser.add_argument("--to", choices=TARGETS, help="one direction, and not both")
+    parser.add_argument("--to", choices=TARGETS, help="only this direction")
     parser.add_argument("--name", help="of the folder; default: the role, and its direction")
     parser.add_argument("--tokenizer", default="", help="16k or 8k; default: by the role")
-    parser.add_argument("--start", help="a model whose weights and tokenizer are begun with, and not random ones")
-    parser.add_argument("--student", default="student", help="what is adapted to the manual pages")
+    parser.add_argument("--start", help="a model whose weights and tokenizer to start from")
+    parser.add_argument("--student", default="student", help="the model to adapt to the manual pages")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given, more = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
     if given.start and (given.tokenizer or not ROLES[given.role]):
         parser.error("--start brings its tokenizer along, and is for a teacher, a student or a control")
-    known = corpora(given.corpora)
+    all_corpora = corpora(given.corpora)
     name = given.name or given.role + (f"-{given.to}" if given.to else "")
-    unpack(given.work, known)
-    texts = [text for text in texts_for(given.role, given.work, known) if given.to in (None, text.to)]
-    words = [word for text in texts for word in pairs(text)]
-    words += [word for text in validation(given) for word in ("--valid-pairs", text.path)]
+    unpack(given.work, all_corpora)
+    texts = [text for text in texts_for(given.role, given.work, all_corpora) if given.to in (None, text.to)]
+    words = [word for text in texts for word in pair_options(text)]
+    words += [word for text in validation_texts(given) for word in ("--valid-pairs", text.path)]
     if ROLES[given.role]:
         size = given.tokenizer or ("16k" if given.role == "teacher" else "8k")
-        words += ["--noise", VARIED * (given.role != "teacher")]
+        words += ["--noise", NOISE_SHARE * (given.role != "teacher")]
         words += ["--config", given.config or HERE / f"{ROLES[given.role]}.toml"]
         if given.start:
-            words += ["--from-model", given.start, "--set", f"train.schedule={AGAIN}"]
+            words += ["--from-model", given.start, "--set", f"train.schedule={FINE_TUNING_SCHEDULE}"]
         else:
             words += ["--tokenizer", given.work / f"tokenizer-{size}.json", "--preset", "base"]
     else:
@@ -70,15 +71,15 @@ def main() -> None:
     headway("train", *words, "--for", given.time, "--out", given.work / name, *more)
 
 
-def texts_for(role: str, work: Path, known: list[Corpus]) -> list[Text]:
-    """The text as it was, in both directions; or as the teacher says it, and the dictionary as it was."""
+def texts_for(role: str, work: Path, all_corpora: list[Corpus]) -> list[Text]:
+    """The original text in both directions; or the teacher's translations, and the original dictionary."""
     plain, taught = work / "text" / "clean", work / "text" / "taught"
     placed = [Text(plain / f"{PLACED}.1.{way}.tsv", to, 1) for to, way in TARGETS.items() if role != "teacher"]
     if role in ("teacher", "control"):
-        texts = [Text(plain / f"{p}.en-de.tsv", to, c.weight) for c in known for p in c.parts for to in TARGETS]
+        texts = [Text(plain / f"{p}.en-de.tsv", to, c.weight) for c in all_corpora for p in c.parts for to in TARGETS]
         return texts + placed
     found = []
-    for corpus in known:
+    for corpus in all_corpora:
         for to, direction in TARGETS.items():
             files = [taught / f"{part}.{direction}.tsv" for part in corpus.parts[: corpus.taught]]
             files = [path for path in files if path.exists() and path.stat().st_size] or [
@@ -89,19 +90,19 @@ def texts_for(role: str, work: Path, known: list[Corpus]) -> list[Text]:
     if role == "manual":
         found = []
     if role.startswith("manual"):
-        found = [text._replace(weight=REPLAYED * text.weight) for text in found if "manpages" not in text.path.name]
+        found = [text._replace(weight=REPLAY_SHARE * text.weight) for text in found if "manpages" not in text.path.name]
         found += [Text(plain / "manpages.1.en-de.tsv", to, 1) for to in TARGETS]
     return found
 
 
-def pairs(text: Text) -> list[object]:
-    """As options: files named en-de are read backwards where --from and --to say so."""
+def pair_options(text: Text) -> list[object]:
+    """As options: files named en-de are read in reverse if --from and --to say so."""
     source, target = ("en", "de") if text.to == "de" else ("de", "en")
     return ["--pairs", text.path, "--from", source, "--to", target, "--weight", text.weight]
 
 
-def validation(given: argparse.Namespace) -> list[Text]:
-    """News, parliament and everyday speech, in the directions that are learned; files are named after theirs."""
+def validation_texts(given: argparse.Namespace) -> list[Text]:
+    """News, parliament and everyday language, in the directions of training; file names say which."""
     names = ["manpages"] if given.role.startswith("manual") else ["newstest2012", "europarl.valid", "tatoeba"]
     found = []
     for to, direction in TARGETS.items():
@@ -110,17 +111,17 @@ def validation(given: argparse.Namespace) -> list[Text]:
     return found
 
 
-def unpack(work: Path, known: list[Corpus]) -> None:
-    """Plain text, which is read several times: what was cleaned, what is held out, and what the teacher said."""
+def unpack(work: Path, all_corpora: list[Corpus]) -> None:
+    """Decompress text that is read several times: cleaned, held out, and the teacher's translations."""
     jobs: list[tuple[Path, Path | None, str, Path]] = []
-    for corpus in known:
+    for corpus in all_corpora:
         for part in corpus.parts:
             clean = work / "clean" / f"{part}.en-de.tsv.xz"
             jobs.append((clean, None, "", work / "text" / "clean" / f"{part}.en-de.tsv"))
             for to, direction in TARGETS.items():
-                said = work / "distilled" / f"{part}.{to}.xz"
-                if said.exists():
-                    jobs.append((clean, said, to, work / "text" / "taught" / f"{part}.{direction}.tsv"))
+                translations = work / "distilled" / f"{part}.{to}.xz"
+                if translations.exists():
+                    jobs.append((clean, translations, to, work / "text" / "taught" / f"{part}.{direction}.tsv"))
     for way in TARGETS.values():
         name = f"{PLACED}.1.{way}.tsv"
         jobs.append((work / "clean" / f"{name}.xz", None, "", work / "text" / "clean" / name))
@@ -128,26 +129,26 @@ def unpack(work: Path, known: list[Corpus]) -> None:
         stem = path.name.removesuffix(".en-de.tsv")
         jobs += [(path, None, to, work / "text" / "held" / f"{stem}.{way}.tsv") for to, way in TARGETS.items()]
     with ThreadPoolExecutor() as pool:  # unpacking does not hold Python's lock
-        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if stale(job)]))
+        list(pool.map(lambda job: unpack_one(*job), [job for job in jobs if is_stale(job)]))
 
 
-def stale(job: tuple[Path, Path | None, str, Path]) -> bool:
-    """Whether it was not unpacked since it changed."""
-    clean, said, _, out = job
-    return not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in (clean, said) if path)
+def is_stale(job: tuple[Path, Path | None, str, Path]) -> bool:
+    """Whether it has changed since it was decompressed."""
+    clean, translations, _, out = job
+    return not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in (clean, translations) if path)
 
 
-def unpack_one(clean: Path, said: Path | None, to: str, out: Path) -> None:
-    """Source and target in their order; with what was said instead of the target, where it is not blank."""
+def unpack_one(clean: Path, translations: Path | None, to: str, out: Path) -> None:
+    """Source and target in their order; the teacher's translation instead of the target, where it is not blank."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}.{os.getpid()}")  # another step may unpack the same at this moment
-    if clean.suffix == ".xz" and not said:
+    if clean.suffix == ".xz" and not translations:
         partial.write_bytes(lzma.decompress(clean.read_bytes()))
         partial.replace(out)
         return
     table = (row[::-1] if to == "en" else row for row in rows(clean))
-    if said:
-        table = ([row[0], line[0]] for row, line in zip(table, rows(said), strict=True) if line[0])
+    if translations:
+        table = ([row[0], line[0]] for row, line in zip(table, rows(translations), strict=True) if line[0])
     with partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines("\t".join(row) + "\n" for row in table)
     partial.replace(out)

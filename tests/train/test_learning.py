@@ -213,9 +213,9 @@ def test_what_is_broken_is_found(part: str, broken: Callable[..., Tensor]) -> No
         learns(model, toy())
 
 
-@pytest.mark.parametrize(("rate", "says"), [(0.0, "did not move"), (0.0005, "the loss fell from")])
-def test_what_learns_too_little_is_found(rate: float, says: str) -> None:
-    with pytest.raises(AssertionError, match=says):
+@pytest.mark.parametrize(("rate", "message"), [(0.0, "did not move"), (0.0005, "the loss fell from")])
+def test_what_learns_too_little_is_found(rate: float, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         learns(model_with("mixer", "attention", "both", toy()), toy(), rate)
 
 
@@ -232,10 +232,10 @@ def shuffled(batch: Batch) -> Batch:
     return batch._replace(labels=labels)
 
 
-def test_what_does_not_hear_is_found() -> None:
-    for part, says in (("self", "what stood earlier"), ("cross", "the source")):
+def test_a_model_that_ignores_its_context_is_found() -> None:
+    for part, message in (("self", "earlier tokens change nothing"), ("cross", "the source changes nothing")):
         model = model_with("mixer", "attention", "both", toy())
         for block in model.stacks["decoder"].blocks:  # type: ignore[union-attr]
             block.sublayers[part].register_forward_hook(silent)  # type: ignore[index, union-attr]
-        with pytest.raises(AssertionError, match=says):
+        with pytest.raises(AssertionError, match=message):
             uses_its_context(model)
