@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))  # the weights are poured over as the tests do it
+sys.path.insert(0, str(ROOT / "tests"))  # whose function copies the weights
 
 from headway.decode import Hypothesis, Search, SpecialTokens, decode  # noqa: E402
 from headway.decode.reference.model import ModelStepper  # noqa: E402
@@ -120,7 +120,7 @@ def time_engines(bench: Bench) -> str:
             def ours(
                 engine: Literal["reference", "cuda"], source: Tensor = source, search: Search = search
             ) -> list[list[Hypothesis]]:
-                return decode(stepper, source, special_tokens=special, search=search, engine=engine)
+                return decode(stepper, source, special_tokens=special, search=search, search_kind=engine)
 
             assert all(len(row[0].token_logps) == s.length for row in ours("cuda"))
             if not bench.alone:
@@ -143,9 +143,9 @@ def profile_kernels(bench: Bench) -> None:
     for batch in s.batches:
         source = torch.randint(1, s.vocabulary - 1, (batch, s.length), device=bench.device)
         for _ in range(2):
-            decode(stepper, source, special_tokens=special, search=search, engine="cuda")
+            decode(stepper, source, special_tokens=special, search=search, search_kind="cuda")
         with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA][: 1 + bench.cuda]) as seen:
-            decode(stepper, source, special_tokens=special, search=search, engine="cuda")
+            decode(stepper, source, special_tokens=special, search=search, search_kind="cuda")
             bench.wait()
         by = "self_cuda_time_total" if bench.cuda else "self_cpu_time_total"
         print(f"batch {batch}\n{seen.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80)}")

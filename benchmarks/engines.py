@@ -119,7 +119,7 @@ class Reference(Headway):
             batch = order[start : start + 64]
             ids, valid = pad_rows([rows[n] for n in batch], text.source.pad, model.stepper.device)
             best = decode(
-                model.stepper, ids, valid, special_tokens=model.special_tokens, search=search, engine="reference"
+                model.stepper, ids, valid, special_tokens=model.special_tokens, search=search, search_kind="reference"
             )
             for n, hypotheses in zip(batch, best):
                 found[n] = text.target.decode(hypotheses[0].ids).strip()

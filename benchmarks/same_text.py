@@ -47,7 +47,7 @@ def search_all(
         batch = order[first : first + size]
         ids, valid = pad_rows([rows[line] for line in batch], source.pad, stepper.device)
         for line, hypotheses in zip(
-            batch, decode(stepper, ids, valid, special_tokens=special_tokens(target), search=search, engine=engine)
+            batch, decode(stepper, ids, valid, special_tokens=special_tokens(target), search=search, search_kind=engine)
         ):
             found[line] = hypotheses
     return found

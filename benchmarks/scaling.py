@@ -195,7 +195,7 @@ class Bench:
 
         def search(steps: int) -> None:
             settings = Search(beam_size=curve.beam, min_length=steps, max_length=steps)
-            found = decode(self.stepper, source, special_tokens=SPECIAL_TOKENS, search=settings, engine=engine)
+            found = decode(self.stepper, source, special_tokens=SPECIAL_TOKENS, search=settings, search_kind=engine)
             assert all(len(row[0].token_logps) == steps for row in found)
             if engine == "cuda" and self.stepper.cuda_search is None:
                 raise torch.OutOfMemoryError("the CUDA search does not fit, and the reference search has taken over")

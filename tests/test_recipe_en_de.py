@@ -238,7 +238,9 @@ def test_the_list_of_real_input(steps: dict[str, ModuleType]) -> None:
     assert {text.to for text in texts} == {"en", "de"}
     assert len({text.kind for text in texts}) >= 14
     for text in texts:
-        assert steps["real_input"].find_faults(text._replace(kind=""), text.text) == []  # what must be copied is in the text
+        assert (
+            steps["real_input"].find_faults(text._replace(kind=""), text.text) == []
+        )  # what must be copied is in the text
 
 
 def test_rates(steps: dict[str, ModuleType]) -> None:

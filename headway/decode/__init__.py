@@ -19,7 +19,7 @@
     batching     batches of similar lengths                                                  (no torch)
     padding      rows of ids as one padded tensor
     constraints  constrained decoding: phrases that an output must contain                   (no torch)
-    constraints_torch  tokens that an output may not contain, as -inf in its log-probabilities
+    banned_tokens  tokens that an output may not contain, as -inf in its log-probabilities
     shortlist    searching a part of the vocabulary
     lattice      hypotheses from the candidates of all steps
 

@@ -25,7 +25,7 @@ from headway.decode.types import Hypothesis, Recorder
 from headway.errors import ConfigError, HeadwayError
 from headway.text.tokenizer.special_tokens import SpecialTokens
 
-SearchEngine = Literal["auto", "reference", "cpu", "cuda"]
+SearchKind = Literal["auto", "reference", "cpu", "cuda"]
 
 
 @torch.no_grad()
@@ -39,7 +39,7 @@ def decode(
     prefixes: Sequence[Sequence[int]] | None = None,
     line_numbers: Sequence[int] | None = None,
     record: Recorder | None = None,
-    engine: SearchEngine = "auto",
+    search_kind: SearchKind = "auto",
     constraints: Sequence[PhraseConstraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses for each row of source (B, S), best first, at least one.
@@ -47,12 +47,12 @@ def decode(
     valid (B, S): which source ids are real; None: all. Without a source, each prefix is a prompt to continue.
     line_numbers: of the rows; with the seed they decide what is drawn for each; None: 0, 1, …
     record: called with every row's candidates at every step; it costs time and changes nothing.
-    engine: see the top of this module.
+    search_kind: see the top of this module.
     constraints: phrases that each row's output must contain; outputs that lack some, because the maximum length was
         reached, come last.
     """
-    if engine not in get_args(SearchEngine):
-        raise HeadwayError(f'there is no engine "{engine}": use one of {", ".join(get_args(SearchEngine))}.')
+    if search_kind not in get_args(SearchKind):
+        raise HeadwayError(f'there is no search "{search_kind}": use one of {", ".join(get_args(SearchKind))}.')
     if search.sample and constraints is not None:
         raise ConfigError(
             "constraints need a beam search, not sampling. Set sample = false, or remove the constraints.", "sample"
@@ -67,7 +67,7 @@ def decode(
     for job in jobs:
         if job.max_new_tokens <= 0 and job.copy == 0:
             found[job.row].append(task.hypothesis(job, job.prefix, [], 0.0))
-    for job, hypothesis in _run_search(engine, model, task, source, valid, lengths):
+    for job, hypothesis in _run_search(search_kind, model, task, source, valid, lengths):
         found[job.row].append(hypothesis)
     if constraints is not None:
         for row, own in zip(found, constraints):
@@ -77,36 +77,36 @@ def decode(
 
 
 def _run_search(
-    engine: SearchEngine,
+    search_kind: SearchKind,
     stepper: Stepper[Any],
     task: SearchTask,
     source: Tensor | None,
     valid: Tensor | None,
     lengths: list[int],
 ) -> Iterable[tuple[SearchJob, Hypothesis]]:
-    """By the engine that was asked for; "auto": by the fastest."""
-    if engine == "cuda" or (engine == "auto" and stepper.device.type == "cuda"):
+    """By the search that was asked for; "auto": by the fastest."""
+    if search_kind == "cuda" or (search_kind == "auto" and stepper.device.type == "cuda"):
         reason = cuda_search.unsupported(stepper, task, source, lengths)
-        if reason and engine == "cuda":
-            raise _refuse(engine, reason)
+        if reason and search_kind == "cuda":
+            raise _refuse(search_kind, reason)
         if not reason:
             assert isinstance(stepper, ModelStepper)
             try:
                 return cuda_search.run_search(stepper, task, source, valid)
             except torch.OutOfMemoryError:
                 pass  # the reference search needs less: it keeps only the rows that are not done
-    if engine == "cpu" or (engine == "auto" and stepper.device.type == "cpu"):
+    if search_kind == "cpu" or (search_kind == "auto" and stepper.device.type == "cpu"):
         decoder = _cpu_decoder(stepper, task, source)
         if isinstance(decoder, CpuDecoder):
             assert source is not None
             return _run_cpu_search(decoder, stepper, task, source, valid)
-        if engine == "cpu":
-            raise _refuse(engine, decoder)
+        if search_kind == "cpu":
+            raise _refuse(search_kind, decoder)
     return (item for _, new in beam_search(stepper, task, source, valid) for item in new)
 
 
-def _refuse(engine: SearchEngine, reason: str) -> HeadwayError:
-    return HeadwayError(f'engine "{engine}" cannot run this search: {reason}. Use engine "auto".')
+def _refuse(search_kind: SearchKind, reason: str) -> HeadwayError:
+    return HeadwayError(f'the "{search_kind}" search does not support this: {reason}. Use search_kind="auto".')
 
 
 def _cpu_decoder(stepper: Stepper[Any], task: SearchTask, source: Tensor | None) -> CpuDecoder | str:

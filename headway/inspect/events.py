@@ -79,7 +79,7 @@ def describe_sublayer(tensors: Mapping[str, Tensor], path: str) -> dict[str, Any
     return {name: pack_floats(tensor) for name, tensor in found.items()}
 
 
-def length_penalty(search: Mapping[str, Any]) -> list[Any]:
+def describe_penalty(search: Mapping[str, Any]) -> list[Any]:
     """The kind of length penalty and its strength; "none" where nothing was searched."""
     return [search.get("penalty", "none"), search.get("alpha", 0.0)]
 
@@ -91,7 +91,7 @@ def trace_events(trace: Trace, model: str) -> list[Event]:
     decoder = {name: tensor for name, tensor in weights.items() if name.startswith("decoder.")}
     sentence = {"sentence": 0, "sentences": 1, "text": trace.text, "forced": trace.forced}
     events: list[Event] = [
-        {"event": "start", "model": model, "kind": trace.kind, "penalty": length_penalty(trace.search)},
+        {"event": "start", "model": model, "kind": trace.kind, "penalty": describe_penalty(trace.search)},
         {"event": "sentence", **sentence, **trace.source._asdict(), "tensors": encoder},
     ]
     for step in trace.beam:

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.config.schema import from_dict
 from headway.inspect.embeddings import describe_vectors
-from headway.inspect.events import describe_sublayer, length_penalty, trace_events, trace_predictions
+from headway.inspect.events import describe_penalty, describe_sublayer, trace_events, trace_predictions
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
@@ -67,5 +67,5 @@ def describe_model(config: Transformer.Config, search: Mapping[str, Any], source
         "lengths": [source, target],
         "blocks": [asdict(block) for block in summarise_blocks(config, source, target)],
         "beam_size": search.get("beam_size", 1),
-        "penalty": length_penalty(search),
+        "penalty": describe_penalty(search),
     }

@@ -20,7 +20,7 @@ MAX_PIECE_CHARACTERS = 1000  # a longer text of several lines is queued in piece
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """What a request asks for, before its model is known: TranslateOptions, but for the search settings to change."""
+    """What a request asks for, before its model is known: TranslateOptions and changed search settings."""
 
     options: TranslateOptions
     search_changes: tuple[tuple[str, Any], ...] = ()

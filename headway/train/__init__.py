@@ -3,7 +3,7 @@
 sources        the files given, paired, with languages          ─► TrainingTexts
 setup          config layers, tokenizers, datasets              ─► Config, Tokenizers, Dataset
 run            TrainingRun: the loop around Trainer; validation, budgets, checkpoints, the final weights
-trainer        Trainer: one optimizer step; its state
+trainer        Trainer: one optimiser step (optimizer.step); its state
 
 dataset        sentence pairs      ┐
 lm_dataset     running text        ┴ EpochShard ─► loader (padded or packed batches) ─► MicroBatches ─► Trainer

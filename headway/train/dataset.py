@@ -40,11 +40,11 @@ class EpochShard(NamedTuple):
     fixed_batches: Sequence[np.ndarray] | None = None  # batches in this order, for rows that continue
     shard_count: int = 1  # shards of this epoch, of similar size
 
-    def batches(self, budget: int, seed: Sequence[int], grain: int = PAD_MULTIPLE) -> Sequence[np.ndarray]:
+    def batches(self, budget: int, seed: Sequence[int], pad_multiple: int = PAD_MULTIPLE) -> Sequence[np.ndarray]:
         """The indices of the examples of each batch: similar lengths in random order, unless batches are fixed."""
         if self.fixed_batches is not None:
             return self.fixed_batches
-        return make_padded_batches(self.lengths, budget, seed, grain)
+        return make_padded_batches(self.lengths, budget, seed, pad_multiple)
 
     def take(self, indices: np.ndarray) -> tuple[RaggedArray, RaggedArray]:
         """Sources and targets of these examples, paired, but not necessarily in this order."""

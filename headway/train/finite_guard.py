@@ -1,4 +1,4 @@
-"""Skips optimizer steps whose loss or gradient is NaN or infinite, and stops training after many in a row."""
+"""Skips optimiser steps (optimizer.step) whose loss or gradient is not finite; stops training after many in a row."""
 
 import math
 
@@ -21,7 +21,7 @@ class FiniteGuard:
         self.finite = torch.ones((), dtype=torch.bool, device=device)  # whether the last step was taken
         self.norm = torch.zeros((), device=device)  # of its gradient
 
-    def update(self, loss: Tensor, norm: Tensor, optimisers: list[torch.optim.Optimizer], step: int) -> None:
+    def step_if_finite(self, loss: Tensor, norm: Tensor, optimisers: list[torch.optim.Optimizer], step: int) -> None:
         """Step the optimisers, unless loss or gradient is not finite."""
         self.norm.copy_(norm)  # everything in place: a CUDA graph writes to fixed addresses
         self.finite.copy_(torch.isfinite(norm) & torch.isfinite(loss))

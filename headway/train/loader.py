@@ -96,11 +96,11 @@ class PaddedLoader:
     compiled: bool  # each shape is compiled once, so there should be few
 
     @property
-    def grain(self) -> int:
+    def pad_multiple(self) -> int:
         return 4 * PAD_MULTIPLE if self.compiled else PAD_MULTIPLE
 
     def plan(self, shard: EpochShard, seed: list[int]) -> Iterator[LazyStep]:
-        for indices in shard.batches(self.settings.batch_tokens, seed, self.grain):
+        for indices in shard.batches(self.settings.batch_tokens, seed, self.pad_multiple):
             yield lambda random, indices=indices: self._build_step(shard, indices, random)  # type: ignore[misc]
 
     def fits(self, batch: Batch) -> bool:
@@ -121,7 +121,7 @@ class PaddedLoader:
     def _build_step(self, shard: EpochShard, indices: np.ndarray, random: np.random.Generator) -> list[Batch]:
         own = indices[self.group.rank :: self.group.size]
         parts = split_micro_batches(
-            own if len(own) else indices[:1], shard.lengths, self.micro_batch_tokens, self.grain
+            own if len(own) else indices[:1], shard.lengths, self.micro_batch_tokens, self.pad_multiple
         )
         step = [self._collate(shard, part, random) for part in parts]
         return step if len(own) else [remove_labels(batch) for batch in step]
@@ -131,9 +131,9 @@ class PaddedLoader:
         batch: Batch = self.settings.objective.collate(examples, self.special_tokens, random)
         if not self.compiled:
             return batch
-        width = int(round_up_lengths(np.array([batch.width]), self.grain).max())
+        width = int(round_up_lengths(np.array([batch.width]), self.pad_multiple).max())
         rows = fit_rows(width, min(self.settings.batch_tokens, self.micro_batch_tokens))
-        return batch.pad_to(rows, self.grain)
+        return batch.pad_to(rows, self.pad_multiple)
 
 
 @dataclass

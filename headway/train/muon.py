@@ -1,4 +1,4 @@
-"""The Muon optimizer: orthogonalised momentum, so that a weight matrix moves equally far in all directions.
+"""The Muon optimiser: orthogonalised momentum, so that a weight matrix moves equally far in all directions.
 
 Matrices of one shape are batched: a few products of many matrices instead of thousands of single ones, which would take
 a GPU longer to launch than to compute."""

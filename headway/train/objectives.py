@@ -66,17 +66,17 @@ class Batch(NamedTuple):
         """The batch with `function` applied to each of its tensors."""
         return Batch(*(_map_tensors(part, function) for part in self))
 
-    def pad_to(self, rows: int, grain: int) -> "Batch":
+    def pad_to(self, rows: int, pad_multiple: int) -> "Batch":
         """Padded to a shape that occurs often, for a compiled model: `rows` rows, lengths rounded up."""
         return Batch(
-            _pad_tensor(self.source, rows, grain, 0),
-            _pad_tensor(self.source_valid, rows, grain, 0),  # type: ignore[arg-type]  # never called on packed batches
-            _pad_tensor(self.inputs, rows, grain, 0),
-            _pad_tensor(self.inputs_valid, rows, grain, 0),  # type: ignore[arg-type]
-            _pad_tensor(self.labels, rows, grain, IGNORE_INDEX),  # type: ignore[arg-type]
+            _pad_tensor(self.source, rows, pad_multiple, 0),
+            _pad_tensor(self.source_valid, rows, pad_multiple, 0),  # type: ignore[arg-type]  # never called on packed batches
+            _pad_tensor(self.inputs, rows, pad_multiple, 0),
+            _pad_tensor(self.inputs_valid, rows, pad_multiple, 0),  # type: ignore[arg-type]
+            _pad_tensor(self.labels, rows, pad_multiple, IGNORE_INDEX),  # type: ignore[arg-type]
             self.label_count,
             self.token_count,
-            _pad_tensor(self.alignment, rows, grain, 0),
+            _pad_tensor(self.alignment, rows, pad_multiple, 0),
         )
 
     def to(self, device: torch.device) -> "Batch":
@@ -89,10 +89,10 @@ def _map_tensors(part: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return type(part)(*(_map_tensors(one, function) for one in part)) if isinstance(part, tuple) else part
 
 
-def _pad_tensor(x: Tensor | None, rows: int, grain: int, fill: int) -> Tensor | None:
+def _pad_tensor(x: Tensor | None, rows: int, pad_multiple: int, fill: int) -> Tensor | None:
     if x is None:
         return None
-    missing = [int(size) for size in round_up_lengths(np.array(x.shape[1:]), grain) - x.shape[1:]]
+    missing = [int(size) for size in round_up_lengths(np.array(x.shape[1:]), pad_multiple) - x.shape[1:]]
     padding = [size for axis in reversed([max(rows - x.shape[0], 0), *missing]) for size in (0, axis)]
     return torch.nn.functional.pad(x, padding, value=fill)
 

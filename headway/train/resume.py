@@ -34,7 +34,7 @@ def find_changes(before: Config, now: Config) -> Iterator[ConfigChange]:
             yield ConfigChange(path, f"{path} was {old.get(path)} and is {new.get(path)} now")
 
 
-def refuse_changes(
+def check_changes(
     out: Path, config: Config, texts: TrainingTexts, state: dict[str, Any], allowed: bool
 ) -> list[ConfigChange]:
     """What differs from the run in `out`. Raises if a change is impossible, or needs --allow-changes and was not

@@ -30,7 +30,7 @@ from headway.train.distributed import SINGLE_PROCESS, ProcessGroup, StepSync
 from headway.train.history import History, NullHistory, to_json_number
 from headway.train.model_card import model_card
 from headway.train.progress import ProgressListener, ProgressSnapshot, RunningLoss, peak_memory
-from headway.train.resume import REBATCHING_SETTINGS, refuse_changes, scores_incomparable
+from headway.train.resume import REBATCHING_SETTINGS, check_changes, scores_incomparable
 from headway.train.schedules import share_after_warm_up
 from headway.train.setup import PretrainedModel, make_datasets
 from headway.train.shortlist import load_or_build_shortlist
@@ -113,7 +113,7 @@ class TrainingRun:
         notes: list[str] = []
         saved = checkpoints.read_newest(self.out, notes)
         if saved is not None:
-            changed = refuse_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
+            changed = check_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
             notes += [change.message for change in changed]
             self.trainer.restore(saved)
             state = self.trainer.state

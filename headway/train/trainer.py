@@ -113,7 +113,7 @@ class Trainer:
         return prefetch(read_steps(self.dataset, self.loader, seed, rank, state.epoch, state.batch))
 
     def step(self, batches: list[Batch], label_count: int) -> LossOutput:
-        """One optimizer step over micro-batches. `label_count` is the number of labels in all of them, in all
+        """One optimiser step over micro-batches. `label_count` is the number of labels in all of them, in all
         processes. Returns this process's share of the mean loss and its parts, and statistics, still on the device."""
         self.model.train()
         self.state.step += 1
@@ -134,7 +134,7 @@ class Trainer:
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         if self.settings.clip:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.settings.clip, norm)
-        self.finite_guard.update(output.loss, norm, self.optimisers, self.state.step)
+        self.finite_guard.step_if_finite(output.loss, norm, self.optimisers, self.state.step)
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         return output

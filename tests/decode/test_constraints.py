@@ -73,14 +73,14 @@ def test_without_room_what_says_most_comes_first(stepper: ModelStepper) -> None:
 
 def test_a_recorded_step_cannot(stepper: ModelStepper) -> None:
     constraints = [PhraseConstraints(((20,),), INNER)]
-    with pytest.raises(HeadwayError, match='engine "cuda" cannot run this search: outputs have constraints'):
+    with pytest.raises(HeadwayError, match='the "cuda" search does not support this: outputs have constraints'):
         decode(
             stepper,
             torch.randint(4, 64, (1, 7)),
             special_tokens=SPECIAL,
             search=Search(),
             constraints=constraints,
-            engine="cuda",
+            search_kind="cuda",
         )
 
 

@@ -146,7 +146,7 @@ def test_what_cannot_be_is_said() -> None:
         HeadwayError, match="made for 23 tokens, and the model has 12. Make it again: headway shortlist"
     ):
         apply_shortlist(table(random_lists(1, size=23)), source)
-    with pytest.raises(HeadwayError, match='engine "cuda" cannot run this search: shortlist is set'):
+    with pytest.raises(HeadwayError, match='the "cuda" search does not support this: shortlist is set'):
         stepper = ModelStepper(model())
         stepper.shortlist = random_lists(1, size=23)
-        decode(stepper, source, special_tokens=SPECIAL, search=search, engine="cuda")
+        decode(stepper, source, special_tokens=SPECIAL, search=search, search_kind="cuda")

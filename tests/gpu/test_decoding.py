@@ -54,11 +54,13 @@ def test_graphs_write_what_the_loop_writes(beam: int, changes: dict[str, Any]) -
     search = Search(beam_size=beam, n_best=beam, max_length=50)
     source, valid = (part.cuda() for part in sources(37))
     given: Any = (source, valid) if changes.get("encoder", 1) else (None, None)
-    reference = decode(stepper, *given, special_tokens=SPECIAL, search=search, engine="reference")
+    reference = decode(stepper, *given, special_tokens=SPECIAL, search=search, search_kind="reference")
     doubled = ModelStepper(copy.deepcopy(built).double())
-    exact = decode(doubled, *given, special_tokens=SPECIAL, search=search, engine="reference")
+    exact = decode(doubled, *given, special_tokens=SPECIAL, search=search, search_kind="reference")
     for _ in range(4):
-        assert_as_exact(decode(stepper, *given, special_tokens=SPECIAL, search=search, engine="cuda"), reference, exact)
+        assert_as_exact(
+            decode(stepper, *given, special_tokens=SPECIAL, search=search, search_kind="cuda"), reference, exact
+        )
     runners = stepper.cuda_search.runners.by_size.values()
     assert any(runner.graphs for runner in runners), "nothing was recorded"
     assert any(runner.state.encodes and 0 in runner.graphs for runner in runners) == (
@@ -76,7 +78,7 @@ def test_prefixes_and_half_precision(vocabulary: int) -> None:
     )
     source, valid = (part.cuda() for part in sources(20))
     both = [
-        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, prefixes=prefixes, engine=engine)  # type: ignore[arg-type]
+        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, prefixes=prefixes, search_kind=engine)  # type: ignore[arg-type]
         for engine in ("reference", "cuda", "auto")
     ]
     assert_same(both[1], both[0])
@@ -85,7 +87,7 @@ def test_prefixes_and_half_precision(vocabulary: int) -> None:
     assert all((state.fused is not None) == (vocabulary == 700) for state in states)
     stepper = ModelStepper(model(3, vocabulary=vocabulary).cuda().bfloat16())
     reference, cuda = (
-        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, engine=engine)  # type: ignore[arg-type]
+        decode(stepper, source, valid, special_tokens=SPECIAL, search=search, search_kind=engine)  # type: ignore[arg-type]
         for engine in ("reference", "cuda")
     )
     assert sum(a[0].ids == b[0].ids for a, b in zip(reference, cuda)) >= 16

@@ -500,9 +500,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("gpu", "cpu:x", "meta", "mps"):
         with pytest.raises(ConfigError, match=f'"{name}" is not a device. Choose auto, cpu, cuda or cuda:0'):
             choose_device(name)
-    with pytest.raises(
-        HeadwayError, match=r'there is no device "cuda:1": PyTorch sees no GPU. Use --device'
-    ):
+    with pytest.raises(HeadwayError, match=r'there is no device "cuda:1": PyTorch sees no GPU. Use --device'):
         choose_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

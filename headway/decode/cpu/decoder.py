@@ -172,7 +172,7 @@ class CpuDecoder:
             join_weights([part for part in (*parts, self.output) if part is not None])
         self.stack_tables = self._make_stack_tables() if self.native else None  # None: layer by layer, from Python
 
-    def _make_stack_tables(self) -> tuple[native_tables.StackTables, native_tables.StackTables] | None:
+    def _make_stack_tables(self) -> tuple[native_tables.StackTableBuilder, native_tables.StackTableBuilder] | None:
         """Of encoder and decoder, where the kernels know all their parts: then each is one call."""
         encoder, decoder = (
             native_tables.make_stack_tables(self.layers[side], self.model.embeddings[side], self.model.stacks[side])

@@ -52,7 +52,7 @@ class LayerTable(ctypes.Structure):
     ]
 
 
-class StackTable(ctypes.Structure):
+class StackStruct(ctypes.Structure):
     _fields_ = [
         *((name, Address) for name in ("embedding", "positions")),
         *((name, NormTable) for name in ("embedding_norm", "final_norm")),
@@ -77,7 +77,7 @@ class SearchTable(ctypes.Structure):
     ]
 
 
-class StackTables:
+class StackTableBuilder:
     """An encoder or a decoder whose parts are all known to the kernels."""
 
     def __init__(self, layers: list[Any], embedding: Any, stack: Any) -> None:
@@ -96,7 +96,7 @@ class StackTables:
         self.width = embedding.table.embedding_dim
         self.max_width = max(max(linear.inputs, linear.outputs) for linear in linears)
 
-    def table(self, length: int) -> StackTable:
+    def table(self, length: int) -> StackStruct:
         """For sequences of up to this length. Its layers are a copy, into which a search writes where its cache is."""
         weight = self.embedding.table.weight.detach()
         zeros = weight.new_zeros(1, length, self.width)
@@ -108,7 +108,7 @@ class StackTables:
         ends = self.stack.ends
         pre_norm = type(ends) is PreNorm
         layers = (LayerTable * len(self.tables))(*self.tables)
-        table = StackTable(
+        table = StackStruct(
             weight.data_ptr(), positions.data_ptr(), self._norm_table(self.embedding.norm),
             self._norm_table(ends.norm) if pre_norm else NormTable(), layers, len(layers), self.width, self.max_width,
             pre_norm, self.embedding.scale, _layer_norms(self.layers)[0].eps,
@@ -138,17 +138,21 @@ class StackTables:
         return NormTable(*map(_address, self.copies[id(norm)]))
 
 
-def make_stack_tables(layers: list[Any], embedding: Any, stack: Any) -> StackTables | None:
+def make_stack_tables(layers: list[Any], embedding: Any, stack: Any) -> StackTableBuilder | None:
     """None where the kernels do not know some part: norms other than LayerNorm and RMSNorm, activations but relu."""
     norms = _layer_norms(layers) + ([stack.ends.norm] if type(stack.ends) is PreNorm else [])
     norms += [] if isinstance(embedding.norm, torch.nn.Identity) else [embedding.norm]
     known_norms = all(type(norm) in (LayerNorm, RMSNorm) and norm.eps == norms[0].eps for norm in norms)
     only_relu = all(layer.inner is not None and layer.inner.relu for layer in layers)
-    return StackTables(layers, embedding, stack) if known_norms and only_relu else None
+    return StackTableBuilder(layers, embedding, stack) if known_norms and only_relu else None
 
 
 def encode_source(
-    encoder: StackTables, decoder: StackTables, ids: Tensor, source: PackedSentences, cross_kv: list[Int8CrossKV]
+    encoder: StackTableBuilder,
+    decoder: StackTableBuilder,
+    ids: Tensor,
+    source: PackedSentences,
+    cross_kv: list[Int8CrossKV],
 ) -> None:
     """Ids (M,) of packed sentences, into the keys and values of each layer's cross-attention."""
     encoder_table = encoder.table(int((source.end - source.first).max()))
@@ -160,7 +164,7 @@ def encode_source(
     )  # fmt: skip
 
 
-def decode_step(decoder: StackTables, ids: Tensor, cache: Int8KVCache) -> Tensor:
+def decode_step(decoder: StackTableBuilder, ids: Tensor, cache: Int8KVCache) -> Tensor:
     """One token of each hypothesis, (N,) -> (N, d). The cache has begun the step."""
     table = decoder.table(cache.length)
     cached = cache_table(decoder, cache, table, cache.width)
@@ -171,7 +175,7 @@ def decode_step(decoder: StackTables, ids: Tensor, cache: Int8KVCache) -> Tensor
     return x
 
 
-def cache_table(decoder: StackTables, cache: Int8KVCache, table: StackTable, width: int) -> CacheTable:
+def cache_table(decoder: StackTableBuilder, cache: Int8KVCache, table: StackStruct, width: int) -> CacheTable:
     """The cache; where each layer's keys and values are is written into the decoder's table. width: hypotheses of each
     sentence, now."""
     buffers = [cache.layer_buffers(index, layer.self_config) for index, layer in enumerate(decoder.layers)]
@@ -191,7 +195,7 @@ def linear_table(output: Int8Linear) -> LinearTable:
     )
 
 
-def _set_buffers(table: StackTable, name: str, buffers: list[Any]) -> None:
+def _set_buffers(table: StackStruct, name: str, buffers: list[Any]) -> None:
     for index, (kv, scales) in enumerate(buffers):
         attention = getattr(table.layers[index], name)
         attention.kv = kv.data_ptr()

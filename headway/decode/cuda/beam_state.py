@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headway.config.search import Search
-from headway.decode import constraints_torch
+from headway.decode import banned_tokens
 from headway.decode.cuda.decoder import CudaDecoder
 from headway.decode.reference.candidates import Candidates, pick_beam
 from headway.decode.request import SearchJob
@@ -155,7 +155,7 @@ class BeamState:
         FusedBeamStep, which does it in two kernels."""
         logps = logits.log_softmax(-1, dtype=torch.float32)
         if self.spec.suppress:
-            constraints_torch.ban_ids(logps, self.suppress)
+            banned_tokens.ban_ids(logps, self.suppress)
         logps[:, self.spec.end].add_(self.end_bias.index_select(0, self.cache.now))
         candidates = self._pick_candidates(logps)
         self._advance(self._force_prefixes(candidates) if self.spec.has_prefixes else candidates)

@@ -2,7 +2,7 @@
 
 beam_search.beam_search
   │  each step:   model.Stepper.step         log-probabilities of what follows
-  │               constraints_torch          -inf where a token is not allowed
+  │               banned_tokens          -inf where a token is not allowed
   │               candidates / constrained_beam   greedy, beam, sampling / constrained decoding
   │               beam_search.classify       which candidates end, run on, are pruned: the stopping rule
   │               beam_search.collect_finished    → hypotheses

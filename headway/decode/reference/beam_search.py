@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.decode import constraints_torch
+from headway.decode import banned_tokens
 from headway.decode.reference.beam import Beam, initial_beam, prefill_ids
 from headway.decode.reference.candidates import Candidates, pick_beam, pick_greedy, pick_sample
 from headway.decode.reference.constrained_beam import pick_constrained
@@ -86,14 +86,14 @@ def _start(stepper: Stepper[S], jobs: list[SearchJob], source: Tensor | None, va
 def _ban_tokens(logps: Tensor, beam: Beam, task: SearchTask, suppress: Tensor) -> None:
     """Set to -inf, in logps (B·W, V), what the settings do not allow."""
     if len(suppress):
-        constraints_torch.ban_ids(logps, suppress)
+        banned_tokens.ban_ids(logps, suppress)
     if task.search.min_length:
         early = [len(job.prefix) + beam.step + 1 < task.search.min_length for job in beam.jobs]
         width = beam.sums.shape[1]
         early_slots = torch.tensor(early, device=task.device).repeat_interleave(width)
-        constraints_torch.ban_end(logps, task.special_tokens.end, early_slots)
+        banned_tokens.ban_end(logps, task.special_tokens.end, early_slots)
     if task.search.no_repeat_ngram:
-        constraints_torch.ban_repeats(logps, beam.history.flatten(0, 1), task.search.no_repeat_ngram)
+        banned_tokens.ban_repeats(logps, beam.history.flatten(0, 1), task.search.no_repeat_ngram)
 
 
 def _pick_candidates(logps: Tensor, beam: Beam, task: SearchTask) -> Candidates:

@@ -24,7 +24,7 @@ TAG_ATTRIBUTES = (
 SPAN_PATTERNS = {
     "placeholder": r"⟦\d*⟧",
     "code": r"`[^`\n]+`",
-    "address": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
+    "url": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
     "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": rf"</?[A-Za-z][\w:.-]*+{TAG_ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",

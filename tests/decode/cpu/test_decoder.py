@@ -61,7 +61,9 @@ def sources(rows: int, longest: int = 20) -> tuple[Tensor, Tensor]:
 def found(stepper: Any, source: Tensor, valid: Tensor | None, engine: Any, **search: Any) -> list[list[Hypothesis]]:
     prefixes = search.pop("prefixes", None)
     settings = Search(**{"max_length": 45, "seed": 1, **search})
-    return decode(stepper, source, valid, special_tokens=SPECIAL, search=settings, prefixes=prefixes, engine=engine)
+    return decode(
+        stepper, source, valid, special_tokens=SPECIAL, search=settings, prefixes=prefixes, search_kind=engine
+    )
 
 
 def assert_alike(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]], within: float = 1e-3) -> None:
@@ -131,7 +133,7 @@ def test_a_shortlist_cuts_the_output_layer(search: dict[str, Any], kernels: str)
             search=Search(**settings),
             prefixes=prefixes,
             record=steps[engine].append,
-            engine=engine,
+            search_kind=engine,
         )
         for engine in ("cpu", "reference")
     }
@@ -303,8 +305,8 @@ def test_an_unsupported_search_is_refused_if_asked_for() -> None:
         (stepper, [[5], [5, 6], []], "prefixes have different lengths"),
     ]
     for given, prefixes, reason in cases:
-        with pytest.raises(HeadwayError, match=f'engine "cpu" cannot run this search: {reason}'):
-            decode(given, source, valid, special_tokens=SPECIAL, search=Search(), engine="cpu", prefixes=prefixes)
+        with pytest.raises(HeadwayError, match=f'the "cpu" search does not support this: {reason}'):
+            decode(given, source, valid, special_tokens=SPECIAL, search=Search(), search_kind="cpu", prefixes=prefixes)
     with pytest.raises(HeadwayError, match="there is no source"):
-        decode(stepper, None, special_tokens=SPECIAL, search=Search(), engine="cpu", prefixes=[[5]])
+        decode(stepper, None, special_tokens=SPECIAL, search=Search(), search_kind="cpu", prefixes=[[5]])
     assert unsupported(model.train()) == "it is not on the CPU, in training, or not in float32"

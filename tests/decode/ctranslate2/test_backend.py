@@ -101,7 +101,7 @@ def naive(
     model: Transformer, rows: list[list[int]], search: Search, special: SpecialTokens = SPECIAL
 ) -> list[list[Hypothesis]]:
     ids, valid = pad_rows(rows, 0, torch.device("cpu"))
-    return decode(ModelStepper(model), ids, valid, special_tokens=special, search=search, engine="reference")
+    return decode(ModelStepper(model), ids, valid, special_tokens=special, search=search, search_kind="reference")
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -26,8 +26,8 @@ def test_what_it_cannot_do_is_said_and_left_to_the_loop() -> None:
 
     def check(reason: str, stepper: Any = stepper, search: Search = SHORT, **more: Any) -> None:
         given = {"valid": valid, **more}
-        with pytest.raises(HeadwayError, match=f'engine "cuda" cannot run this search: {reason}'):
-            decode(stepper, source, special_tokens=SPECIAL, search=search, engine="cuda", **given)
+        with pytest.raises(HeadwayError, match=f'the "cuda" search does not support this: {reason}'):
+            decode(stepper, source, special_tokens=SPECIAL, search=search, search_kind="cuda", **given)
         decode(stepper, source, special_tokens=SPECIAL, search=search, **given)
 
     check("the model is an ensemble", Ensemble([stepper, stepper]))
@@ -37,8 +37,8 @@ def test_what_it_cannot_do_is_said_and_left_to_the_loop() -> None:
     with torch.autocast("cpu", torch.float16):
         check("autocast is on")
     check("a source is empty", valid=valid & torch.tensor([[True], [False]]))
-    with pytest.raises(HeadwayError, match="cannot run this search: the model needs a source and there is none"):
-        decode(stepper, None, special_tokens=SPECIAL, search=SHORT, prefixes=[[4]], engine="cuda")
+    with pytest.raises(HeadwayError, match="does not support this: the model needs a source and there is none"):
+        decode(stepper, None, special_tokens=SPECIAL, search=SHORT, prefixes=[[4]], search_kind="cuda")
     check("a prefix has more than 64", prefixes=[[4] * 65, [5]])
     check("its position is shaw", ModelStepper(model(position="shaw")))
     check("it learned 64 positions", ModelStepper(model(position="learned(64)", end=50.0)), Search(max_length=65))

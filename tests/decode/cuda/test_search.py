@@ -88,7 +88,8 @@ def both(
 ) -> list[list[Hypothesis]]:
     source = sources(rows) if "encoder" in stepper.model.stacks else (None, None)
     plain, fast = (
-        decode(stepper, *source, special_tokens=special, search=search, engine=e, **more) for e in ("reference", "cuda")
+        decode(stepper, *source, special_tokens=special, search=search, search_kind=e, **more)
+        for e in ("reference", "cuda")
     )  # type: ignore[arg-type]
     assert_same(fast, plain)
     return plain
@@ -102,10 +103,10 @@ def test_it_is_as_exact_as_the_reference_search() -> None:
         *sources(9),
         special_tokens=SPECIAL,
         search=search,
-        engine="reference",
+        search_kind="reference",
     )
-    reference = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, engine="reference")
-    fast = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, engine="cuda")
+    reference = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, search_kind="reference")
+    fast = decode(stepper, *sources(9), special_tokens=SPECIAL, search=search, search_kind="cuda")
     assert_as_exact(fast, reference, exact)
     worse = [[dataclasses.replace(h, token_logps=[p + 1e-3 for p in h.token_logps]) for h in row] for row in fast]
     with pytest.raises(AssertionError):
@@ -241,7 +242,7 @@ def test_broken_weights_are_told_alike() -> None:
         with pytest.raises(HeadwayError, match="row 0, output token 1: the model's log-probabilities") as error:
             decode(
                 stepper, *source, special_tokens=SPECIAL, search=Search(beam_size=2, max_length=5),
-                prefixes=[[4, 5]] * 3, engine=engine,
+                prefixes=[[4, 5]] * 3, search_kind=engine,
             )  # fmt: skip
         told.append(str(error.value))
     assert told[0] == told[1]
@@ -255,7 +256,8 @@ def test_half_precision() -> None:
     source, search = sources(60), Search(beam_size=4, max_length=16)
     with torch.backends.mkldnn.flags(enabled=False):  # it picks instructions that not every machine lets it use
         plain, fast = (
-            decode(stepper, *source, special_tokens=SPECIAL, search=search, engine=e) for e in ("reference", "cuda")
+            decode(stepper, *source, special_tokens=SPECIAL, search=search, search_kind=e)
+            for e in ("reference", "cuda")
         )  # type: ignore[arg-type]
     same = sum(a[0].ids == b[0].ids for a, b in zip(plain, fast))
     assert same >= 50
@@ -272,13 +274,13 @@ def test_weights_that_an_optimiser_changes_without_telling_are_noticed() -> None
     trained = model().eval()
     stepper, source = ModelStepper(trained), torch.randint(4, 40, (3, 6))
     search, special = Search(beam_size=2, max_length=8), SPECIAL
-    decode(stepper, source, special_tokens=special, search=search, engine="cuda")
+    decode(stepper, source, special_tokens=special, search=search, search_kind="cuda")
     optimiser = torch.optim.AdamW(trained.parameters(), lr=0.05, fused=True)
     with torch.enable_grad():
         trained.logits(trained(source, source).hidden).square().sum().backward()
     optimiser.step()
     found = [
-        decode(stepper, source, special_tokens=special, search=search, engine=engine)
+        decode(stepper, source, special_tokens=special, search=search, search_kind=engine)
         for engine in ("cuda", "reference")
     ]  # type: ignore[arg-type]
     assert [row[0].ids for row in found[0]] == [row[0].ids for row in found[1]]
@@ -289,8 +291,8 @@ def test_inference_mode_before_and_ordinary_after() -> None:
     stepper, source = ModelStepper(model().eval()), torch.randint(4, 40, (3, 6))
     search, special = Search(beam_size=2, max_length=8), SPECIAL
     with torch.inference_mode():
-        first = decode(stepper, source, special_tokens=special, search=search, engine="cuda")
-    assert decode(stepper, source, special_tokens=special, search=search, engine="cuda") == first
+        first = decode(stepper, source, special_tokens=special, search=search, search_kind="cuda")
+    assert decode(stepper, source, special_tokens=special, search=search, search_kind="cuda") == first
 
 
 def test_two_threads_search_one_after_the_other() -> None:
@@ -299,12 +301,15 @@ def test_two_threads_search_one_after_the_other() -> None:
     search, special = Search(beam_size=2, max_length=8), SPECIAL
     with ThreadPoolExecutor(4) as pool:
         tasks = [
-            pool.submit(decode, stepper, source, special_tokens=special, search=search, engine="cuda") for _ in range(8)
+            pool.submit(decode, stepper, source, special_tokens=special, search=search, search_kind="cuda")
+            for _ in range(8)
         ]
     assert all(task.result() == tasks[0].result() for task in tasks)
 
 
 def test_engines_are_named() -> None:
     stepper = ModelStepper(model().eval())
-    with pytest.raises(HeadwayError, match='there is no engine "statik": use one of auto, reference, cpu, cuda.'):
-        decode(stepper, torch.zeros(1, 1, dtype=torch.long), special_tokens=SPECIAL, search=Search(), engine="statik")  # type: ignore[arg-type]
+    with pytest.raises(HeadwayError, match='there is no search "statik": use one of auto, reference, cpu, cuda.'):
+        decode(
+            stepper, torch.zeros(1, 1, dtype=torch.long), special_tokens=SPECIAL, search=Search(), search_kind="statik"
+        )  # type: ignore[arg-type]

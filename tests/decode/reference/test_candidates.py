@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
-from headway.decode.constraints_torch import ban_end, ban_ids, ban_repeats
+from headway.decode.banned_tokens import ban_end, ban_ids, ban_repeats
 from headway.decode.reference.candidates import pick_greedy, stable_topk
 
 

@@ -15,7 +15,7 @@ LOWEST = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
-def constrain(scores, tokens, banned, end_bias, size, END: tl.constexpr):
+def mask_banned(scores, tokens, banned, end_bias, size, END: tl.constexpr):
     """Scores of tokens, -inf where they may not come next."""
     scores += tl.load(banned + tokens, tokens < size, -float("inf"))
     return scores + tl.where(tokens == END, end_bias, 0.0)
@@ -49,7 +49,7 @@ def reduce_logits(
         floor = tl.where(top == -float("inf"), 0.0, top)
         total = total * tl.exp(high - floor) + tl.sum(tl.exp(scores - floor))
         high = top
-        scores = constrain(scores, tokens, banned, end_bias, size, END)
+        scores = mask_banned(scores, tokens, banned, end_bias, size, END)
         part = start // PART + tl.arange(0, BLOCK // PART)
         tl.store(peaks + beam * parts + part, tl.max(tl.reshape(scores, [BLOCK // PART, PART]), 1), part < parts)
     tl.store(norms + beam, high + tl.log(total))
@@ -87,7 +87,7 @@ def advance_beams(
     inside = (c < C)[:, None] & (tokens < size)
     parent_logits = logits + (row * K + parent).to(tl.int64)[:, None] * stride
     scores = tl.load(parent_logits + tokens, inside, -float("inf")).to(tl.float32)
-    scores = constrain(scores, tokens, banned, end_bias, size, END)
+    scores = mask_banned(scores, tokens, banned, end_bias, size, END)
     total = (scores - tl.load(norms + row * K + parent)[:, None]) + tl.load(sums + row * K + parent)[:, None]
     total = tl.where(total == total, total, -float("inf"))
     key = tl.where(inside, sort_keys(total, parent[:, None] * size + tokens), LOWEST)
@@ -100,7 +100,7 @@ def advance_beams(
     real = c < C
     parent, token = picked // size, picked % size
     score = tl.load(logits + (row * K + parent).to(tl.int64) * stride + token).to(tl.float32)
-    logp = constrain(score, token, banned, end_bias, size, END) - tl.load(norms + row * K + parent)
+    logp = mask_banned(score, token, banned, end_bias, size, END) - tl.load(norms + row * K + parent)
     total = logp + tl.load(sums + row * K + parent)
     total = tl.where(total == total, total, -float("inf"))
     total = tl.where(broken, float("nan"), total)
