@@ -40,7 +40,7 @@ class QueuedJob(Generic[R]):
         if len(self.results) == len(self.texts) and not self.answer.done():
             _settle(self.answer.set_result, [self.results[n] for n in range(len(self.texts))])
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         if not self.answer.done():
             _settle(self.answer.set_exception, error)
 
@@ -217,14 +217,14 @@ class BatchQueue(Generic[R]):
             results = self._translate([job.texts[n] for job, n in batch], batch[0][0].options)
         except Exception as error:
             if len(batch) == 1:
-                batch[0][0].fail(error)
+                batch[0][0].set_exception(error)
                 return
             for item in batch:
                 if not item[0].answer.done():
                     self._translate_batch([item])
         except BaseException as error:
             for job, _ in batch:
-                job.fail(error)
+                job.set_exception(error)
         else:
             for (job, n), result in zip(batch, results):
                 job.finish(n, result)

@@ -50,7 +50,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(5)
+        self.thread.join(1)
         self.server.force_exit = True  # a client that is still connected would keep it for half a minute
         self.thread.join(40)
         self.socket.close()
