@@ -153,7 +153,9 @@ def judge_lines(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("HEADWAY_DATA", "../shared/data")))
+    parser.add_argument(
+        "--data", type=Path, default=os.environ.get("HEADWAY_DATA"), required="HEADWAY_DATA" not in os.environ
+    )
     parser.add_argument("--pages", type=Path, metavar="FOLDER")
     parser.add_argument("--most", type=int, default=3000, help="maximum number of lines of each text")
     parser.add_argument("--seed", type=int, default=1, help="of the sample; the settings were tuned with 1")
