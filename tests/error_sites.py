@@ -63,7 +63,7 @@ def record_frames(frame: FrameType | None) -> None:
     """The innermost frames of headway: what made the error, and what called a function that makes it."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if "/headway/" in file and not file.endswith("/errors.py"):
+        if file.startswith(f"{ROOT}/headway/") and not file.endswith("/errors.py"):
             reached.add((file, frame.f_lineno))
             return
         frame = frame.f_back

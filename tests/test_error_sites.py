@@ -76,6 +76,19 @@ def test_what_is_raised_is_reached(own: Any) -> None:
     assert unreached() == []
 
 
+def test_an_error_is_recorded_where_the_package_makes_it_whatever_the_checkout_is_called(
+    own: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A checkout called headway has a virtual environment whose path contains the name, too."""
+    other = tmp_path / "headway.venv" / "headway" / "click.py"
+    space: dict[str, Any] = {}
+    exec(compile("def fail(error):\n    raise error('x')\n", str(other), "exec"), space)
+    made = own("def one(fail): fail(HeadwayError)  # as self.fail\n", "one")
+    with pytest.raises(HeadwayError):
+        made.one(space["fail"])
+    assert (str(tmp_path / "headway" / "made.py"), 1) in reached
+
+
 def test_what_is_met_by_chance_does_not_count(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = own("def one(): raise HeadwayError('x')\n", "one")
     monkeypatch.setattr(error_sites, "paused", False)

@@ -68,7 +68,8 @@ Step = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def steps() -> Iterator[dict[str, ModuleType]]:
-    """The scripts, which start processes that import them. After the tests, their names are nobody else's."""
+    """The scripts, which start processes that import them. Folders of tests have the same names, such as train."""
+    others = {name: sys.modules.pop(name) for name in STEPS if name in sys.modules}
     sys.path.insert(0, str(RECIPE))
     try:
         yield {name: importlib.import_module(name) for name in STEPS}
@@ -76,6 +77,7 @@ def steps() -> Iterator[dict[str, ModuleType]]:
         sys.path.remove(str(RECIPE))
         for name in STEPS:
             sys.modules.pop(name, None)
+        sys.modules.update(others)
 
 
 @pytest.fixture
