@@ -133,3 +133,9 @@ def look(chromium: Any, server: Running) -> Iterator[Callable[..., Look]]:
     yield new
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`headway inspect` writes its page alone: drawing takes seconds, and is tested in tests/cli/verbs."""
+    monkeypatch.setattr("headway.cli.verbs.inspect._draw", lambda trace, network, out: 0)

@@ -80,7 +80,14 @@ def test_what_retention_computes_is_said_as_it_is(look: Callable[..., Look], odd
 
 @pytest.mark.parametrize("panel", ["live", "saved"])
 def test_an_output_that_was_cut_has_no_end(
-    look: Callable[..., Look], chromium: Any, odd: Running, odd_dir: Path, odd_trace: Trace, tmp_path: Path, panel: str
+    look: Callable[..., Look],
+    chromium: Any,
+    odd: Running,
+    odd_dir: Path,
+    odd_trace: Trace,
+    tmp_path: Path,
+    panel: str,
+    without_pictures: None,
 ) -> None:
     assert len(odd_trace.written.ids) == 3  # and no end
     if panel == "live":

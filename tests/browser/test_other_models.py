@@ -64,7 +64,9 @@ def opened(chromium: Any, path: Path) -> Look:
     return alone.ended()
 
 
-def test_the_page_of_headway_inspect(chromium: Any, translator_dir: Path, trace: Trace, tmp_path: Path) -> None:
+def test_the_page_of_headway_inspect(
+    chromium: Any, translator_dir: Path, trace: Trace, tmp_path: Path, without_pictures: None
+) -> None:
     assert main(["inspect", str(translator_dir), trace.text, "--out", str(tmp_path), "--device", "cpu"]) == 0
     seen = walked(opened(chromium, tmp_path / "page.html"))
     assert seen.page.is_disabled("#go")
@@ -85,7 +87,7 @@ def test_a_notebook(chromium: Any, trace: Trace, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!-- x"])
 def test_a_text_cannot_break_out_of_a_saved_page(
-    chromium: Any, translator_dir: Path, tmp_path: Path, text: str
+    chromium: Any, translator_dir: Path, tmp_path: Path, text: str, without_pictures: None
 ) -> None:
     assert main(["inspect", str(translator_dir), text, "--out", str(tmp_path), "--device", "cpu"]) == 0
     seen = opened(chromium, tmp_path / "page.html")
