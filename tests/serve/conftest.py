@@ -52,7 +52,7 @@ class Running:
         self.server.should_exit = True
         self.thread.join(1)
         self.server.force_exit = True  # a client that is still connected would keep it for half a minute
-        self.thread.join(40)
+        self.thread.join(5)  # a daemon: that a server ends in time is tested in tests/cli/verbs/test_serve.py
         self.socket.close()
 
 
