@@ -145,5 +145,7 @@ def make_contestants(threads: int) -> dict[str, Callable[[Path, Path], Engine]]:
     for engine in ("torch", "ctranslate2"):
         for compute in computes:
             found[f"headway {engine} {compute}"] = ours(engine, compute)
+    if "int8" in computes:
+        found["headway native int8"] = ours("native", "int8")
     found["headway auto"] = ours("auto", "auto")
     return found

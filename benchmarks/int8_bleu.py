@@ -23,6 +23,7 @@ BASELINE = "torch float32"
 ENGINES: "dict[str, tuple[EngineName, Compute]]" = {
     BASELINE: ("torch", "float32"),
     "torch int8": ("torch", "int8"),
+    "native int8": ("native", "int8"),
     "ctranslate2 float32": ("ctranslate2", "float32"),
     "ctranslate2 int8": ("ctranslate2", "int8"),
 }

@@ -29,7 +29,7 @@ from report import Table, append_section
 from headway.text.line_language import LineLanguageDetector
 
 INSTALLED = ("en", "de")
-LENGTHS = {"5 words or more": (5, 10**9), "3 or 4": (3, 4), "1 or 2": (1, 2)}
+LENGTHS = {"7 words or more": (7, 10**9), "4 to 6": (4, 6), "3": (3, 3), "2": (2, 2), "1": (1, 1)}
 PAIRS = ("europarl.test", "tatoeba.valid", "newstest2013", "manpages", "ddtp")
 SPECIAL = {r"\-": "-", r"\(en": "–", r"\(em": "—", r"\(aq": "'", r"\(dq": '"', r"\(cq": "’", r"\(oq": "‘", r"\e": "\\"}
 WORD = re.compile(r"[\"'“„«»‘’(]*[^\W\d_]+(?:[-'’/][^\W\d_]+)*[.,;:!?)\"'”“«»’…]*")

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from report import Table, append_section, versions, wrap_text
 
 ROOT = Path(__file__).parent.parent
-MEMORY_LIMITS = {"ctranslate2": 300, "torch": 700}  # MB beyond the weights
+MEMORY_LIMITS = {"native": 300, "ctranslate2": 300, "torch": 700}  # MB beyond the weights
 MAX_GROWTH = 0.05  # relative to the peak of the first tenth
 COLUMNS = ["MB at 10 %", "MB in all", "growth", "bar", "lines/s"]
 
@@ -86,7 +86,7 @@ def measure(given: argparse.Namespace, more: str) -> tuple[list[str], bool]:
     tenth = max(sample.memory for sample in samples if sample.lines <= given.lines / 10)
     peak = max(sample.memory for sample in samples)
     weights = (given.model / "model.safetensors").stat().st_size / 1e6
-    bar = 2 * weights + MEMORY_LIMITS["ctranslate2" if "ctranslate2" in more else "torch"]
+    bar = 2 * weights + MEMORY_LIMITS[next((name for name in MEMORY_LIMITS if name in more), "torch")]
     sound = peak <= bar and peak - tenth <= MAX_GROWTH * tenth
     cells = [f"{tenth:.0f}", f"{peak:.0f}", f"{peak - tenth:+.0f}", f"{bar:.0f}", f"{given.lines / took:.0f}"]
     return cells, sound

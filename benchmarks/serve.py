@@ -69,8 +69,8 @@ class Client:
 
 def request(path: str, text: str, languages: tuple[str, str]) -> bytes:
     body = json.dumps({"q": text, "source": languages[0], "target": languages[1]}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    headers = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"POST {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode() + body
 
 
 async def closed_loop(port: int, lines: Sequence[str], clients: int, languages: tuple[str, str]) -> list[str]:

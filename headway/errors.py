@@ -21,6 +21,10 @@ class ConfigError(HeadwayError):
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
+class HeadwayWarning(UserWarning):
+    """Something that was ignored and need not stop the work. The command line prints it as a warning."""
+
+
 def did_you_mean(given: str, allowed: list[str]) -> str:
     """' Did you mean "x"?' or ''. Case, - and _ are ignored: papers write Pre-LN and ALiBi."""
     import difflib

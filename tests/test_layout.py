@@ -21,7 +21,8 @@ ARROW = [
 # called.
 LATE_EXCEPTIONS = {("translate", "inspect"), ("translate", "workflows")}
 TORCH_FREE = [
-    "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2", "headway.device",
+    "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2", "headway.decode.native",
+    "headway.decode.lattice", "headway.decode.probe", "headway.device",
     "headway.documents", "headway.errors", "headway.files", "headway.text", "headway.translate.options",
     "headway.translate.translator", "headway.workflows",
 ]  # fmt: skip

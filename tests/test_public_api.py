@@ -22,6 +22,12 @@ def test_the_list_is_exact() -> None:
     assert headway.__all__ == NAMES == sorted(NAMES)
 
 
+def test_nothing_else_is_shown() -> None:
+    import headway.translate.translator  # modules become attributes of the package
+
+    assert dir(headway) == NAMES
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_importable_and_documented(name: str) -> None:
     value = getattr(headway, name)

@@ -8,6 +8,7 @@
                ├─ input_lines.py, pipelined.py  translate: groups of input lines, worked on in a pipeline
                ├─ translate_document.py         translate --document
                ├─ train_setup.py, progress.py   train: from options to a training run, and what it shows meanwhile
+               ├─ pair_input.py                 evaluate, score, …: pairs from --source and --target, or --pairs
                ├─ pair_writer.py                augment, distil: write pairs to a file that can be resumed
                └─ check_report.py               check: the report
         foreign_options.py  what other toolkits call our options, for hints in error messages

@@ -5,11 +5,12 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
@@ -27,7 +28,7 @@ from headway.cli.help import (
     write_options,
 )
 from headway.cli.terminal import LogLevel, log, reset_settings, settings
-from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.errors import ConfigError, HeadwayError, HeadwayWarning, did_you_mean
 
 # The function of each verb, and the first line of its help.
 VERBS = {
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Spinning OpenMP threads take cores from other programs; benchmarks/RESULTS.md has the trade-off.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        with exit_on_sigterm():
+        with exit_on_sigterm(), log_warnings():
             code = (
                 run_command_line(sys.argv[1:])
                 if arguments is None
@@ -196,6 +197,23 @@ def exit_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def log_warnings() -> Iterator[None]:
+    """Print Headway's own warnings as messages, not as Python does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HeadwayWarning)
+        show = warnings.showwarning
+
+        def show_warning(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, HeadwayWarning):
+                log(str(message), "warning")
+            else:
+                show(message, category, *rest)
+
+        warnings.showwarning = show_warning  # type: ignore[assignment]
+        yield
 
 
 class App(click.Group):

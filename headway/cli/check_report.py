@@ -71,7 +71,7 @@ def print_findings(
             for label, text in zip(labels, (example.source, example.target)):
                 click.echo(fit_line(f"    {label:{width}}  {text}"))
         if kind.name == "misaligned" and report.runs:
-            for line in describe_moved_runs(report, report.runs):
+            for line in describe_moved_runs(report, report.located_runs()):
                 click.echo(fit_line(line))
     if clean:
         left = format_count(report.pairs - removed, "pair")

@@ -9,6 +9,7 @@ import click
 
 from headway.cli.help import FunctionT, option
 
+PAIR_FORMATS = ".tsv, .csv, .jsonl, .json or .parquet"
 AUTO_DETECT = "auto"  # --from: detect the language of each line
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -97,10 +98,10 @@ compute = option(
 engine_options = combine_options(
     option(
         "--engine",
-        type=click.Choice(["auto", "torch", "ctranslate2"]),
+        type=click.Choice(["auto", "native", "ctranslate2", "torch"]),
         default="auto",
         group="Model",
-        help="Inference engine; auto: ctranslate2 for short input on a CPU.",
+        help="Inference engine; auto: native for int8 models on a CPU, else the first that can.",
     ),
     compute,
     option("--threads", type=click.IntRange(1, 1024), group="Model", help="CPU threads. Default: all cores."),
@@ -113,10 +114,11 @@ columns = option(
     help="Source and target column of --pairs, by number or name.",
 )
 output = option("--output", "-o", metavar="FILE", group="Text", help="Write to FILE instead of standard output.")
+one_pair_file = option("--pairs", metavar="FILE", group="Text", help=f"Both sides in one file: {PAIR_FORMATS}.")
 pair_files = combine_options(
     option("--source", "-s", metavar="FILE", group="Text", help="Source sentences, one per line; - is standard input."),
     option("--target", "-t", metavar="FILE", group="Text", help="Their translations, line by line."),
-    option("--pairs", metavar="FILE", group="Text", help="Both sides in one file: .tsv or .jsonl."),
+    one_pair_file,
     columns,
     output,
 )

@@ -40,6 +40,7 @@ class TerminalSettings:
     verbosity: int = 0
     log_format: str = "text"
     debug: bool = False
+    timestamps: bool = False  # at the beginning of each message, as a server's log needs them
 
 
 settings = TerminalSettings()
@@ -136,6 +137,8 @@ def log(message: str, level: LogLevel = "info", **fields: Any) -> None:
             if wants_colour(sys.stderr):
                 label = click.style(label, fg=LABEL_COLOURS[level], bold=True)
             line = f"{label} {line}"
+        if settings.timestamps:
+            line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}"
     # A message may quote user input that the terminal's encoding cannot represent.
     encoding = sys.stderr.encoding or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)
@@ -144,7 +147,7 @@ def log(message: str, level: LogLevel = "info", **fields: Any) -> None:
 @contextmanager
 def open_output(output: str | None) -> Iterator[TextIO]:
     """A file, compressed according to its suffix, or standard output; UTF-8 whatever the locale."""
-    if output and output.endswith((".gz", ".xz", ".zst")):
+    if output and output.endswith((".gz", ".bz2", ".xz", ".zst")):
         from headway.data.check.write_clean import open_compressor
 
         with (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.options import AUTO_DETECT
+from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log
 from headway.errors import HeadwayError
 from headway.storage.registry import ModelChoice, choose_models
@@ -19,7 +20,7 @@ LINE_ONLY_OPTIONS = ("input_file", "prefix", "n_best", "align", "scores", "as_js
 
 def check_document_options(given: dict[str, Any], file: str, output: str | None) -> None:
     """Refuse options that are not for documents, before a model is loaded."""
-    from headway.documents import FORMAT_MODULES, document_type
+    from headway.documents import FORMAT_MODULES, output_suffix
 
     context = click.get_current_context()
     names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
@@ -28,11 +29,11 @@ def check_document_options(given: dict[str, Any], file: str, output: str | None)
     for name in LINE_ONLY_OPTIONS:
         if given[name]:
             raise click.UsageError(f"{names[name]} is for lines of text, not for --document.", context)
-    suffix = document_type(file)
+    suffix = output_suffix(file)
     if output and Path(file).resolve() == Path(output).resolve():
         raise click.UsageError("--output is the input document: choose another file.", context)
     if output and FORMAT_MODULES.get(Path(output).suffix.lower()) != FORMAT_MODULES[suffix]:
-        raise click.UsageError(f"--output: {output} must end in {suffix}, as {file} does.", context)
+        raise click.UsageError(f"--output: {output} must end in {suffix}, as a translation of {file} does.", context)
 
 
 def choose_document_model(file: str, models: tuple[str, ...], source: str, to: str) -> ModelChoice:
@@ -44,7 +45,7 @@ def choose_document_model(file: str, models: tuple[str, ...], source: str, to: s
     from headway.translate.routing import find_routes
 
     routes, target = find_routes(models, to)
-    language = LineLanguageDetector([*routes, target]).detect(sample_text(file))
+    language = LineLanguageDetector([*routes, target], target).detect(sample_text(file))
     if language in routes:
         log(f"{file} is in {language}")
         return routes[language]
@@ -61,8 +62,10 @@ def translate_document(translator: "Translator", options: "TranslateOptions", fi
     """Translate the document and write it to `output`, by default beside the original."""
     from headway.documents import segment_translator, translate_file
 
-    out = output or default_output_path(file, translator.target or next(iter(translator.summary.target_languages), ""))
-    counts = translate_file(file, out, segment_translator(translator, options))
+    language = options.target or translator.target or next(iter(translator.summary.target_languages), "")
+    out = output or default_output_path(file, language)
+    with show_progress(translator):
+        counts = translate_file(file, out, segment_translator(translator, options), language=language)
     for warning in counts.warnings:
         log(warning, "warning")
     log(f"{out}: {counts.translated:,} of {counts.segments:,} segments translated")
@@ -70,8 +73,11 @@ def translate_document(translator: "Translator", options: "TranslateOptions", fi
 
 def default_output_path(file: str, language: str) -> str:
     """report.de.docx for report.docx; an existing file is not replaced."""
+    from headway.documents import output_suffix
+
     path = Path(file)
-    out = path.with_name(f"{path.stem}.{language or 'translated'}{path.suffix}")
+    suffix = path.suffix if path.suffix.lower() == output_suffix(file) else output_suffix(file)
+    out = path.with_name(f"{path.stem}.{language or 'translated'}{suffix}")
     if out.exists():
         raise HeadwayError(f"{out} exists already. Remove it, or give another file with --output.")
     return str(out)

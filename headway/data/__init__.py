@@ -1,11 +1,15 @@
 """Training data: from text files to batches of token ids. Needs no torch.
 
-parallel_files (two files, TSV, JSONL) ──► corpora (ParallelCorpus, TextCorpus) ──► noise (noisy copies)
-                                               │
-                                               ▼
+table_layout, quoted_tables (TSV, CSV), json_files, parquet_files ──┐
+parallel_files (two files, or one of these) ◄───────────────────────┘
+    │
+    ▼
+corpora (ParallelCorpus, TextCorpus) ──► noise (noisy copies)
+    │
+    ▼
 encoding (all cores) / epoch_encoder (again for every epoch) ──► ragged (RaggedArray, memory-mapped ids)
-                                               │
-                                               ▼
+    │
+    ▼
 batches: which examples form a padded batch or a packed sequence ──► headway.train.loader (the data loader)
 
 check/     `headway check`: find faults in a parallel corpus

@@ -18,9 +18,18 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headway.data.parallel_files import Pair, ParallelFiles, read_parallel, strip_compression
+from headway.data.parallel_files import (
+    PARQUET_SUFFIXES,
+    Pair,
+    ParallelFiles,
+    format_suffix,
+    read_parallel,
+    resolve_layout,
+    strip_compression,
+)
+from headway.data.parquet_files import refuse_pipe
 from headway.files.cache import fingerprint, load_or_build
-from headway.files.text_files import check_readable, read_lines
+from headway.files.text_files import MAX_RUNNING_TEXT_LINE_BYTES, check_readable, read_lines
 
 
 class CorpusCounts(NamedTuple):
@@ -86,6 +95,7 @@ class ParallelCorpus:
     source_language: str = ""
     target_language: str = ""
     weight: float = 1.0  # how often each pair is used in an epoch
+    note: str = ""  # what was found out about its layout
 
     def read(self) -> Iterator[Pair]:
         return self.origin.read()
@@ -130,7 +140,7 @@ class TextCorpus:
     memory: tuple[str, ...] = ()
 
     def read(self) -> Iterator[str]:
-        lines = chain(self.memory, *(read_lines(path) for path in self.paths))
+        lines = chain(self.memory, *(read_lines(path, MAX_RUNNING_TEXT_LINE_BYTES) for path in self.paths))
         return islice(lines, self.first, self.last)
 
     def split(self, held: int) -> tuple["TextCorpus", "TextCorpus"]:
@@ -146,14 +156,19 @@ class TextCorpus:
 
 def open_parallel(files: ParallelFiles, weight: float = 1.0) -> ParallelCorpus:
     """A corpus in files. It is read once to count it, unless the counts are cached."""
-    columns = files.columns or ()
-    rereadable = files._replace(
-        source=ensure_rereadable(files.source), target=ensure_rereadable(files.target) if files.target else ""
+    rereadable = resolve_layout(
+        files._replace(
+            source=ensure_rereadable(files.source), target=ensure_rereadable(files.target) if files.target else ""
+        )
     )
-    languages = (files.source_language, files.target_language)
-    identity = fingerprint([*map(hash_file, rereadable.paths), *columns, *(languages if not files.target else ())])
+    columns = rereadable.columns or ()
+    languages = (rereadable.source_language, rereadable.target_language)
+    layout = [rereadable.layout.identity] if rereadable.layout and rereadable.layout.identity else []
+    text = [*map(hash_file, rereadable.paths), *columns, *(languages if not files.target else ()), *layout]
+    identity = fingerprint(text)
     origin = FilePairs(rereadable)
-    return ParallelCorpus(origin, identity, count_pairs(origin, identity), *languages, weight)
+    note = rereadable.layout.note if rereadable.layout else ""
+    return ParallelCorpus(origin, identity, count_pairs(origin, identity), *languages, weight, note)
 
 
 def parallel_from_memory(
@@ -236,9 +251,11 @@ def ensure_rereadable(path: str) -> str:
     check_readable(path)
     if path != "-" and stat.S_ISREG(os.stat(path).st_mode):
         return path
+    if format_suffix(path) in PARQUET_SUFFIXES:
+        refuse_pipe(path)
     folder = tempfile.mkdtemp(prefix="headway-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy = Path(folder) / (strip_compression(Path(path).name) if path != "-" else "input")
     with copy.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in read_lines(path))
+        file.writelines(f"{line}\n" for line in read_lines(path, MAX_RUNNING_TEXT_LINE_BYTES))
     return str(copy)

@@ -1,27 +1,31 @@
-"""Decoding: source ids in, hypotheses (ids and scores) out. Four searches that find the same, each with its folder.
+"""Decoding: source ids in, hypotheses (ids and scores) out. Searches that find the same, each with its folder.
 
-    headway.translate                which engine: torch or CTranslate2 (translate/backends.py)
+    headway.translate                which engine: native, CTranslate2 or torch (translate/backends.py, probe)
        │
-       ├─ torch_backend.TorchEngine ── dispatch.decode ── request        the request, checked; one job for each row
-       │                                  │
-       │        ┌─────────────────────────┼─────────────────────────────┐
-       │    cuda/ CUDA graphs, Triton   cpu/ int8 in C,              reference/ any model, any setting:
-       │        │                         │  float32 in torch           the specification
-       │        │                         │  (+ shortlist)                │
-       │        └──────── lattice ────────┘                               │
-       │     candidates of all steps → hypotheses                         │
-       │                      └───────────── Hypothesis ──────────────────┘
-       └─ ctranslate2/ Ct2Engine           CTranslate2's own C++ beam search, without torch
+       ├─ native/ NativeEngine             int8 by our C kernels, without torch
+       ├─ ctranslate2/ Ct2Engine           CTranslate2's own C++ beam search, without torch
+       │
+       └─ torch_backend.TorchEngine ── dispatch.decode ── request        the request, checked; one job for each row
+                                          │
+                ┌─────────────────────────┼─────────────────────────────┐
+            cuda/ CUDA graphs, Triton   cpu/ int8 by native/,        reference/ any model, any setting:
+                                          float32 in torch              the specification
+                                          (+ shortlist)
 
     types        Hypothesis, BeamStep, Engine: what goes in and out                          (no torch)
-    request      SearchTask and its SearchJobs
+    probe        which engine without torch can run a stored model                           (no torch)
+    stored_config  config.json as plain JSON, checked                                        (no torch)
+    request      SearchTask and its SearchJobs                                               (no torch)
     dispatch     decode, stream: which of the searches runs
     batching     batches of similar lengths                                                  (no torch)
     padding      rows of ids as one padded tensor
     constraints  constrained decoding: phrases that an output must contain                   (no torch)
     banned_tokens  tokens that an output may not contain, as -inf in its log-probabilities
     shortlist    searching a part of the vocabulary
-    lattice      hypotheses from the candidates of all steps
+    lattice      hypotheses from the candidates of all steps; cuda/lattice on a GPU          (no torch)
+    batch_pool   batches on several threads                                                  (no torch)
+    forking      what is made anew in a forked process                                       (no torch)
+    stop         ending searches from outside                                                (no torch)
 
 The beam search stopping rule is stated once, in reference/beam_search.py.
 """

@@ -116,9 +116,11 @@ def _cpu_decoder(stepper: Stepper[Any], task: SearchTask, source: Tensor | None)
         return "the model is an ensemble, or not one of Headway's"
     if source is None:
         return "there is no source"
-    if len({len(job.prefix) for job in task.jobs}) > 1:
-        return "prefixes have different lengths"
-    return cpu_decoder_of(model)
+    decoder = cpu_decoder_of(model)
+    if isinstance(decoder, str) or len({len(job.prefix) for job in task.jobs}) < 2:
+        return decoder
+    in_python = isinstance(stepper, ShortlistedStepper) or cpu_search.unsupported(decoder, task)
+    return "prefixes have different lengths" if in_python else decoder
 
 
 def _run_cpu_search(

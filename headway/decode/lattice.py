@@ -1,53 +1,43 @@
-"""From the candidates of every step to hypotheses, after a CPU or CUDA search: the beam search stopping rule (see
-reference/beam_search.py) for all steps at once, then a backtrace. On the device of the search, unless there is little
-to do.
+"""From the candidates of every step to hypotheses, after a search by the C kernels: the beam search stopping rule (see
+reference/beam_search.py) for all steps at once, then a backtrace. In numpy; cuda/lattice.py is the same on a GPU.
 
 T steps    B rows    C candidates of each    K beams    M hypotheses
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from headway.decode.reference.beam_search import non_finite_error
-from headway.decode.request import SearchJob, SearchTask
+from headway.decode.request import SearchJob, SearchTask, non_finite_error
 from headway.decode.types import Hypothesis
 
-MAX_HOST_ELEMENTS = 2**17  # so many the host is done with before a GPU has begun
+Array = np.ndarray[Any, Any]
 
 
 class Lattice(NamedTuple):
-    """All candidates of a search, (T, C, B) each: rows last, so that they are contiguous."""
+    """All candidates of a search, (T, B, C) each, of the steps after a forced prefix."""
 
-    ids: Tensor
-    parents: Tensor
-    logps: Tensor
-    sums: Tensor
+    ids: Array
+    parents: Array
+    logps: Array
+    sums: Array
 
 
 class HypothesisEnds(NamedTuple):
     """Where hypotheses ended, (M,) each."""
 
-    steps: Tensor
-    candidates: Tensor  # which of the candidates of that step
-    rows: Tensor
+    steps: Array
+    rows: Array
+    candidates: Array  # which of the candidates of that step
 
 
-def join_steps(parts: list[tuple[Tensor, Tensor]], rows: int) -> Lattice:
-    """From what was written part by part: which rows a part has (B',), and its int32 codes (steps, 4, ≥ B', C): ids,
-    parents, and the bits of the floats logps and sums."""
-    codes = [codes for _, codes in parts]
-    steps = sum(len(part) for part in codes)
-    joined = codes[0].new_zeros(4, steps, codes[0].shape[3], rows)
-    first = 0
-    for (own_rows, _), part in zip(parts, codes):
-        joined[:, first : first + len(part), :, own_rows] = part[:, :, : len(own_rows)].permute(1, 0, 3, 2)
-        first += len(part)
-    if joined.numel() < MAX_HOST_ELEMENTS:
-        joined = joined.cpu()
-    return Lattice(joined[0].long(), joined[1].long(), joined[2].view(torch.float32), joined[3].view(torch.float32))
+def join_steps(parts: list[Array]) -> Lattice:
+    """From what was written part by part, int32 codes (steps, 4, B, C): ids, parents, and the bits of the floats logps
+    and sums."""
+    codes = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    ids, parents, logps, sums = (codes[:, index] for index in range(4))
+    return Lattice(ids, parents, logps.view(np.float32), sums.view(np.float32))
 
 
 def extract_hypotheses(
@@ -55,60 +45,55 @@ def extract_hypotheses(
 ) -> Iterator[tuple[SearchJob, Hypothesis]]:
     """The n_best of each row, best first."""
     beam = task.search.beam_size
-    device = lattice.ids.device
-    exists = lattice.sums > -torch.inf
+    exists = lattice.sums > -np.inf
     ends = lattice.ids == task.special_tokens.end
     runs = exists & ~ends
-    limits = torch.tensor([len(job.prefix) + job.max_new_tokens for job in jobs], device=device)
-    last = torch.arange(1, len(ends) + 1, device=device)[:, None] >= limits  # (T, B)
-    complete = exists & (ends | last[:, None])
-    complete[:, beam:] = False  # only the K best may end; the others are spare ones that may run on instead
-    ended = complete.sum(1).cumsum(0)
-    stays = (runs.any(1) & ~last & (ended < beam)).cumprod(0).bool()
-    alive = torch.cat([torch.ones_like(stays[:1]), stays[:-1]])  # (T, B)
-    for step, row in (~(lattice.sums[:, 0] < torch.inf) & alive).nonzero().tolist():
-        raise non_finite_error(jobs[row], step - len(jobs[row].prefix))
-    complete &= alive[:, None]
-    stuck = alive & ~exists.any(1) & (ended == 0)  # nothing can follow: the row's hypotheses so far are its output
-    for step, row in stuck.nonzero().tolist():
+    limits = np.array([job.max_new_tokens for job in jobs])
+    last = np.arange(1, len(ends) + 1)[:, None] >= limits  # (T, B)
+    complete = exists & (ends | last[:, :, None])
+    complete[:, :, beam:] = False  # only the K best may end; the others are spare ones that may run on instead
+    ended = complete.sum(2).cumsum(0)
+    stays = np.logical_and.accumulate(runs.any(2) & ~last & (ended < beam))
+    alive = np.concatenate([np.ones_like(stays[:1]), stays[:-1]])  # (T, B)
+    for step, row in np.argwhere(~(lattice.sums[:, :, 0] < np.inf) & alive):
+        raise non_finite_error(jobs[row], int(step))
+    complete &= alive[:, :, None]
+    stuck = alive & ~exists.any(2) & (ended == 0)  # nothing can follow: the row's hypotheses so far are its output
+    for step, row in np.argwhere(stuck):
         if step == 0:
-            yield jobs[row], task.hypothesis(jobs[row], [], [], 0.0)
+            yield jobs[row], task.hypothesis(jobs[row], jobs[row].prefix, [], 0.0)
         else:
-            before = runs[step - 1, :, row]
-            complete[step - 1, :, row] = before & (before.cumsum(0) <= beam)
-    best = _rank_ends(lattice, complete, jobs, task)
+            before = runs[step - 1, row]
+            complete[step - 1, row] = before & (before.cumsum() <= beam)
+    best = _rank_ends(lattice, complete, task)
     ids, logps = _backtrace(lattice, runs, best)
     totals = lattice.sums[best].tolist()
     for step, row, own_ids, own_logps, total in zip(best.steps.tolist(), best.rows.tolist(), ids, logps, totals):
         job = jobs[row]
-        yield job, task.hypothesis(job, own_ids[: step + 1], own_logps[len(job.prefix) : step + 1], total)
+        yield job, task.hypothesis(job, [*job.prefix, *own_ids[: step + 1]], own_logps[: step + 1], total)
 
 
-def _rank_ends(lattice: Lattice, complete: Tensor, jobs: list[SearchJob], task: SearchTask) -> HypothesisEnds:
+def _rank_ends(lattice: Lattice, complete: Array, task: SearchTask) -> HypothesisEnds:
     """Where the n_best of each row ended."""
-    ends = HypothesisEnds(*complete.nonzero(as_tuple=True))
-    prefixes = torch.tensor([len(job.prefix) for job in jobs], device=complete.device)
-    lengths = ends.steps + 1 - prefixes[ends.rows]
-    penalties = torch.tensor([task.search.length_penalty(n) for n in range(len(complete) + 1)], dtype=torch.float64)
-    scores = lattice.sums[ends].double() / penalties.to(complete.device)[lengths]
-    # By score, then by row; equal ones stay in the order in which they were found.
-    order = scores.argsort(descending=True, stable=True)
-    order = order[ends.rows[order].argsort(stable=True)]
-    rows = ends.rows[order]
-    rank = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows)
+    steps, rows, candidates = complete.nonzero()
+    penalties = np.array([task.search.length_penalty(n) for n in range(len(complete) + 1)])
+    scores = lattice.sums[steps, rows, candidates].astype(np.float64) / penalties[steps + 1]
+    # By row, then by score; equal ones stay in the order in which they were found.
+    order = np.lexsort((-scores, rows))
+    rows = rows[order]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
     order = order[rank < task.search.n_best]
-    return HypothesisEnds(*(index[order] for index in ends))
+    return HypothesisEnds(steps[order], rows[rank < task.search.n_best], candidates[order])
 
 
-def _backtrace(lattice: Lattice, runs: Tensor, ends: HypothesisEnds) -> tuple[list[list[int]], list[list[float]]]:
+def _backtrace(lattice: Lattice, runs: Array, ends: HypothesisEnds) -> tuple[list[list[int]], list[list[float]]]:
     """Ids and log-probabilities of each hypothesis, (M, T), from its end back to the first step."""
-    slots = (~runs).to(torch.uint8).argsort(dim=1, stable=True)  # (T, C, B) which candidate went into beam 0, 1 …
-    before = slots[:-1].gather(1, lattice.parents[1:])  # (T - 1, C, B) which candidate each of the next step continues
+    slots = np.argsort(~runs, axis=2, kind="stable")  # (T, B, C) which candidate went into beam 0, 1 …
     candidate = ends.candidates
     path = [candidate]
-    for now in range(len(before), 0, -1):
-        candidate = torch.where(ends.steps >= now, before[now - 1, candidate, ends.rows], candidate)
+    for now in range(len(runs) - 1, 0, -1):
+        parent = lattice.parents[now, ends.rows, candidate]
+        candidate = np.where(ends.steps >= now, slots[now - 1, ends.rows, parent], candidate)
         path.append(candidate)
-    steps = torch.arange(len(path), device=candidate.device)
-    index = (steps, torch.stack(path[::-1], 1), ends.rows[:, None])  # (M, T)
+    index = (np.arange(len(path)), ends.rows[:, None], np.stack(path[::-1], 1))  # (M, T)
     return lattice.ids[index].tolist(), lattice.logps[index].tolist()

@@ -1,17 +1,19 @@
-"""A decoding request: checked, and with its length limits worked out, before any model runs."""
+"""A decoding request: checked, and with its length limits worked out, before any model runs. No torch."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headway.config.search import Search
 from headway.decode.constraints import PhraseConstraints
 from headway.decode.types import Hypothesis, Recorder
 from headway.errors import HeadwayError
 from headway.text.tokenizer.special_tokens import SpecialTokens
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class SearchTask:
     search: Search
     special_tokens: SpecialTokens
     jobs: list[SearchJob]  # the draws of a row are consecutive
-    device: torch.device
+    device: "torch.device | None" = None  # None: the CPU
     record: Recorder | None = None
 
     @property
@@ -68,7 +70,7 @@ def make_jobs(
     return jobs
 
 
-def source_lengths(source: Tensor | None, valid: Tensor | None, prefixes: list[list[int]]) -> list[int]:
+def source_lengths(source: "Tensor | None", valid: "Tensor | None", prefixes: list[list[int]]) -> list[int]:
     """The lengths that maximum lengths depend on: of the real tokens of the source, or of the prompt without one."""
     if source is None:
         return [len(prefix) for prefix in prefixes]
@@ -79,8 +81,8 @@ def source_lengths(source: Tensor | None, valid: Tensor | None, prefixes: list[l
 
 
 def resolve_prefixes(
-    source: Tensor | None,
-    valid: Tensor | None,
+    source: "Tensor | None",
+    valid: "Tensor | None",
     prefixes: Sequence[Sequence[int]] | None,
     line_numbers: Sequence[int] | None,
 ) -> list[list[int]]:
@@ -97,6 +99,14 @@ def resolve_prefixes(
     if line_numbers is not None and len(line_numbers) != rows:
         raise HeadwayError(f"{len(line_numbers)} line numbers for {rows} rows. Give one for each row, or none at all.")
     return forced
+
+
+def non_finite_error(job: SearchJob, step: int) -> HeadwayError:
+    """For a row whose log-probabilities were NaN or infinite after `step` tokens."""
+    return HeadwayError(
+        f"row {job.row}, output token {step + 1}: the model's log-probabilities are not numbers (NaN or infinite). Its "
+        "weights are damaged, or it overflows in this precision: try float32."
+    )
 
 
 def check_ids(special_tokens: SpecialTokens, prefixes: list[list[int]], vocabulary: int) -> None:

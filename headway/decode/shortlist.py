@@ -22,7 +22,7 @@ from headway.decode.reference.model import S, Stepper
 from headway.decode.request import SearchJob, SearchTask
 from headway.decode.types import BeamStep, Hypothesis
 from headway.errors import HeadwayError
-from headway.text.shortlist import Shortlist
+from headway.text.shortlist import Shortlist, UnreadableShortlist
 
 
 class ShortlistedState(Generic[S]):
@@ -63,7 +63,9 @@ def apply_shortlist(stepper: Stepper[S], source: Tensor | None) -> ShortlistedSt
     """The same model with its shortlist; an error if it has none, or if there is no source."""
     if source is None:
         raise HeadwayError("shortlists need a source sentence; this is a language model. Remove shortlist.")
-    shortlist: Shortlist | None = getattr(stepper, "shortlist", None)  # only Headway's own models have one
+    shortlist = getattr(stepper, "shortlist", None)  # only Headway's own models have one
+    if isinstance(shortlist, UnreadableShortlist):
+        raise shortlist.error
     if shortlist is None:
         raise HeadwayError(
             "this model has no shortlist. Make one: headway shortlist --model DIR --source FILE --target FILE; or "

@@ -1,18 +1,19 @@
 """The torch engine of a translator: every model, every setting, every device."""
 
 import functools
-import threading
+import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import torch
 
 from headway.config.search import Search
+from headway.decode.batch_pool import BatchPool
 from headway.decode.constraints import PhraseConstraints
 from headway.decode.cpu.decoder import CpuDecoder, cpu_decoder_of
 from headway.decode.cuda.graphs import memory_share
 from headway.decode.dispatch import decode
+from headway.decode.forking import call_after_fork
 from headway.decode.padding import pad_rows
 from headway.decode.reference.model import Ensemble, ModelStepper
 from headway.decode.types import Hypothesis, Precision, Recorder, T
@@ -32,9 +33,10 @@ class TorchEngine:
         self.pad = pad
         self.compute = compute
         self.steppers = [ModelStepper(model.eval(), compute) for model in models]
-        self._batches_lock = threading.Lock()  # one caller of run_batches at a time: it uses all threads
         self.threads = torch.get_num_threads()
-        self.stopped = threading.Event()
+        self.is_stopped = False
+        self._process = os.getpid()
+        call_after_fork(self)
         if self.steppers[0].device.type == "cuda":
             memory_share()  # raises now if its environment variable is wrong, and not with the first text
         self.stepper: Any = self.steppers[0] if len(models) == 1 else Ensemble(self.steppers)
@@ -51,42 +53,32 @@ class TorchEngine:
         return self.threads if isinstance(cpu_decoder_of(self.stepper), CpuDecoder) else 1
 
     @functools.cached_property
-    def _pool(self) -> ThreadPoolExecutor:
+    def _pool(self) -> BatchPool:
         """Threads that each compute with one thread. PyTorch would give that number to all later threads of the
         process, too, so it is set back."""
-        pool = ThreadPoolExecutor(self.workers, "search", initializer=torch.set_num_threads, initargs=(1,))
-        started = threading.Barrier(self.workers + 1)
-        for _ in range(self.workers):
-            pool.submit(started.wait)
-        started.wait()
-        torch.set_num_threads(self.threads)
+        pool = BatchPool(self.workers, lambda: torch.set_num_threads(1))
+        if self.is_stopped:
+            pool.stop()
+        pool.start()
+        torch.set_num_threads(1 if os.getpid() != self._process else self.threads)  # see decode.forking
         return pool
+
+    def after_fork(self) -> None:
+        """Threads are started again, each of which computes with one."""
+        vars(self).pop("_pool", None)
 
     def stop(self) -> None:
         """After an interrupt: batches that have not begun are not searched."""
-        self.stopped.set()
+        self.is_stopped = True
+        if "_pool" in vars(self):
+            self._pool.stop()
 
     def run_batches(self, function: Callable[[T], None], batches: Sequence[T]) -> None:
-        if self.workers < 2:
+        if self.workers > 1:
+            self._pool.run(function, batches)
+        else:
             for batch in batches:
                 function(batch)
-            return
-
-        def unless_stopped(batch: T) -> None:
-            if not self.stopped.is_set():
-                function(batch)
-
-        with self._batches_lock:
-            pending = []
-            try:
-                pending += [self._pool.submit(unless_stopped, batch) for batch in batches]
-                for future in pending:
-                    future.result()
-            finally:
-                for future in pending:
-                    future.cancel()
-        if self.stopped.is_set():
-            raise KeyboardInterrupt
 
     def unsupported(self, search: Search, prefixes: bool, record: Recorder | None, constraints: bool = False) -> str:
         return ""
@@ -101,6 +93,8 @@ class TorchEngine:
         record: Recorder | None = None,
         constraints: Sequence[PhraseConstraints] | None = None,
     ) -> list[list[Hypothesis]]:
+        for stepper in self.steppers:
+            stepper.check_process()
         ids, valid = pad_rows(rows, self.pad, torch.device(self.stepper.device))
         return decode(
             self.stepper,

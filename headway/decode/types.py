@@ -1,8 +1,9 @@
 """Inputs and outputs of decoding: hypotheses, recorded beam steps, and the Engine protocol. Nothing here imports torch.
 
 Engines (`--engine`):
+    native       models of common parts in int8, on a CPU with a C compiler: our own kernels, without torch
+    ctranslate2  models of common parts in float32 or int8, on a CPU: CTranslate2's kernels, without torch
     torch        every model and setting, on a CPU or a GPU
-    ctranslate2  models of common parts, on a CPU: ready in a fraction of the time that importing torch takes
 """
 
 from collections.abc import Callable, Sequence
@@ -59,20 +60,18 @@ class BeamStep:
 Recorder = Callable[[BeamStep], None]
 
 T = TypeVar("T")
-EngineName = Literal["auto", "torch", "ctranslate2"]
+EngineName = Literal["auto", "native", "ctranslate2", "torch"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Compute = Literal["auto"] | Precision
-ENGINES: tuple[EngineName, ...] = ("auto", "torch", "ctranslate2")
+ENGINES: tuple[EngineName, ...] = ("auto", "native", "ctranslate2", "torch")
 COMPUTES: tuple[Compute, ...] = ("auto", "float32", "bfloat16", "int8")
-
-MAX_CT2_INT8_SENTENCES = 128  # beyond that, torch is faster in int8 (benchmarks/translate_cpu.py)
 
 
 class Engine(Protocol):
     """Searches for a translator: rows of ids in, hypotheses out."""
 
     @property
-    def name(self) -> Literal["torch", "ctranslate2"]: ...
+    def name(self) -> Literal["native", "ctranslate2", "torch"]: ...
 
     @property
     def compute(self) -> Precision: ...

@@ -2,9 +2,9 @@
 
     report.docx ─ files.py           dispatch by suffix
                     │
-    reader          txt html srt po docx odt      bytes → pieces: text, tags, breaks (markup.Piece)
+    reader          txt html srt po docx pptx odt epub pdf     bytes → pieces: text, tags, breaks (markup.Piece)
                     │  encodings, xml, zip_archive, office     decoding and containers
-                    │  footnotes, range_markers                pieces that move as one
+                    │  footnotes, range_markers, runs          pieces that move as one
                     ▼
     markup.py       collect_segments: pieces → segments, plain text with inline_tags
                     ▼
@@ -14,10 +14,19 @@
                     ▼
     writer          markup.write_translated, with the format's own writer (MarkupFormat)
 
+limits.py bounds what a document may take; worker.py reads and writes one in a process of its own, for a server.
+
 `translate_file` translates files, `translate_html` a string. Both take a function that translates a list of segments;
 `segment_translator(translator)` makes one from a model."""
 
-from headway.documents.files import FORMAT_MODULES, document_type, sample_text, translate_file
+from headway.documents.files import (
+    FORMAT_MODULES,
+    available_suffixes,
+    document_type,
+    output_suffix,
+    sample_text,
+    translate_file,
+)
 from headway.documents.html import translate_html
 from headway.documents.segments import (
     DocumentCounts,
@@ -33,7 +42,9 @@ __all__ = [
     "SegmentRequest",
     "SegmentResult",
     "TranslateSegments",
+    "available_suffixes",
     "document_type",
+    "output_suffix",
     "sample_text",
     "segment_translator",
     "translate_file",

@@ -4,15 +4,15 @@ A paragraph whose text changes is rewritten from its runs: adjacent runs of equa
 the spell checker are dropped. Everything else, and every paragraph that does not change, keeps its exact bytes."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from headway.documents.footnotes import NoteStyle, collapse_notes
 from headway.documents.markup import MarkupFormat, OutputItems, Piece
 from headway.documents.office import translate_archive
 from headway.documents.range_markers import END, START, pair_range_markers
+from headway.documents.runs import RUN, merge_runs, write_runs
 from headway.documents.segments import DocumentCounts, TranslateSegments
-from headway.documents.xml import XmlNode, escape_xml, find_prefix, parse_tree
+from headway.documents.xml import XmlNode, find_prefix, parse_tree
 
 TRANSITIONAL_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT_NAMESPACE = "http://purl.oclc.org/ooxml/wordprocessingml/main"
@@ -22,7 +22,6 @@ TRANSLATED_PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|end
 WRAPPER_ELEMENTS = ("w:hyperlink", "w:ins", "w:smartTag", "w:moveTo", "w:dir", "w:bdo", "w:customXml")
 DROPPED_ELEMENTS = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # not written again in a changed paragraph
 BREAK_ELEMENTS = ("w:tab", "w:br", "w:cr", "w:ptab")
-RUN = "run"  # the name of a pair of pieces that stand for a formatting; their text is its XML
 NON_FORMATTING = re.compile(r"<(?:\w+:)?(?:lang|noProof)\b[^<>]*/>|^<[^<>]*>(?=</)</[^<>]*>$|^<[^<>]*/>$")
 SUPERSCRIPT = re.compile(r"<(?:\w+:)?vertAlign\b[^<>]*[\"']superscript[\"']")
 RANGE = re.compile(r"w:(\w+?)(Start|End)")
@@ -38,31 +37,6 @@ def parse_docx_part(text: str, name: str) -> tuple[list[Piece], MarkupFormat]:
     namespace = TRANSITIONAL_NAMESPACE if TRANSITIONAL_NAMESPACE in text else STRICT_NAMESPACE
     part = DocxPart(text, find_prefix(text, namespace))
     return list(part.walk_blocks(parse_tree(text, name, PREFIXES))), MarkupFormat(part.write, merge_runs)
-
-
-def merge_runs(pieces: list[Piece]) -> list[Piece]:
-    """Put the most common formatting around the whole segment, and merge adjacent runs of equal formatting.
-
-    So a word that was split into runs is one word again."""
-    characters: Counter[str] = Counter()  # by formatting
-    formats: list[str] = []
-    for piece in pieces:
-        if piece.name == RUN:
-            formats = [*formats, piece.text] if piece.kind == "open" else formats[:-1]
-        elif piece.kind == "text" and formats:
-            characters[formats[-1]] += len(piece.text)
-    if not characters:
-        return pieces
-    base = max(characters, key=lambda format: characters[format])
-    result: list[Piece] = []
-    for piece in pieces:
-        if piece.name == RUN and piece.text == base:
-            continue
-        if piece.name == RUN and piece.kind == "open" and result and result[-1] == piece._replace(kind="close"):
-            result.pop()
-        else:
-            result.append(piece)
-    return [Piece("open", "", base, RUN), *result, Piece("close", "", base, RUN)]
 
 
 class DocxPart:
@@ -178,32 +152,10 @@ class DocxPart:
         return [Piece("verbatim" if text.strip() else "standalone", self.write(pieces), text)]
 
     def write(self, items: OutputItems) -> str:
-        """Write text as runs, with the formatting that applies at each position."""
-        output: list[str] = []
-        formats = [""]
-        pending_format = None
-        pending: list[str] = []  # text that is not yet written
+        return write_runs(items, self.write_text_run)
 
-        def flush() -> None:
-            text = "".join(pending)
-            if text:
-                element = f'<{self.prefix}t xml:space="preserve">{text}</{self.prefix}t>'
-                output.append(self.wrap_run(pending_format or "", element))
-            pending.clear()
-
-        for item in items:
-            if isinstance(item, Piece) and item.name == RUN:
-                formats = [*formats, item.text] if item.kind == "open" else formats[:-1]
-            elif isinstance(item, str) or item.kind == "text":
-                if pending_format != formats[-1]:
-                    flush()
-                    pending_format = formats[-1]
-                pending.append(escape_xml(item) if isinstance(item, str) else item.raw)
-            else:
-                flush()
-                output.append(item.raw)
-        flush()
-        return "".join(output)
+    def write_text_run(self, format: str, text: str) -> str:
+        return self.wrap_run(format, f'<{self.prefix}t xml:space="preserve">{text}</{self.prefix}t>')
 
 
 def strip_non_formatting(raw: str) -> str:

@@ -7,20 +7,23 @@ from typing import NamedTuple
 
 from headway.documents.encodings import DecodedText, decode_text
 from headway.documents.footnotes import NoteStyle, collapse_notes
-from headway.documents.markup import MarkupFormat, OutputItems, Piece, collect_segments, write_translated
+from headway.documents.limits import current_meter
+from headway.documents.markup import OBJECT, MarkupFormat, OutputItems, Piece, collect_segments, write_translated
 from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
 
 # Elements inside a sentence. All others end a segment.
 INLINE_ELEMENTS = frozenset((
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label",
-    "mark", "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+    "mark", "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "u",
 ))  # fmt: skip
 STANDALONE_ELEMENTS = frozenset(["img", "wbr", "input"])
 VOID_ELEMENTS = STANDALONE_ELEMENTS | frozenset(
     ["area", "base", "br", "col", "embed", "hr", "link", "meta", "param", "source", "track"]
 )
-VERBATIM_ELEMENTS = frozenset(["code", "kbd", "pre", "samp", "var", "svg", "math"])
-GRAPHIC_ELEMENTS = frozenset(["svg", "math"])  # verbatim, but not words of the sentence
+VERBATIM_ELEMENTS = frozenset(["code", "kbd", "pre", "samp", "tt", "var", "svg", "math"])
+GRAPHIC_ELEMENTS = frozenset(["svg", "math"])  # verbatim, and not made of words
+OBJECT_ELEMENTS = frozenset(["img", "input"])  # they stand in a sentence like a word
+DELETED_ELEMENTS = frozenset(["del", "s", "strike"])  # struck out, and so a segment of their own
 IMPLICITLY_CLOSED_ELEMENTS = frozenset(["p", "dt", "dd", "option"])  # ended by the next one
 # Their content is not markup:
 RAW_TEXT_ELEMENTS = frozenset(["script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"])
@@ -45,6 +48,8 @@ DECLARED_ENCODING = re.compile(
     | <\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.-]{1,40})""",
     re.IGNORECASE | re.VERBOSE,
 )
+MAX_COMBINATION_CHARS = 300
+COMBINING_SIGN = re.compile(r"\s?[+/-]\s?|,\s?")  # between keys that are pressed together, and in a list
 NOTE_STYLES: dict[str, NoteStyle] = {"sup": "superscript", "a": "link"}  # elements around footnote marks
 
 
@@ -62,6 +67,7 @@ def translate_html(text: str, translate: TranslateSegments) -> str:
 
 def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
     source = decode_text(data, name, declared_encoding(data))
+    current_meter().count_elements(source.text.count("<"), name)
     queue = SegmentQueue()
     text = translate_text(source.text, queue, translate)
     return DecodedText(text, source.encoding).encode("xmlcharrefreplace"), queue.counts()
@@ -125,14 +131,52 @@ def parse_html(text: str) -> list[Piece]:
             depth = 1
         else:
             pieces.append(token_piece(token))
-    return collapse_notes([*pieces, verbatim_piece(held)] if held else pieces, note_style, write_html)
+    pieces = merge_verbatim([*pieces, verbatim_piece(held)] if held else pieces)
+    return collapse_notes(collapse_deletions(pieces), note_style, write_html)
+
+
+def merge_verbatim(pieces: list[Piece]) -> list[Piece]:
+    """Make one verbatim piece of several that only a sign separates: <kbd>Ctrl</kbd>+<kbd>C</kbd>."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        is_joined = len(merged) > 1 and merged[-2].kind == piece.kind == "verbatim"
+        is_short = len(merged) > 1 and len(merged[-2].text) < MAX_COMBINATION_CHARS
+        if is_joined and is_short and merged[-1].kind == "text" and COMBINING_SIGN.fullmatch(merged[-1].text):
+            parts = [merged[-2], merged[-1], piece]
+            merged[-2:] = [Piece("verbatim", write_html(parts), "".join(part.text for part in parts))]
+        else:
+            merged.append(piece)
+    return merged
+
+
+def collapse_deletions(pieces: list[Piece]) -> list[Piece]:
+    """Make each struck-out element a standalone piece with its own segment, which stays beside what replaces it.
+
+    One that contains a block or another such element is a pair of tags like any other."""
+    result: list[Piece] = []
+    start = -1  # of the element that is open
+    for piece in pieces:
+        result.append(piece)
+        if piece.kind == "open" and piece.name in DELETED_ELEMENTS:
+            start = len(result) - 1
+        elif piece.kind == "break" or piece.nested is not None:
+            start = -1
+        elif piece.kind == "close" and piece.name in DELETED_ELEMENTS:
+            if start >= 0 and result[start].name == piece.name:
+                parts = [
+                    part._replace(kind="break") if part is piece or part is result[start] else part
+                    for part in result[start:]
+                ]
+                result[start:] = [Piece("standalone", write_html(parts), nested=parts)]
+            start = -1
+    return result
 
 
 def verbatim_piece(held: list[HtmlToken]) -> Piece:
     raw = "".join(token.raw for token in held)
     name = held[0].name
     if name in GRAPHIC_ELEMENTS:
-        return Piece("standalone", raw)
+        return Piece("verbatim", raw, OBJECT)
     if name in INLINE_ELEMENTS or (name in VERBATIM_ELEMENTS and name != "pre"):
         return Piece("verbatim", raw, unescape_html("".join(token.raw for token in held if token.kind == "text")))
     return Piece("break", raw)
@@ -142,7 +186,8 @@ def token_piece(token: HtmlToken) -> Piece:
     if token.kind == "text":
         return Piece("text", token.raw, unescape_html(token.raw))
     if token.name in STANDALONE_ELEMENTS or token.raw.startswith("<!--"):
-        return Piece("standalone", token.raw)
+        is_object = token.kind == "start" and token.name in OBJECT_ELEMENTS
+        return Piece("verbatim", token.raw, OBJECT) if is_object else Piece("standalone", token.raw)
     if token.name in INLINE_ELEMENTS:
         return Piece("open" if token.kind == "start" else "close", token.raw, name=token.name)
     return Piece("break", token.raw)

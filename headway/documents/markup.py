@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from headway.documents.inline_tags import InlineTag
 from headway.documents.segments import SegmentQueue
 from headway.documents.tag_placement import place_tags
+from headway.text.spans.protect import PLACEHOLDER, format_placeholder
 
 PieceKind = Literal["text", "open", "close", "standalone", "verbatim", "break"]
 WHITESPACE = " \t\r\n\f"
@@ -18,6 +19,7 @@ WHITESPACE_RUN = re.compile(f"[{WHITESPACE}]+")
 MAX_NESTED_PAIRS = 50  # in one segment
 MAX_SEGMENT_PIECES = 2000  # placing tags takes time proportional to their square
 SOFT_HYPHEN = "\u00ad"
+OBJECT = "\ufffc"  # the text of a verbatim piece without words: an image, a formula
 
 
 class Piece(NamedTuple):
@@ -145,11 +147,12 @@ def find_unpaired(pieces: Sequence[Piece]) -> set[int]:
 def make_segment(pieces: list[Piece], queue: SegmentQueue, markup_format: MarkupFormat) -> MarkupSegment:
     before, body, after = trim_segment(markup_format.simplify(pieces))
     normalise = collapse_whitespace if markup_format.collapses_whitespace else drop_soft_hyphens
-    plain, tags = extract_text(body, normalise)
+    plain, tags, verbatim = extract_text(body, normalise)
     translatable = "".join(piece.text for piece in body if piece.kind == "text")
     if not any(character.isalpha() for character in translatable):
         return MarkupSegment(before, body, after)
-    return MarkupSegment(before, body, after, plain, tags, queue.add(plain, bool(tags)))
+    align = any(tag.kind != "verbatim" for tag in tags)  # placeholders say themselves where they belong
+    return MarkupSegment(before, body, after, plain, tags, queue.add(plain, align, verbatim))
 
 
 def trim_segment(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
@@ -157,7 +160,7 @@ def trim_segment(pieces: list[Piece]) -> tuple[list[Piece], list[Piece], list[Pi
     partners = find_partners(pieces)
     text_counts = [0]  # how many pieces have text, up to each index
     for piece in pieces:
-        has_text = piece.kind in ("text", "verbatim") and bool(piece.text.strip(WHITESPACE))
+        has_text = piece.kind in ("text", "verbatim") and bool(piece.text.strip(WHITESPACE + OBJECT))
         text_counts.append(text_counts[-1] + has_text)
 
     def is_empty(start: int, end: int) -> bool:
@@ -207,9 +210,15 @@ def find_partners(pieces: Sequence[Piece]) -> dict[int, int]:
     return partners
 
 
-def extract_text(body: Sequence[Piece], normalise: Callable[[str], str]) -> tuple[str, list[InlineTag]]:
-    """The plain text of a segment, on one line, and its tags with their positions in it."""
+def extract_text(body: Sequence[Piece], normalise: Callable[[str], str]) -> tuple[str, list[InlineTag], dict[str, str]]:
+    """The plain text of a segment, on one line, and its tags with their positions in it.
+
+    A placeholder ⟦0⟧, ⟦1⟧ … stands for each verbatim piece, so that nobody takes it for words: which piece is the third
+    value. Numbers that the text itself has in such brackets are left out."""
     plain = ""
+    verbatim: dict[str, str] = {}
+    taken = [int(match[1]) for piece in body if piece.kind == "text" for match in PLACEHOLDER.finditer(piece.text)]
+    first_number = max(taken, default=-1) + 1
     levels: list[list[InlineTag]] = [[]]
     opened: list[tuple[int, Piece]] = []
     for piece in body:
@@ -218,7 +227,11 @@ def extract_text(body: Sequence[Piece], normalise: Callable[[str], str]) -> tupl
             levels.append([])
             continue
         start = len(plain)
-        if piece.kind in ("text", "verbatim"):
+        if piece.kind == "verbatim" and piece.text.strip():
+            placeholder = format_placeholder(first_number + len(verbatim))
+            verbatim[placeholder] = normalise(piece.text).strip()
+            plain += placeholder
+        elif piece.kind == "text":
             text = normalise(piece.text)
             if text[:1] == " " and plain[-1:] in (" ", ""):
                 text = text[1:]
@@ -231,9 +244,9 @@ def extract_text(body: Sequence[Piece], normalise: Callable[[str], str]) -> tupl
             tag = InlineTag("pair", opening, start, len(plain), piece, children)
             levels[-1].append(tag.standalone_if_empty(plain))
         elif piece.kind != "text":
-            kind: Literal["verbatim", "standalone"] = "verbatim" if plain[start:].strip() else "standalone"
+            kind: Literal["verbatim", "standalone"] = "verbatim" if len(plain) > start else "standalone"
             levels[-1].append(InlineTag(kind, piece, start, len(plain)))
-    return plain, levels[0]
+    return plain, levels[0], verbatim
 
 
 def collapse_whitespace(text: str) -> str:

@@ -23,6 +23,8 @@ STYLE = re.compile(r"<style:style\b[^<>]*[^<>/]>.{0,4000}?</style:style>", re.DO
 SUPERSCRIPT = re.compile(r"""\btext-position\s*=\s*["'](?:super|[1-9])""")
 NAME = re.compile(r"""(?:^|[\s:])name\s*=\s*["']([^"']*)""")
 STYLE_NAME = re.compile(r"""\bstyle-name\s*=\s*["']([^"']*)""")
+SPACE_COUNT = re.compile(r"""\bc\s*=\s*["'](\d{1,6})["']""")
+MIN_COLUMN_SPACES = 3  # of one text:s
 RANGE = re.compile(r"(\w+:[\w-]+)-(start|end)")
 # Elements inside a paragraph that contain paragraphs:
 CONTAINER_ELEMENTS = ("text:note", "draw:frame", "draw:custom-shape", "draw:g", "draw:text-box")
@@ -79,12 +81,15 @@ def walk_blocks(node: XmlNode, text: str) -> Iterator[Piece]:
 
 def walk_inline(node: XmlNode, text: str) -> Iterator[Piece]:
     """The pieces of a paragraph, or of an inline element in one."""
+    after_space = False
     for child in node.children:
         raw = text[child.start : child.end]
+        follows_space = after_space
+        after_space = child.name == "text:s" or (not child.name and child.text[-1:].isspace())
         if not child.name:
             yield Piece("text", raw, child.text)
         elif child.name == "text:s":
-            yield Piece("text", raw, " ")
+            yield space_piece(child, raw, follows_space)
         elif child.name in BREAK_ELEMENTS:
             yield Piece("break", raw)
         elif child.name in INLINE_ELEMENTS and child.content_end > child.content_start:
@@ -96,6 +101,15 @@ def walk_inline(node: XmlNode, text: str) -> Iterator[Piece]:
         else:
             content = "" if child.name in HIDDEN_ELEMENTS else "".join(iter_text(child))
             yield Piece("verbatim", raw, content) if content.strip() else Piece("standalone", raw, *range_end(child))
+
+
+def space_piece(node: XmlNode, raw: str, follows_space: bool) -> Piece:
+    """A run of spaces. A wide one separates columns, as a tab does; one after a space stays, as a tag does."""
+    count = SPACE_COUNT.search(node.attributes)
+    size = int(count[1]) if count else 1
+    if size >= MIN_COLUMN_SPACES:
+        return Piece("break", raw)
+    return Piece("standalone", raw) if follows_space else Piece("text", raw, " ")
 
 
 def range_end(node: XmlNode) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.documents.encodings import DecodedText, decode_text
 from headway.documents.html import INLINE_ELEMENTS, STANDALONE_ELEMENTS, token_piece, tokenize_html
+from headway.documents.limits import current_meter
 from headway.documents.markup import MarkupSegment, Piece, collect_segments, write_translated
 from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
 from headway.documents.txt import COLLAPSED_TEXT_FORMAT
@@ -68,6 +69,7 @@ def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tup
     declared = DECLARED_ENCODING.search(data)
     charset = declared[1].decode() if declared else ""
     source = decode_text(data, name, "" if charset.upper() == UNSET_CHARSET else charset)
+    current_meter().count_elements(source.text.count("\n") + source.text.count("<"), name)
     lines = source.text.split("\n")
     entries = list(parse_po(lines, name, source.encoding))
     header = next((entry for entry in entries if is_header(entry)), None)

@@ -1,9 +1,10 @@
 """Segments of a document: the interface between document formats and whatever translates them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.documents.limits import current_meter
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ NO_ALIGNMENT_WARNING = (
 
 
 class SegmentRequest(NamedTuple):
-    """One segment to translate: a paragraph, a heading, a cell; one line, without markup."""
+    """One segment to translate: a paragraph, a heading, a cell; one line, without markup.
+
+    Placeholders ⟦0⟧, ⟦1⟧ … stand for what is not translated, such as code: each belongs in the translation once."""
 
     text: str
     align: bool = False  # it has inline markup, so its words must be aligned
@@ -52,9 +55,14 @@ class SegmentQueue:
         self.results: list[SegmentResult] = []
         self.warnings: list[str] = []
         self.rejected: set[int] = set()
+        self.meter = current_meter()
+        self.verbatim: dict[int, Mapping[str, str]] = {}  # by segment: what its placeholders stand for
 
-    def add(self, text: str, align: bool = False) -> int:
-        """Queue a segment; returns the index of its future result."""
+    def add(self, text: str, align: bool = False, verbatim: Mapping[str, str] | None = None) -> int:
+        """Queue a segment; returns the index of its future result. verbatim: what its placeholders stand for."""
+        self.meter.count_characters(len(text))
+        if verbatim:
+            self.verbatim[len(self.requests)] = verbatim
         self.requests.append(SegmentRequest(text, align))
         return len(self.requests) - 1
 
@@ -65,16 +73,19 @@ class SegmentQueue:
             if len(results) != len(group):
                 raise HeadwayError(f"{len(group)} segments were given, but {len(results)} translations came back.")
             self.results += results
-        for request, result in zip(self.requests, self.results):
+        for number, result in enumerate(self.results):
             for warning in result.warnings:
-                self.warn(request.text, warning)
+                self.warn(number, warning)
 
     def reject(self, number: int, reason: str) -> None:
         """Do not use a translation: the segment stays unchanged."""
         self.rejected.add(number)
-        self.warn(self.requests[number].text, f"{reason}: left untranslated")
+        self.warn(number, f"{reason}: left untranslated")
 
-    def warn(self, text: str, warning: str) -> None:
+    def warn(self, number: int, warning: str) -> None:
+        text = self.requests[number].text
+        for placeholder, verbatim in self.verbatim.get(number, {}).items():
+            text, warning = text.replace(placeholder, verbatim), warning.replace(placeholder, verbatim)
         quoted = text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
         self.warnings.append(f'"{quoted}": {warning}')
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.limits import current_meter
 from headway.documents.markup import WHITESPACE, MarkupSegment, Piece, PieceKind, collect_segments, write_translated
 from headway.documents.segments import DocumentCounts, SegmentQueue, SegmentResult, TranslateSegments
 from headway.documents.tag_placement import diagonal_links
@@ -63,6 +64,7 @@ class CueGroup:
 
 def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
     source = decode_text(data, name)
+    current_meter().count_elements(sum(map(source.text.count, "\n<{")), name)
     opening, cues = parse_srt(source.text)
     queue = SegmentQueue()
     groups = [queue_group(group, queue) for group in group_cues(cues)]

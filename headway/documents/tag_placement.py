@@ -3,7 +3,8 @@
 A pair of tags goes around the span of the translation that is aligned with what it surrounded; a standalone tag goes to
 the word that it touched. Every tag is written exactly once, and nested pairs stay nested."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.documents.inline_tags import (
@@ -27,7 +28,11 @@ def place_tags(plain: str, tags: Sequence[InlineTag], target: str, links: Sequen
         return [target]
     placer = TagPlacer(plain, tags, target, links)
     placed = placer.place_siblings(tags, 0, len(target))
-    return [item for item in placer.write(placed, 0, len(target)) if item != ""]
+    items = placer.write(placed, 0, len(target))
+    if placeholders := [re.escape(plain[tag.start : tag.end]) for tag in iter_verbatim(tags)]:
+        leftover = re.compile(rf"\s?(?:{'|'.join(placeholders)})")  # said twice, or where its pair does not reach
+        items = (leftover.sub("", item) if isinstance(item, str) else item for item in items)
+    return [item for item in items if item != ""]
 
 
 def diagonal_links(source_count: int, target_count: int) -> list[tuple[int, int]]:
@@ -110,49 +115,59 @@ class TagPlacer:
                 free.difference_update(self.target_words.overlapping(placed.start, placed.end))
         position = low
         standalone = []
-        for tag in tags:
+        placed_at = {placed.tag.start: placed for placed in taken}
+        for index, tag in enumerate(tags):
             if tag.kind == "standalone":
-                wanted = min(max(self.standalone_position(tag), position), high)  # in order, as footnotes must be
-                position = move_outside(wanted, taken)
-                standalone.append(PlacedTag(tag, position, position))
+                beside = self.position_beside(tag, tags[index - 1 : index], tags[index + 1 : index + 2], placed_at)
+                wanted = self.standalone_position(tag) if beside is None else beside
+                if tag.opening.nested is None:
+                    wanted = max(wanted, position)  # in order, as footnotes must be
+                own = move_outside(min(max(wanted, low), high), taken)
+                standalone.append(PlacedTag(tag, own, own))
+                position = position if tag.opening.nested is not None else own
         return sorted(standalone + taken, key=lambda placed: (placed.start, placed.end))
 
     def place(self, tag: InlineTag, low: int, high: int, taken: list[PlacedTag], free: set[int]) -> PlacedTag:
-        """Place a pair or a verbatim tag, and add it to what is taken."""
+        """Place a pair or a verbatim tag, and add it to what is taken. One that has no word of its own is empty."""
         used = [(other.start, other.end) for other in taken]
-        span = self.copied.get(tag.start) if tag.kind == "verbatim" else None
-        span = span or self.copied_span(tag)
+        span = self.copied.get(tag.start) if tag.kind == "verbatim" else self.copied_span(tag)
         if span is None or span[0] < low or span[1] > high or overlaps(span, used):
-            span = self.aligned_span(tag, low, high, free)
+            span = (low, low) if tag.kind == "verbatim" else self.aligned_span(tag, low, high, free)
         placed = PlacedTag(tag, *span)
         if placed.start == placed.end or overlaps(span, used):
-            own = self.words_in(tag)
-            for index, other in enumerate(taken):  # one word is aligned with both pairs: it gets both
-                if self.can_wrap(tag, own, other):
-                    taken[index] = PlacedTag(tag, other.start, other.end, [other])
-                    return taken[index]
-            placed.start = placed.end = move_outside(max(min(self.standalone_position(tag), high), low), taken)
+            position = max(min(self.standalone_position(tag), high), low)
+            for other in taken:  # beside a sibling whose word it shares, in the order of the source
+                if other.start <= position <= other.end:
+                    position = other.end if other.tag.start < tag.start else other.start
+            placed.start = placed.end = move_outside(position, taken)
         if tag.kind == "pair":
             placed.children = self.place_siblings(tag.children, placed.start, placed.end)
         taken.append(placed)
         return placed
 
-    def can_wrap(self, tag: InlineTag, own: range, other: PlacedTag) -> bool:
-        """Whether a pair without a word of its own can go around another. A link must not contain a link."""
-        if tag.kind != "pair" or other.tag.kind != "pair" or tag.children:
-            return False
-        if tag.opening.name == other.tag.opening.name:
-            return False
-        shared = self.target_words.overlapping(other.start, other.end)
-        return any(j in shared for i in own for j in self.targets_of[i])
+    def position_beside(
+        self,
+        tag: InlineTag,
+        before: Sequence[InlineTag],
+        after: Sequence[InlineTag],
+        placed_at: Mapping[int, PlacedTag],
+    ) -> int | None:
+        """Where a standalone tag goes that stood next to a pair, as a deletion stands next to what replaces it: to the
+        same side of that pair. None if it stood next to words."""
+        is_deletion = tag.opening.nested is not None
+        if before and before[0].kind == "pair":
+            gap = self.plain[before[0].end : tag.start]
+            if not gap or (is_deletion and not gap.strip() and not (after and after[0].start == tag.start)):
+                return placed_at[before[0].start].end
+        touches_word = tag.start > 0 and not self.plain[tag.start - 1].isspace()
+        if after and after[0].kind == "pair" and after[0].start == tag.start and not touches_word:
+            return placed_at[after[0].start].start
+        return None
 
     def aligned_span(self, tag: InlineTag, low: int, high: int, free: set[int]) -> Span:
-        """The characters that are aligned with a tag's words; an empty span if there are none."""
+        """The characters that are aligned with a pair's words; an empty span if there are none."""
         own = self.words_in(tag)
         linked = sorted({j for i in own for j in self.targets_of[i]})
-        if tag.kind == "verbatim":  # it replaces words: only those that are aligned with it alone
-            covers_words = all(self.covers_word(tag, i) for i in own)
-            free = {j for j in linked if j in free and covers_words and self.share(own, j) == 1}
         first = linked[0] if linked else 0
         words = best_span(
             [self.gain(own, j) if j in free else None for j in range(first, linked[-1] + 1 if linked else 0)]
@@ -176,11 +191,6 @@ class TagPlacer:
 
     def gain(self, own: range, j: int) -> float:
         return self.share(own, j) ** 2 - UNRELATED_WORD_COST if self.sources_of[j] else 0.0
-
-    def covers_word(self, tag: InlineTag, i: int) -> bool:
-        """Whether a tag surrounds all of a word except punctuation."""
-        first, last = self.source_words[i]
-        return not (self.plain[first : max(tag.start, first)] + self.plain[tag.end : last]).strip(PUNCTUATION)
 
     def expected_word(self, own: range) -> float:
         """The target word at the relative position of some source words."""
@@ -253,10 +263,11 @@ class TagPlacer:
                 yield tag.closing
             else:
                 replaces_nothing = tag.kind == "verbatim" and placed.start == placed.end  # so it needs spaces around it
-                if replaces_nothing and not self.target[placed.start - 1 : placed.start].isspace() and placed.start:
+                needs_spaces = tag.spaced or replaces_nothing
+                if needs_spaces and placed.start and not self.target[placed.start - 1].isspace():
                     yield " "
                 yield from tag.pieces()
-                if tag.spaced or (replaces_nothing and self.target[placed.end : placed.end + 1].strip()):
+                if needs_spaces and not self.target[placed.end : placed.end + 1].isspace() and placed.end < high:
                     yield " "
             position = max(position, placed.end)
         yield self.target[position:high]

@@ -3,6 +3,7 @@
 import re
 
 from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.limits import current_meter
 from headway.documents.markup import MarkupFormat, OutputItems, Piece, collect_segments, write_translated
 from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
 from headway.text.segment.wrapped_lines import unwrap_text
@@ -12,6 +13,7 @@ LINE_OR_BREAK = re.compile(r"[\r\n\f\ufeff]+|[^\r\n\f\ufeff]+")
 
 def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
     source = decode_text(data, name)
+    current_meter().count_elements(source.text.count("\n") + source.text.count("\r"), name)
     layout = unwrap_text(source.text)
     queue = SegmentQueue()
     parts = collect_segments(parse_txt(layout.text if layout else source.text), queue, TEXT_FORMAT)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from headway.documents.encodings import DecodedText, decode_text
+from headway.documents.limits import current_meter
 from headway.errors import HeadwayError
 
 TOKEN = re.compile(
@@ -20,8 +21,7 @@ DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-
 CHARACTER_REFERENCE = re.compile(r"&(?:#x0*([0-9a-fA-F]+)|#0*([0-9]+)|(amp|lt|gt|quot|apos));")
 PREDEFINED_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 COMMENT = "!"  # the name of comments and processing instructions
-MAX_TAGS = 2_000_000  # the tree takes some 200 bytes for each
-MAX_DEPTH = 150  # of nested elements
+EXPAT_CHARACTERS = 1 << 20  # that expat is given at a time, so that no second copy of a part is made for it
 
 
 @dataclass(slots=True)
@@ -52,6 +52,7 @@ def decode_xml(data: bytes, name: str) -> DecodedText:
     """Decode a part; refuse it unless it is well-formed and declares no document type or entities."""
     declared = DECLARED_ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
     decoded = decode_text(data, name, declared[1].decode() if declared else "")
+    current_meter().count_elements(decoded.text.count("<") - decoded.text.count("</"), name)  # before any is parsed
     parser = expat.ParserCreate("utf-8")
 
     def refuse(*_: object) -> None:
@@ -61,7 +62,9 @@ def decode_xml(data: bytes, name: str) -> DecodedText:
 
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(decoded.text.encode(), True)
+        for start in range(0, len(decoded.text), EXPAT_CHARACTERS):
+            parser.Parse(decoded.text[start : start + EXPAT_CHARACTERS].encode(), False)
+        parser.Parse(b"", True)
     except (expat.ExpatError, UnicodeEncodeError, ValueError) as error:
         raise HeadwayError(f"{name} is damaged: {error}.") from None
     return decoded
@@ -73,8 +76,7 @@ def parse_tree(text: str, name: str, namespaces: dict[str, str]) -> XmlNode:
     stack = [root]
     prefixes: dict[str, str] = {}
     position = 0
-    if text.count("<") > MAX_TAGS:
-        raise HeadwayError(f"{name} has more than {MAX_TAGS:,} elements, the limit for a part.")
+    max_depth = current_meter().limits.depth
     for token in TOKEN.finditer(text):
         if token.start() > position:
             add_text(stack[-1], text, position, token.start())
@@ -89,8 +91,8 @@ def parse_tree(text: str, name: str, namespaces: dict[str, str]) -> XmlNode:
         else:
             if len(stack) == 1:
                 prefixes = canonical_prefixes(token["attributes"], namespaces)
-            if len(stack) > MAX_DEPTH:
-                raise HeadwayError(f"{name} has elements nested more than {MAX_DEPTH} deep, the limit for a part.")
+            if len(stack) > max_depth:
+                raise HeadwayError(f"{name} has elements nested more than {max_depth} deep, the limit for a part.")
             node_name = canonical_name(token["name"], prefixes)
             node = XmlNode(node_name, token.start(), position, position, position, token["attributes"])
             stack[-1].children.append(node)

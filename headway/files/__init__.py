@@ -4,5 +4,6 @@ text_files    lines of UTF-8 text, plain or compressed, from files, pipes and te
 prefetch      run an iterator ahead in a background thread
 atomic        write a file or directory completely or not at all
 resumable     an output file that grows over hours and can be resumed
+tensors       safetensors files by any name
 cache         directories of computed data, named by a fingerprint
 """

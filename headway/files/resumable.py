@@ -1,5 +1,6 @@
 """A resumable output file: written over hours in groups, continued after an interruption where it stopped."""
 
+import bz2
 import fcntl
 import gzip
 import json
@@ -20,8 +21,8 @@ class ResumableFile:
     """FILE.partial grows, FILE.progress records how far it is valid, and FILE exists only when it is complete.
 
     A group counts once it is recorded in FILE.progress: on resuming, what a killed process wrote after that is cut off
-    and written again. In a compressed file (.gz, .xz, .zst) each group is compressed by itself, so that the file can
-    be cut there.
+    and written again. In a compressed file (.gz, .bz2, .xz, .zst) each group is compressed by itself, so that the file
+    can be cut there.
     """
 
     def __init__(self, path: Path, mode: StartMode, options: dict[str, Any], counts: Counts) -> None:
@@ -109,6 +110,8 @@ def make_compressor(path: Path) -> Callable[[bytes], bytes]:
     """What compresses a group, by the file's suffix. An empty group adds no bytes."""
     if path.suffix == ".gz":
         return lambda data: gzip.compress(data, mtime=0) if data else b""
+    if path.suffix == ".bz2":
+        return lambda data: bz2.compress(data) if data else b""
     if path.suffix == ".xz":
         return lambda data: lzma.compress(data) if data else b""
     if path.suffix == ".zst":

@@ -1,8 +1,10 @@
-"""Read text files as lines: UTF-8, plain or compressed (.gz, .xz, .zst), from a file, a pipe or a terminal.
+"""Read text files as lines: UTF-8, plain or compressed (.gz, .bz2, .xz, .zst), from a file, a pipe or a terminal.
 
-A line ends at \\n and nowhere else, so that line n of two parallel files stays a pair.
+A line ends at \\n and nowhere else, so that line n of two parallel files stays a pair. Only where a text has no \\n but
+\\r, as on old Macs, does it end there. A line has at most MAX_LINE_BYTES: a longer one is refused before it is read.
 """
 
+import bz2
 import codecs
 import gzip
 import io
@@ -15,14 +17,17 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from headway.errors import HeadwayError, did_you_mean
 from headway.files.prefetch import prefetch
 
-COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 READ_BYTES = 1 << 18  # per read
+MAX_LINE_BYTES = 1 << 24  # 16 MiB: far longer than a sentence, and what a check of it needs fits into memory
+MAX_RUNNING_TEXT_LINE_BYTES = 1 << 29  # for a language model, a corpus may be a single line
 
 DECOMPRESS_ADVICE = "Decompress it first, or rename it to end in {}: it is then decompressed while it is read."
 UTF16 = ("in UTF-16", "Convert it first, for example with: iconv -f utf-16 -t utf-8")
@@ -33,20 +38,21 @@ BINARY_SIGNATURES = {  # first bytes: what such a file is, and what to do
     b"\x1f\x8b": ("compressed by gzip", DECOMPRESS_ADVICE.format(".gz")),
     b"\xfd7zXZ\x00": ("compressed by xz", DECOMPRESS_ADVICE.format(".xz")),
     b"\x28\xb5\x2f\xfd": ("compressed by zstd", DECOMPRESS_ADVICE.format(".zst")),
-    b"BZh": ("compressed by bzip2", "Decompress it first."),
+    b"BZh": ("compressed by bzip2", DECOMPRESS_ADVICE.format(".bz2")),
+    b"PAR1": ("a Parquet table", "Rename it to end in .parquet, and give it to --pairs."),
     b"%PDF-": ("a PDF", "Save its text as plain text, for example with: pdftotext"),
 }
 
 FilePath = str | os.PathLike[str]
 
 
-def read_lines(path: FilePath) -> Iterator[str]:
-    """The lines of a UTF-8 file, compressed if its suffix is .gz, .xz or .zst; "-" is standard input.
+def read_lines(path: FilePath, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
+    """The lines of a UTF-8 file, compressed if its suffix is .gz, .bz2, .xz or .zst; "-" is standard input.
 
     U+2028, \\x0b, \\x85 and a lone \\r do not end a line; the \\r of a Windows line end and a byte order mark are
-    dropped; a last line without \\n counts."""
+    dropped; a last line without \\n counts. Raises HeadwayError for a line of more than `max_bytes`."""
     check_readable(path)
-    return decode_lines(path)
+    return decode_lines(path, max_bytes)
 
 
 def read_pairs(source: FilePath, target: FilePath) -> Iterator[tuple[str, str]]:
@@ -98,11 +104,11 @@ def format_path(path: FilePath) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
-def decode_lines(path: FilePath) -> Iterator[str]:
+def decode_lines(path: FilePath, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
     """Decode a file block by block where possible: line by line, decoding would take most of the time."""
     line_count = 0  # before the block
     offset = 0  # of the block, in bytes
-    for block in read_blocks(path):
+    for block in read_blocks(path, max_bytes):
         try:
             lines = _split_block(block.decode("utf-8"), offset)
         except UnicodeDecodeError as error:
@@ -127,12 +133,12 @@ def _split_block(text: str, offset: int) -> Iterable[str]:
     return (line.removesuffix("\r") for line in lines) if "\r" in text else lines
 
 
-def read_blocks(path: FilePath) -> Iterator[bytes]:
+def read_blocks(path: FilePath, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Blocks of complete lines: single lines from a pipe, where the next may take long to come; many at once from a
     file. Compressed files are decompressed ahead in a thread (prefetch)."""
     if str(path) == "-" or is_plain_pipe(Path(path)):
-        return refuse_binary(path, read_byte_lines(path))
-    blocks = refuse_binary(path, cut_at_line_ends(read_chunks(Path(path))))
+        return refuse_binary(path, read_byte_lines(path, max_bytes))
+    blocks = refuse_binary(path, cut_at_line_ends(unify_line_ends(path, read_chunks(Path(path))), path, max_bytes))
     return prefetch(blocks, 4) if Path(path).suffix in COMPRESSED_SUFFIXES else blocks
 
 
@@ -150,30 +156,82 @@ def is_plain_pipe(path: Path) -> bool:
     return not path.is_file() and path.suffix not in COMPRESSED_SUFFIXES
 
 
-def cut_at_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def cut_at_line_ends(chunks: Iterable[bytes], path: FilePath = "-", max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """The same bytes in blocks that end with a line end."""
     rest: list[bytes] = []
+    size = 0  # of the rest
+    lines = 0  # before it
     for chunk in chunks:
         cut = chunk.rfind(b"\n") + 1
         if cut:
-            yield b"".join([*rest, chunk[:cut]])
+            block = b"".join([*rest, chunk[:cut]])
+            yield block
+            lines += block.count(b"\n")
             rest = []
+            size = 0
         rest.append(chunk[cut:])
+        size += len(chunk) - cut
+        if size > max_bytes:
+            raise line_length_error(path, lines + 1, max_bytes)
     if last := b"".join(rest):
         yield last
 
 
-def read_byte_lines(path: FilePath) -> Iterator[bytes]:
+def line_length_error(path: FilePath, line: int, max_bytes: int) -> HeadwayError:
+    return HeadwayError(
+        f"{format_path(path)}, line {line:,} is longer than {max_bytes >> 20} MiB, the most that a line may have. Is "
+        "it text, with line ends? Break the line first, for example with: fold -s -w 2000"
+    )
+
+
+def unify_line_ends(path: FilePath, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, with \\n for \\r where a text has no other line ends."""
+    stream = iter(chunks)
+    head = b""
+    complete = False  # the head is all
+    while b"\n" not in head and len(head) < READ_BYTES and not complete:
+        chunk = next(stream, None)
+        complete = chunk is None
+        head += chunk or b""
+    if b"\n" in head or b"\r" not in (head if complete else head[:-1]):  # a chunk may end between \r and \n
+        yield head
+        yield from stream
+        return
+    for chunk in chain([head], stream):
+        if b"\n" in chunk:
+            raise HeadwayError(
+                f"{format_path(path)}: lines end in \\r at first and in \\n later on, so they cannot be counted. Unify "
+                "them first, for example with: sed 's/\\r\\n*/\\n/g'"
+            )
+        yield chunk.replace(b"\r", b"\n")
+
+
+def read_byte_lines(path: FilePath, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """The lines as bytes. Iterating over a binary file splits at \\n only; str.splitlines splits elsewhere, too."""
     if str(path) == "-":
         with open_standard_input() as file:
-            yield from read_terminal_lines(file.fileno()) if isinstance(file, io.IOBase) and file.isatty() else file
+            is_terminal = isinstance(file, io.IOBase) and file.isatty()
+            yield from read_terminal_lines(file.fileno()) if is_terminal else read_pipe_lines(file, path, max_bytes)
     elif is_plain_pipe(Path(path)):
         with open(path, "rb") as file:
-            yield from file
+            yield from read_pipe_lines(file, path, max_bytes)
     else:
-        for block in cut_at_line_ends(read_chunks(Path(path))):
+        for block in cut_at_line_ends(unify_line_ends(path, read_chunks(Path(path))), path, max_bytes):
             yield from block.splitlines(keepends=True) if b"\r" not in block else io.BytesIO(block)
+
+
+def read_pipe_lines(file: BinaryIO, path: FilePath, max_bytes: int) -> Iterator[bytes]:
+    """Each line as soon as it has come."""
+    number = 0
+    while line := file.readline(max_bytes + 1):
+        number += 1
+        if len(line) > max_bytes:
+            raise line_length_error(path, number, max_bytes)
+        if number == 1 and b"\r" in line and not line.endswith(b"\n"):  # all there is: lines of an old Mac
+            line = line.replace(b"\r", b"\n")
+            yield from io.BytesIO(line)
+        else:
+            yield line
 
 
 def read_terminal_lines(terminal: int) -> Iterator[bytes]:
@@ -222,10 +280,12 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     except (gzip.BadGzipFile, lzma.LZMAError, EOFError, zlib.error) as error:
         raise HeadwayError(f"{path} cannot be decompressed: {error}") from None
     except OSError as error:
+        if path.suffix == ".bz2" and error.errno is None:  # damaged, rather than unreadable
+            raise HeadwayError(f"{path} cannot be decompressed: {error}") from None
         raise HeadwayError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def open_standard_input() -> AbstractContextManager[Iterable[bytes]]:
+def open_standard_input() -> AbstractContextManager[BinaryIO]:
     """A separate reader: Python aborts on exit while a thread still waits inside `sys.stdin`."""
     try:
         return open(os.dup(sys.stdin.fileno()), "rb")
@@ -233,9 +293,11 @@ def open_standard_input() -> AbstractContextManager[Iterable[bytes]]:
         return nullcontext(sys.stdin.buffer)
 
 
-def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
+def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile:
     if path.suffix == ".gz":
         return gzip.open(path)
+    if path.suffix == ".bz2":
+        return bz2.open(path)
     if path.suffix == ".xz":
         return lzma.open(path)
     return open(path, "rb")

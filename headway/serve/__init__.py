@@ -9,19 +9,23 @@ A request's way:
                               openai                      /v1/completions, /v1/models
                               translate_stream            /api/translate: every step of a search, as NDJSON
                               inspect                     /api/models, /api/places, … for the page
-                              docs_page                   /docs
+                              docs_page                   /docs, with examples that work here
                                   │   state.ServerState   what routes share: API keys (api_keys), limits, open streams
                                   │   schemas             request bodies, validated; openapi describes them in /spec
                                   ▼
-                            translate.translate_texts     long texts in pieces; in time, and only while the client waits
+                            translate.translate_texts     in time, and only while the client waits
                             (documents: HTML and files; languages: codes and detection)
                                   │
-                            batch_queue.BatchQueue        texts of all connections, batched by tokens; QueueBudget: 429
+                            batch_queue.BatchQueue        sentences of all clients, in turn, in slices of bounded cost
+                              queued_job, queued_texts    a request: its texts, their sentences, what each needs next
+                              queue_budget                measured speed; how much may wait: 429
                                   │
                             model_pool.ModelPool          models by language pair or name; loaded on use, LRU
                                   ▼
                             headway.translate             the translator itself
 
     answers that grow:  event_stream (a thread's events to a slow reader)  ◄─ step_events (one event a search step)
-    beside them:        downloads (translated files), metrics (/metrics), errors (ApiError), settings (limits)
+    files:              document_workers (processes that parse, few at a time)  ─►  downloads, download_names
+    beside them:        memory (one budget, judged by what is resident), metrics (/metrics), settings,
+                        suggestions (/suggest), errors (ApiError), openai_errors (the same in OpenAI's form)
 """

@@ -1,6 +1,7 @@
 """The FastAPI application: routes, pages, middleware."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -11,21 +12,28 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from headway import __version__
 from headway.serve import openapi
+from headway.serve.addresses import RequestOrigin
+from headway.serve.admission import Admission, find_key
 from headway.serve.api_keys import ApiKeys
+from headway.serve.connections import Connections
+from headway.serve.document_workers import DocumentWorkers
 from headway.serve.downloads import Downloads
 from headway.serve.errors import ApiError
+from headway.serve.exit_signals import watch_exit_signals
+from headway.serve.memory import MemoryBudget, limit_arenas
 from headway.serve.metrics import Metrics
 from headway.serve.middleware import RequestGuard, error_response
 from headway.serve.model_pool import ModelPool
-from headway.serve.routes import inspect, libretranslate, openai, translate_stream
-from headway.serve.routes.docs_page import render_docs_page
+from headway.serve.routes import docs_page, inspect, libretranslate, openai, translate_stream
+from headway.serve.security_headers import SecurityHeaders
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.state import ServerState
+from headway.serve.suggestions import SuggestionFile
 
 STATIC_DIR = Path(__file__).parent / "static"
 CLOSE_SECONDS = 30.0  # that batches have to end, when the server stops
@@ -34,19 +42,39 @@ EXTRA_THREADS = 32  # beside those of the streams, for what would block the even
 
 def create_app(settings: ServerSettings, log: Log) -> FastAPI:
     metrics = Metrics()
+    origin = RequestOrigin(settings)
+    warn = functools.partial(log, level="warning")
+    keys = ApiKeys(settings.api_keys, settings.client_limits, warn=warn)
+    metrics_keys = ApiKeys(settings.metrics_keys, option="--metrics-keys", warn=warn)
+    admission = Admission(settings, keys, metrics)
+    memory = MemoryBudget(settings.memory)
+    pool = ModelPool(settings, log, metrics.count_batch)
+    memory.release_memory = pool.unload_idle
     state = ServerState(
         settings=settings,
-        pool=ModelPool(settings, log, metrics.count_batch),
-        keys=ApiKeys(settings.api_keys),
+        pool=pool,
+        keys=keys,
+        admission=admission,
+        connections=Connections(settings.limits, origin.is_exempt, metrics, log),
         metrics=metrics,
         downloads=Downloads(settings.files, settings.limits),
+        memory=memory,
+        workers=DocumentWorkers(settings.limits, memory),
+        suggestions=SuggestionFile(settings.suggestions),
     )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        limit_arenas()
         threads = ThreadPoolExecutor(EXTRA_THREADS + settings.limits.streams, "work")
-        asyncio.get_running_loop().set_default_executor(threads)
-        yield
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(threads)
+        loop.set_exception_handler(state.connections.handle_loop_error)
+        watching = asyncio.create_task(memory.watch())
+        stop_long_jobs = functools.partial(pool.stop_long_jobs, CLOSE_SECONDS)
+        with watch_exit_signals(lambda: loop.call_soon_threadsafe(stop_long_jobs)):
+            yield
+        watching.cancel()
         await asyncio.to_thread(state.pool.close, CLOSE_SECONDS)
         state.downloads.close()
 
@@ -61,11 +89,21 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.server = state
-    for module in (libretranslate, translate_stream, inspect, openai):
+    for module in (libretranslate, translate_stream, inspect, openai, docs_page):
         app.include_router(module.make_router(state))
-    _add_pages(app, metrics)
+    if settings.metrics_port is None:
+        _add_metrics(app, metrics, metrics_keys)
+    _add_pages(app)
     app.add_exception_handler(HTTPException, _handle_http_error)
-    app.add_middleware(RequestGuard, limits=settings.limits, metrics=metrics, log=log, log_text=settings.log_text)
+    app.add_middleware(
+        RequestGuard,
+        settings=settings,
+        origin=origin,
+        admission=admission,
+        memory=memory,
+        metrics=metrics,
+        log=log,
+    )
     if settings.cors:  # around the guard, so that pages of other origins can read its errors as well
         app.add_middleware(
             CORSMiddleware,
@@ -74,19 +112,20 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
             allow_headers=["*"],
             expose_headers=["Retry-After"],
         )
+    app.add_middleware(SecurityHeaders)
     return app
 
 
-def _add_pages(app: FastAPI, metrics: Metrics) -> None:
+def _add_metrics(app: FastAPI, metrics: Metrics, keys: ApiKeys) -> None:
     @app.get("/metrics", **openapi.METRICS)
-    async def show_metrics() -> Response:
+    async def show_metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
+        if keys.required:
+            keys.identify(find_key(request.scope))
         return PlainTextResponse(metrics.render())
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(render_docs_page(app.openapi()))
 
+def _add_pages(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
         index = STATIC_DIR / "index.html"
@@ -100,4 +139,4 @@ async def _handle_http_error(request: Request, error: Any) -> JSONResponse:
     """A path without a route, or a method that it does not have."""
     messages = {404: "there is nothing at this address: see /docs", 405: "this method is not allowed here: see /docs"}
     message = messages.get(error.status_code, str(error.detail))
-    return error_response(ApiError(error.status_code, message, error.headers), request.scope["path"])
+    return error_response(ApiError(error.status_code, message, error.headers), request.scope["route_path"])

@@ -1,11 +1,13 @@
 """Language codes and names as clients use them, and language detection."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from headway.serve.errors import ApiError
 from headway.text.language_codes import primary_language
 from headway.text.language_id import guess_languages
+from headway.text.language_names import LANGUAGE_NAMES
 from headway.text.line_language import LineLanguageDetector
 
 # Codes for the same language: clients may use one of a set and a model another.
@@ -18,28 +20,6 @@ ALIASES = [
     {"id", "in"},
     {"tl", "fil"},
 ]
-NAMES = {
-    "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "as": "Assamese", "az": "Azerbaijani", "be": "Belarusian",
-    "bg": "Bulgarian", "bn": "Bengali", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh",
-    "da": "Danish", "de": "German", "dz": "Dzongkha", "el": "Greek", "en": "English", "eo": "Esperanto",
-    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fo": "Faroese",
-    "fr": "French", "fy": "Western Frisian", "ga": "Irish", "gd": "Scottish Gaelic", "gl": "Galician", "gu": "Gujarati",
-    "ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "ht": "Haitian Creole", "hu": "Hungarian",
-    "hy": "Armenian", "ia": "Interlingua", "id": "Indonesian", "ig": "Igbo", "is": "Icelandic", "it": "Italian",
-    "ja": "Japanese", "jv": "Javanese", "ka": "Georgian", "kab": "Kabyle", "kk": "Kazakh", "km": "Khmer",
-    "kn": "Kannada", "ko": "Korean", "ku": "Kurdish", "ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish",
-    "ln": "Lingala", "lo": "Lao", "lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Maori",
-    "mk": "Macedonian", "ml": "Malayalam", "mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese",
-    "my": "Burmese", "nb": "Norwegian Bokmål", "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk",
-    "no": "Norwegian", "oc": "Occitan", "or": "Odia", "pa": "Punjabi", "pl": "Polish", "ps": "Pashto",
-    "pt": "Portuguese", "pt-br": "Portuguese (Brazil)", "qu": "Quechua", "ro": "Romanian", "ru": "Russian",
-    "rw": "Kinyarwanda", "se": "Northern Sami", "sd": "Sindhi", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian",
-    "so": "Somali", "sq": "Albanian", "sr": "Serbian", "su": "Sundanese", "sv": "Swedish", "sw": "Swahili",
-    "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai", "tk": "Turkmen", "tl": "Tagalog", "tr": "Turkish",
-    "tt": "Tatar", "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "vo": "Volapük",
-    "wa": "Walloon", "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zh-hans": "Chinese (simplified)",
-    "zh-hant": "Chinese (traditional)", "zu": "Zulu",
-}  # fmt: skip
 
 
 class DetectedLanguage(NamedTuple):
@@ -48,7 +28,7 @@ class DetectedLanguage(NamedTuple):
 
 
 def language_name(code: str) -> str:
-    return NAMES.get(code.lower().replace("_", "-")) or NAMES.get(primary_language(code)) or code
+    return LANGUAGE_NAMES.get(code.lower().replace("_", "-")) or LANGUAGE_NAMES.get(primary_language(code)) or code
 
 
 def resolve_code(given: str, known: Iterable[str]) -> str | None:
@@ -64,18 +44,27 @@ def resolve_code(given: str, known: Iterable[str]) -> str | None:
     return next((code for code in codes if primary_language(code) == primary_language(given)), None)
 
 
-def detect_languages(text: str, known: Collection[str]) -> list[DetectedLanguage]:
-    """Those of the known languages that a text may be in, the likeliest first, at least one. The confidence is among
-    all languages, known or not, so it is low for a text in another language. Slow on its first call."""
+def detect_languages(texts: Sequence[str], known: Collection[str]) -> list[DetectedLanguage]:
+    """Those of the known languages that the texts may be in, the likeliest first, at least one. The confidence is among
+    all languages, known or not, so it is low for a text in another language; that of several texts is the average, in
+    the order of how much text it speaks of. Slow on its first call."""
     if not known:
         raise ApiError(400, "Invalid request: this server has no translation model, so it knows no languages to detect")
-    return _rank_languages(text, known, LineLanguageDetector(known).detect(text))
+    detector = LineLanguageDetector(known)
+    confidences: dict[str, list[int]] = {}
+    weights: Counter[str] = Counter()
+    for text in texts:
+        for language, confidence in _rank_languages(text, known, detector):
+            confidences.setdefault(language, []).append(confidence)
+            weights[language] += confidence * len(text)
+    averages = [DetectedLanguage(code, round(sum(all_of) / len(all_of))) for code, all_of in confidences.items()]
+    return averages if len(texts) == 1 else sorted(averages, key=lambda one: -weights[one.language])
 
 
 def detect_source(text: str, known: Collection[str], target: str) -> DetectedLanguage:
     """The language of a text to translate, known or not; the first known one, with a confidence of 0, for a text
     without letters to detect it by."""
-    detector = LineLanguageDetector(known)
+    detector = LineLanguageDetector(known, target)
     sources = [code for code in known if code != target]
     if sources and detector.languages.isdisjoint(sources):
         raise ApiError(
@@ -85,7 +74,7 @@ def detect_source(text: str, known: Collection[str], target: str) -> DetectedLan
     name = detector.detect(text)
     if name and resolve_code(name, known) is None:
         return DetectedLanguage(name, round(100 * dict(guess_languages(text)).get(name, 0.0)))
-    return _rank_languages(text, known, name)[0]
+    return _rank_languages(text, known, detector)[0]
 
 
 def untranslated_warning(language: str) -> str:
@@ -99,13 +88,18 @@ def unsupported_language(language: str, what: str) -> ApiError:
     return ApiError(400, f"Invalid request: {seems}. If that is wrong, send its language as source")
 
 
-def _rank_languages(text: str, known: Collection[str], name: str) -> list[DetectedLanguage]:
-    """name: the detector's answer, which comes first: for short texts it is better than the probabilities alone."""
-    probabilities = dict(guess_languages(text))
-    found = [DetectedLanguage(code, round(100 * probabilities.get(primary_language(code), 0.0))) for code in known]
+def _rank_languages(text: str, known: Collection[str], detector: LineLanguageDetector) -> list[DetectedLanguage]:
+    """The detector's answer comes first: it knows more than the probabilities alone."""
+    short = detector.short_probabilities(text)
+    probabilities = short or dict(guess_languages(text))
+    found = [
+        DetectedLanguage(code, round(100 * probabilities.get(code if short else primary_language(code), 0.0)))
+        for code in known
+    ]
+    name = detector.detect(text)
     best = resolve_code(name, known) if name else None
     found.sort(key=lambda one: (one.language != best, -one.confidence))
     first = found[0]
-    if first.language == best:
+    if first.language == best and not short:
         first = DetectedLanguage(first.language, max(one.confidence for one in found))
     return [first, *(one for one in found[1:] if one.confidence)]

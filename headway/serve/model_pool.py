@@ -1,7 +1,6 @@
 """The model pool: a server's models, known by name from the start, loaded on first use, unloaded by LRU."""
 
-import ctypes
-import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from headway.device import available_cores, choose_device
 from headway.errors import HeadwayError
-from headway.serve.batch_queue import BatchQueue, QueueBudget
+from headway.serve.batch_queue import BatchQueue
 from headway.serve.errors import ApiError
 from headway.serve.languages import language_name, resolve_code
+from headway.serve.memory import trim_heap
+from headway.serve.queue_budget import QueueBudget
 from headway.serve.settings import Log, ServerSettings
 from headway.storage.summary import ModelSummary, read_summary, summarise
 from headway.storage.tensor_file import TensorFile
@@ -21,7 +22,6 @@ from headway.translate.results import Translation
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
-    from headway.translate.options import TranslateOptions
     from headway.translate.translator import Translator
 
 TRIM_SECONDS = 20.0  # how often, at most, freed memory is returned to the system
@@ -110,6 +110,7 @@ class ModelPool:
         self.log = log
         self.on_batch = on_batch
         self.budget = QueueBudget(settings.limits.queue_tokens)
+        self.ends_at: float | None = None  # by time.monotonic, once the server is to end
         self.models: list[ServedModel] = []
         for path in settings.models:
             self.models.append(read_served_model(Path(path), [model.name for model in self.models]))
@@ -206,6 +207,13 @@ class ModelPool:
         with self._lock:
             model.users -= 1
 
+    def stop_long_jobs(self, seconds: float) -> None:
+        """The server is to end after so many seconds: end now what would take longer."""
+        self.ends_at = time.monotonic() + seconds
+        for model in self.models:
+            if model.queue is not None:
+                model.queue.stop_long_jobs(seconds)
+
     def close(self, timeout: float = 0.0) -> None:
         """timeout: seconds for each model to end a batch whose clients have gone. A process that exited in the midst of
         one would be aborted by the library that computes."""
@@ -222,16 +230,32 @@ class ModelPool:
                 if idle is None:
                     message = "all models that fit into memory are in use. Try again in a moment."
                     raise ApiError(503, message, {"Retry-After": "5"})
-                self._loaded.remove(idle)
-                queue = idle.queue
-                idle.loaded = None
-                idle.queue = None
-            if queue is not None:
-                queue.close()
-            del queue  # it refers to the translator
-            gc.collect()
-            _trim_heap()
-            self.log(f"unloaded {idle.name}")
+                queue = self._forget(idle)
+            self._close_unloaded(idle, queue)
+
+    def unload_idle(self) -> None:
+        """Unload models that nobody uses, but the last one that was: memory is short."""
+        while True:
+            with self._lock:
+                idle = next((one for one in self._loaded[:-1] if not one.users), None)
+                if idle is None:
+                    return
+                queue = self._forget(idle)
+            self._close_unloaded(idle, queue)
+
+    def _forget(self, model: ServedModel) -> "BatchQueue[Translation] | None":
+        """Under the lock. Returns the model's queue, which refers to its translator."""
+        self._loaded.remove(model)
+        queue, model.queue = model.queue, None
+        model.loaded = None
+        return queue
+
+    def _close_unloaded(self, model: ServedModel, queue: "BatchQueue[Translation] | None") -> None:
+        if queue is not None:
+            queue.close()
+        del queue
+        trim_heap()
+        self.log(f"unloaded {model.name}")
 
     def _after_batch(self, texts: int, tokens: int, seconds: float) -> None:
         """Searches leave many freed blocks of many sizes: if they were not returned, the process would seem to grow for
@@ -239,10 +263,11 @@ class ModelPool:
         self.on_batch(texts, tokens, seconds)
         if time.monotonic() - self._last_trim > TRIM_SECONDS:
             self._last_trim = time.monotonic()
-            gc.collect()
-            _trim_heap()
+            trim_heap()
 
     def _load(self, model: ServedModel) -> "Translator | LanguageModel":
+        from headway.serve.queued_texts import QueuedTexts
+        from headway.translate.search_calls import Call, run_calls
         from headway.translate.translator import Translator, load
 
         s = self.settings
@@ -254,44 +279,41 @@ class ModelPool:
         if isinstance(loaded, Translator):
             threads = _batch_threads(loaded, s)
 
-            def translate(texts: list[str], options: "TranslateOptions") -> list[Translation]:
+            def begin(texts: Sequence[str], options: Any) -> QueuedTexts:
+                return QueuedTexts(loaded, texts, options)
+
+            def compute(calls: Sequence[Call]) -> None:
                 if threads > 1:
                     _use_one_thread()
-                return loaded.translate(texts, options)
+                run_calls(loaded, calls)
 
             model.queue = BatchQueue(
-                translate,
+                begin,
+                compute,
                 self.budget,
-                batch_tokens=loaded.batch_tokens,
                 max_delay=s.max_batch_delay,
                 threads=threads,
-                on_batch=self._after_batch,
+                max_seconds=s.limits.request_seconds,
+                on_slice=self._after_batch,
             )
+        trim_heap()  # converting the weights leaves as much free memory as they take
         self.log(f"loaded {model.name}")
         return loaded
 
 
 def _batch_threads(translator: "Translator", settings: ServerSettings) -> int:
-    """How many batches are translated at a time. On a CPU torch computes each batch with one thread of its own;
-    CTranslate2 has its own threads, and a GPU takes one batch at a time."""
+    """How many batches are translated at a time. On a CPU torch and the native engine compute each batch in the thread
+    of its caller; CTranslate2 has its own threads, and a GPU takes one batch at a time."""
     engines = translator.engines
-    if engines.ct2 is not None or choose_device(settings.device).type != "cpu":
+    has_own_threads = engines.torch_free is not None and engines.torch_free.name == "ctranslate2"
+    if has_own_threads or (engines.torch_free is None and choose_device(settings.device).type != "cpu"):
         return 1
-    engines.threads = 1
+    engines.use_one_thread()
     return settings.threads or available_cores()
 
 
 def _use_one_thread() -> None:
-    """torch computes with one thread when called from this thread: its setting is per calling thread."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
-def _trim_heap() -> None:
-    """Return freed memory to the system, where its C library has malloc_trim."""
-    try:
-        trim: Any = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return
-    trim(0)
+    """torch, if it is loaded, computes with one thread when called from this one: its setting is per calling thread."""
+    set_threads = getattr(sys.modules.get("torch"), "set_num_threads", None)  # not there while it is being imported
+    if set_threads is not None:
+        set_threads(1)

@@ -10,6 +10,7 @@ from headway.serve.schemas import (
     RequestBody,
     StreamBody,
     SublayerBody,
+    SuggestBody,
     TokensBody,
     TranslateBody,
 )
@@ -39,9 +40,17 @@ OPENAI_ERROR = {
     },
 }
 STATUS_DESCRIPTIONS = {
-    400: "Invalid request", 403: "Not allowed", 404: "Not found", 408: "The request did not arrive in time",
-    413: "Too large", 429: "Too many requests", 500: "Translation error", 503: "Busy", 504: "The request took too long",
-}  # fmt: skip
+    400: "Invalid request",
+    401: "No valid API key",
+    403: "Not allowed",
+    404: "Not found",
+    408: "The request did not arrive in time",
+    413: "Too large",
+    429: "Too many requests",
+    500: "Translation error",
+    503: "Busy",
+    504: "The request took too long",
+}
 
 
 def _or_list(schema: Any) -> dict[str, Any]:
@@ -54,10 +63,22 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 
 def _request_body(kind: type[Any], form: bool = True) -> dict[str, Any]:
     """A body of this class, as JSON and, unless told otherwise, as a form."""
-    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema = kind.model_json_schema()
     schema.pop("title", None)
+    schema = _inline_definitions(schema, schema.pop("$defs", {}))
     types = ["application/json", "application/x-www-form-urlencoded"] if form else ["application/json"]
     return {"requestBody": {"required": True, "content": {name: {"schema": schema} for name in types}}}
+
+
+def _inline_definitions(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with each reference replaced by what it refers to: the description of a route stands alone."""
+    if isinstance(schema, list):
+        return [_inline_definitions(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inline_definitions(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inline_definitions(value, definitions) for name, value in schema.items()}
 
 
 def _responses(schema: Any, *errors: int, kind: str = "application/json", error: Any = None) -> dict[int | str, Any]:
@@ -93,6 +114,11 @@ DETECT: dict[str, Any] = {
     "tags": ["translate"],
     "openapi_extra": _request_body(DetectBody),
     "responses": _responses({"type": "array", "items": DETECTION}, *COMMON_ERRORS),
+}
+SUGGEST: dict[str, Any] = {
+    "tags": ["feedback"],
+    "openapi_extra": _request_body(SuggestBody),
+    "responses": _responses(_object(["success"], success={"type": "boolean"}), *COMMON_ERRORS),
 }
 LANGUAGES: dict[str, Any] = {
     "tags": ["translate"],
@@ -186,12 +212,15 @@ INSPECT_VECTORS: dict[str, Any] = {
 COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],
     "openapi_extra": _request_body(CompletionBody, form=False),
-    "responses": _responses(_object(["id", "object", "choices"]), *COMMON_ERRORS, 404, error=OPENAI_ERROR),
+    "responses": _responses(_object(["id", "object", "choices"]), *COMMON_ERRORS, 401, 404, error=OPENAI_ERROR),
 }
 EVENT_STREAM = _object(["data"], data=TEXT)  # with `stream`
 COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENT_STREAM}
-MODELS: dict[str, Any] = {"tags": ["language models"], "responses": _responses(_object(["object", "data"]))}
+MODELS: dict[str, Any] = {
+    "tags": ["language models"],
+    "responses": _responses(_object(["object", "data"]), 401, error=OPENAI_ERROR),
+}
 MODEL: dict[str, Any] = {
     "tags": ["language models"],
-    "responses": _responses(_object(["id", "object"]), 404, error=OPENAI_ERROR),
+    "responses": _responses(_object(["id", "object"]), 401, 404, error=OPENAI_ERROR),
 }

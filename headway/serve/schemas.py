@@ -1,36 +1,52 @@
 """Request bodies: their fields and bounds (pydantic), read from JSON or forms, with error messages for clients."""
 
+import asyncio
 import json
 import logging
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+import shutil
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from headway.serve.errors import ApiError, missing_parameter
+from headway.serve.errors import ApiError, body_too_large, missing_parameter
 
 MAX_ALTERNATIVES = 10
 MAX_BEAM_SIZE = 16
 MAX_GLOSSARY_TERMS = 1000
 MAX_PROTECTED_TEXTS = 100
 MAX_FORM_FIELDS = 2000
+SMALL_FORM_BYTES = 2**15  # that are parsed at once
+MAX_FIELD_BYTES = 2**20  # of all fields of a form but its file
+MAX_CODE_CHARACTERS = 100  # of a language code that is stored, not looked up
+LIST_FIELDS = frozenset(["q", "protect"])  # of which a form may have several
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client gets the error: keep it out of the log
 ShortText = Annotated[str, Field(min_length=1, max_length=200)]
 TYPE_NAMES = {  # by the first word of pydantic's error types
     "int": "an integer", "float": "a number", "bool": "true or false", "string": "a string", "list": "a list",
     "dict": "an object", "model": "an object", "is": "null",
 }  # fmt: skip
+COMPARISONS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096)]
 BodyType = TypeVar("BodyType", bound=BaseModel)
 
 
 class Upload(NamedTuple):
+    """A file of a form. A large one is on disk already: its content is never held in memory."""
+
     filename: str
-    content: bytes
+    size: int
+    content: IO[bytes]
+
+    def save(self, path: Path) -> None:
+        with open(path, "xb") as file:
+            shutil.copyfileobj(self.content, file)
 
 
 class RequestBody(BaseModel):
@@ -41,7 +57,16 @@ class RequestBody(BaseModel):
 
 
 class DetectBody(RequestBody):
-    q: str = Field(min_length=1, description="the text")
+    q: str | list[str] = Field(min_length=1, description="the text; several are judged as one")
+
+
+class SuggestBody(RequestBody):
+    """A better translation, from a reader."""
+
+    q: str = Field(min_length=1, description="the original text")
+    s: str = Field(min_length=1, description="the suggested translation")
+    source: str = Field(min_length=1, max_length=MAX_CODE_CHARACTERS, description="the language of q")
+    target: str = Field(min_length=1, max_length=MAX_CODE_CHARACTERS, description="the language of s")
 
 
 class ExtendedOptions(RequestBody):
@@ -85,8 +110,24 @@ class TranslateBody(ExtendedOptions):
     q: str | list[str] = Field(min_length=1, description="the text, or several")
     source: str = Field(min_length=1, description='a language code, or "auto"')
     target: str = Field(min_length=1, description="a language code")
-    format: str = Field("text", description="text or html")
-    alternatives: int = Field(0, ge=0, le=MAX_ALTERNATIVES, description="how many other translations to return")
+    format: str = Field("text", description="text or html; empty: text")
+    alternatives: int = Field(
+        0, le=MAX_ALTERNATIVES, description="how many other translations to return; none where it is negative"
+    )
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _default_format(cls, value: Any) -> Any:
+        return value or "text"
+
+    @field_validator("alternatives", mode="before")
+    @classmethod
+    def _count_alternatives(cls, value: Any) -> int:
+        """As LibreTranslate counts them: "3" and 3.7 are 3, and what is negative is 0."""
+        try:
+            return max(0, int(value))
+        except (TypeError, ValueError, OverflowError):
+            raise PydanticCustomError("not_a_number", "is not a number") from None
 
 
 class SearchBody(RequestBody):
@@ -160,20 +201,31 @@ class SublayerBody(TokensBody):
     )
 
 
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    include_usage: bool | None = Field(False, description="end with a chunk that has the usage, and no choices")
+    include_obfuscation: bool | None = Field(None, description="ignored")
+
+
 class CompletionBody(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    """OpenAI's parameters. Others are refused, as OpenAI refuses them: what they ask for would not be done."""
+
+    model_config = ConfigDict(extra="forbid")
     model: str = Field(min_length=1, max_length=500)
     prompt: str | list[str] = Field("")
-    max_tokens: int | None = Field(16, ge=1, le=4096)
+    max_tokens: int | None = Field(16, ge=0, le=4096)
     temperature: float | None = Field(1.0, ge=0, le=2, allow_inf_nan=False)
-    top_p: float | None = Field(1.0, gt=0, le=1, allow_inf_nan=False)
+    top_p: float | None = Field(1.0, ge=0, le=1, allow_inf_nan=False)
     n: int | None = Field(1, ge=1, le=16)
+    best_of: int | None = Field(None, ge=1, le=20, description="only as many as n")
     stream: bool | None = False
+    stream_options: StreamOptions | None = None
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     echo: bool | None = False
+    user: str | None = Field(None, description="ignored")
+    api_key: str | None = Field(None, max_length=1000, description="where the header Authorization cannot be sent")
     # Not supported: a request that sets one of these is refused.
-    best_of: int | None = None
     logprobs: int | None = None
     suffix: str | None = None
     logit_bias: dict[str, float] | None = None
@@ -182,11 +234,12 @@ class CompletionBody(BaseModel):
 
 
 async def read_body(request: Request) -> dict[str, Any]:
-    """The body, JSON or a form, as a dict; a field that a form has several times is a list."""
+    """The body, JSON or a form with the query, as a dict. The query comes before the body, and the first of several
+    values counts, but for LIST_FIELDS, which become lists."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return _parse_json(await request.body())
-    pairs: list[tuple[str, Any]] = list(request.query_params.multi_items())
+    pairs: list[tuple[str, Any]] = []
     if kind == "multipart/form-data":
         pairs += await _read_multipart(request)
     else:
@@ -195,16 +248,23 @@ async def read_body(request: Request) -> dict[str, Any]:
             raise ApiError(
                 400, "Invalid request: the body looks like JSON: send Content-Type: application/json with it"
             )
-        try:
-            pairs += parse_qsl(
-                body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS
-            )
-        except ValueError:
-            raise ApiError(400, "Invalid request: the form cannot be read") from None
+        # in a thread: a body of percent signs takes half a second
+        pairs += _parse_form(body) if len(body) < SMALL_FORM_BYTES else await asyncio.to_thread(_parse_form, body)
+    return {**_collect_fields(pairs), **_collect_fields(request.query_params.multi_items())}
+
+
+def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS)
+    except ValueError:
+        raise ApiError(400, "Invalid request: the form cannot be read") from None
+
+
+def _collect_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, list[Any]] = {}
     for name, value in pairs:
         table.setdefault(name, []).append(value.replace("\r\n", "\n") if isinstance(value, str) else value)
-    return {name: values[0] if len(values) == 1 else values for name, values in table.items()}
+    return {name: values if len(values) > 1 and name in LIST_FIELDS else values[0] for name, values in table.items()}
 
 
 def _parse_json(body: bytes) -> dict[str, Any]:
@@ -224,16 +284,17 @@ def _parse_json(body: bytes) -> dict[str, Any]:
 
 async def _read_multipart(request: Request) -> list[tuple[str, Any]]:
     try:
-        form = await request.form(max_files=1, max_fields=MAX_FORM_FIELDS, max_part_size=2**20)
+        form = await request.form(max_files=1, max_fields=MAX_FORM_FIELDS, max_part_size=MAX_FIELD_BYTES)
     except (MultiPartException, HTTPException, ValueError):
         raise ApiError(400, "Invalid request: the form cannot be read") from None
-    try:
-        return [
-            (name, Upload(value.filename or "", await value.read()) if isinstance(value, UploadFile) else value)
-            for name, value in form.multi_items()
-        ]
-    finally:
-        await form.close()
+    items = form.multi_items()
+    request.scope["uploads"].extend(value.file for _, value in items if isinstance(value, UploadFile))
+    if sum(len(value) for _, value in items if isinstance(value, str)) > MAX_FIELD_BYTES:
+        raise body_too_large(MAX_FIELD_BYTES)
+    return [
+        (name, Upload(value.filename or "", value.size or 0, value.file) if isinstance(value, UploadFile) else value)
+        for name, value in items
+    ]
 
 
 def parse_body(kind: type[BodyType], table: dict[str, Any]) -> BodyType:
@@ -241,24 +302,40 @@ def parse_body(kind: type[BodyType], table: dict[str, Any]) -> BodyType:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        raise _to_api_error(error, given) from None
+        raise _to_api_error(kind, error, given) from None
 
 
-def _to_api_error(error: ValidationError, table: dict[str, Any]) -> ApiError:
-    """The first mistake, with LibreTranslate's message where it has one."""
-    mistake = error.errors(include_url=False)[0]
+def _to_api_error(kind: type[BaseModel], error: ValidationError, table: dict[str, Any]) -> ApiError:
+    """The first mistake, with LibreTranslate's message where it has one; what is missing comes first."""
+    mistakes = error.errors(include_url=False)
+    mistake = next((one for one in mistakes if is_missing(kind, one, table)), mistakes[0])
     name = str(mistake["loc"][0])
-    kind = mistake["type"]
-    context = mistake.get("ctx") or {}
-    if kind == "missing" or table.get(name) in ("", []):
+    if is_missing(kind, mistake, table):
         return missing_parameter(name)
-    lead = f"Invalid request: {name} parameter"
-    comparisons = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    bound = next((key for key in comparisons if key in context), None)
+    what = mistake["type"]
+    if what == "extra_forbidden":
+        where = ".".join(map(str, mistake["loc"]))[:100]
+        return ApiError(400, f"Unrecognized request argument supplied: {where}", code="unknown_parameter")
+    return ApiError(
+        400, f"Invalid request: {name} parameter {describe_mistake(what, mistake.get('ctx') or {})}", param=name
+    )
+
+
+def is_missing(kind: type[BaseModel], mistake: Any, table: dict[str, Any]) -> bool:
+    """Whether a required field was not sent, or sent empty."""
+    name = str(mistake["loc"][0])
+    return name in kind.model_fields and kind.model_fields[name].is_required() and not table.get(name)
+
+
+def describe_mistake(what: str, context: dict[str, Any]) -> str:
+    """what: pydantic's type of error; context: the bound that was broken."""
+    bound = next((key for key in COMPARISONS if key in context), None)
     if bound:
-        return ApiError(400, f"{lead} must be {comparisons[bound]} {context[bound]}", param=name)
-    if kind.startswith(("too_long", "string_too_long")):
-        return ApiError(400, f"{lead} is too long: {context.get('max_length')} at most", param=name)
-    if kind == "literal_error":
-        return ApiError(400, f"{lead} must be {context.get('expected')}", param=name)
-    return ApiError(400, f"{lead} is not {TYPE_NAMES.get(kind.partition('_')[0], 'valid')}", param=name)
+        return f"must be {COMPARISONS[bound]} {context[bound]}"
+    if what.startswith(("too_long", "string_too_long")):
+        return f"is too long: {context.get('max_length')} at most"
+    if what == "literal_error":
+        return f"must be {context.get('expected')}"
+    if what == "not_a_number":
+        return "is not a number"
+    return f"is not {TYPE_NAMES.get(what.partition('_')[0], 'valid')}"

@@ -8,5 +8,6 @@
                                          ▼
                              model_dir.load_model ──► LoadedModel: Config, Transformer, Tokenizers
 
+model_files  notices a directory that is replaced while it is used
 packing      smaller copies: ternary weights packed, dense ones in int8
 """

@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.files.atomic import save_tensors_atomically, write_text_atomically
+from headway.files.tensors import open_tensors
 from headway.nn.layers.bitlinear import WEIGHTS_PER_BYTE
 from headway.nn.transformer import Transformer
 from headway.storage.calibration import delete_calibrations
+from headway.storage.model_files import list_versions
 from headway.storage.tensor_file import SCALE_SUFFIX
 from headway.text.tokenizer.pair import Tokenizers
 
 WEIGHTS_FILE = "model.safetensors"
+MAX_LOAD_ATTEMPTS = 3
 MAX_UNCHECKED_PARAMETERS = 10**9  # a model so large is built only if the weights file holds as many
 
 
@@ -32,8 +35,23 @@ class LoadedModel(NamedTuple):
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
-    """A model directory as a model in evaluation mode, with its config and tokenizers."""
-    folder = Path(folder)
+    """A model directory as a model in evaluation mode, with its config and tokenizers.
+
+    If the directory is replaced meanwhile, it is read again: the files of two models do not fit together."""
+    for _ in range(MAX_LOAD_ATTEMPTS - 1):
+        versions = list_versions(folder)
+        try:
+            loaded = _load_model(Path(folder), device)
+        except HeadwayError:
+            if list_versions(folder) == versions:
+                raise
+            continue
+        if list_versions(folder) == versions:
+            return loaded
+    return _load_model(Path(folder), device)
+
+
+def _load_model(folder: Path, device: torch.device | str) -> LoadedModel:
     if not folder.is_dir():
         raise HeadwayError(f"there is no model directory {folder}. Train one: headway train … --out {folder}")
     if not (folder / "config.json").exists():
@@ -70,7 +88,8 @@ def save_model(folder: Path, config: Config, weights: Mapping[str, Tensor], toke
     delete_calibrations(folder)
     write_tensors(folder / WEIGHTS_FILE, weights)
     tokenizers.save(folder / "tokenizer.json")
-    write_text_atomically(folder / "README.md", card)
+    named = card.encode("utf-8", "backslashreplace").decode()  # it may name a folder whose name is not UTF-8
+    write_text_atomically(folder / "README.md", named)
     config.save(folder / "config.json")
 
 
@@ -96,7 +115,7 @@ def _count_weights(tensor: Tensor) -> int:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; int8 matrices are dequantised."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path, "pt") as file:
             return _dequantise({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except FileNotFoundError:
         raise HeadwayError(f"there is no file {path}.") from None

@@ -10,7 +10,7 @@ from torch import Tensor
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.nn.layers.bitlinear import packed_state_dict
-from headway.nn.layers.int8 import quantise_rows
+from headway.nn.ops.int8_rows import quantise_rows
 from headway.storage.model_dir import LoadedModel
 from headway.storage.tensor_file import SCALE_SUFFIX
 

@@ -2,9 +2,11 @@
 
     choose_models(--model, --from, --to) ──► ModelChoice: model directories and a direction
     install_model, remove_model              the user's own folder
+    set_default                              which model serves a direction when none is named
 
 A model is chosen by its config.json alone, without torch."""
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import ConfigError, HeadwayError
-from headway.files.atomic import atomic_directory
+from headway.files.atomic import atomic_directory, write_text_atomically
 from headway.storage.summary import ModelSummary, read_summary
 from headway.text.language_codes import format_directions, languages_match
 
@@ -22,6 +24,7 @@ BUNDLED_MODELS = Path(__file__).parents[1] / "models"
 DEFAULT_DIRECTION = ("en", "de")
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")  # de, pt-BR, zh-Hant-TW
 MODEL_NAME = re.compile(r"\w[\w.-]*")
+DEFAULTS_FILE = "defaults.json"  # in the user's folder: direction to name
 REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 Direction = tuple[str, str]  # source language, target language
@@ -99,7 +102,7 @@ def choose_models(given: Sequence[str | Path], source: str = "", target: str = "
         source = source or first.source
         target = target or first.target
     if not source and not target:
-        return ModelChoice(paths)
+        return ModelChoice(paths, *default_direction(Path(first.paths[0])))
     read = read_summary(Path(first.paths[0]))  # None: loading the model says what is wrong with it
     sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
     if source and sources and not match_language(source, sources):
@@ -113,6 +116,17 @@ def choose_models(given: Sequence[str | Path], source: str = "", target: str = "
     if source == target and {*sources, *targets} - {source}:
         raise ConfigError(f"{given[0]} does not translate from {source} to {source}: give another --from or --to.")
     return ModelChoice(paths, source, target)
+
+
+def default_direction(folder: Path) -> Direction:
+    """Of a model for two languages, both ways: from the first to the other, as the bundled one has it; else none."""
+    read = read_summary(folder)
+    if read is None or read[0].objective != "translation":
+        return "", ""
+    sources, targets = read[0].source_languages, read[0].target_languages
+    if len(sources) != 2 or set(sources) != set(targets):
+        return "", ""
+    return sources[0], sources[1]
 
 
 def is_compatible(given: str, named: str) -> bool:
@@ -157,7 +171,7 @@ def writable_directory(given: str | Path) -> str:
     if Path(folder).parent == BUNDLED_MODELS and not Path(given).exists():
         raise HeadwayError(
             f'"{given}" is a bundled model, which is never changed. Make a copy of your own, which is then found '
-            f"first: headway models add {folder}"
+            f"first: headway models add {folder} --default"
         )
     return folder
 
@@ -179,8 +193,9 @@ def pick_installed(source: str, target: str) -> ModelChoice:
 
 
 def find_serving(models: Iterable[InstalledModel], source: str, target: str) -> list[tuple[InstalledModel, Direction]]:
-    """The models that translate in this direction, best first: with exactly these language tags, the user's own, named
-    after the direction, with the fewest other directions."""
+    """The models that translate in this direction, best first: with exactly these language tags, the user's default,
+    bundled, named after the direction, with the fewest other directions."""
+    defaults = read_defaults()
     found = [
         (model, (from_, to))
         for model in models
@@ -188,10 +203,12 @@ def find_serving(models: Iterable[InstalledModel], source: str, target: str) -> 
         if (not source or languages_match(source, from_)) and (not target or languages_match(target, to))
     ]
 
-    def rank(candidate: tuple[InstalledModel, Direction]) -> tuple[bool, bool, bool, int]:
+    def rank(candidate: tuple[InstalledModel, Direction]) -> tuple[bool, bool, bool, bool, int]:
         model, (from_, to) = candidate
         exact = source in ("", from_) and target in ("", to)
-        return not exact, model.bundled, model.name != f"{from_}-{to}", len(model.directions)
+        direction = f"{from_}-{to}"
+        is_default = defaults.get(direction) == model.name
+        return not exact, not is_default, not model.bundled, model.name != direction, len(model.directions)
 
     found.sort(key=rank)
     exact = [candidate for candidate in found if not rank(candidate)[0]]
@@ -222,8 +239,31 @@ def no_model_message(models: dict[str, InstalledModel], source: str, target: str
     )
 
 
-def install_model(given: str | Path, name: str = "") -> InstalledModel:
-    """Copy a model directory, without its checkpoints, to the user's own models."""
+def read_defaults() -> dict[str, str]:
+    """The user's default model for each direction, by name."""
+    try:
+        table = json.loads((user_models_folder() / DEFAULTS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(key): str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+
+
+def set_default(name: str) -> InstalledModel:
+    """Use an installed model wherever none is named, in each of its directions."""
+    models = list_installed()
+    if name not in models:
+        raise HeadwayError(f'there is no installed model "{name}". {format_installed(models)}')
+    defaults = read_defaults() | {f"{source}-{target}": name for source, target in models[name].directions}
+    try:
+        user_models_folder().mkdir(parents=True, exist_ok=True)
+        write_text_atomically(user_models_folder() / DEFAULTS_FILE, json.dumps(defaults, indent=2) + "\n")
+    except OSError as error:
+        raise HeadwayError(f"{user_models_folder()} cannot be written: {error.strerror or error}.") from None
+    return models[name]
+
+
+def install_model(given: str | Path, name: str = "", default: bool = False) -> InstalledModel:
+    """Copy a model directory, without its checkpoints, to the user's own models. default: see set_default."""
     source = Path(given)
     name = name or source.resolve().name
     if not MODEL_NAME.fullmatch(name):
@@ -240,8 +280,13 @@ def install_model(given: str | Path, name: str = "") -> InstalledModel:
             f'a model named "{name}" is installed already: {target}. Choose another --name, or remove it first: '
             f"headway models remove {name}"
         )
+    if not default and (BUNDLED_MODELS / name / "config.json").is_file():
+        raise HeadwayError(
+            f'"{name}" is the name of a bundled model, which yours would hide. Choose another --name, or say --default '
+            "if yours is to be used in its place."
+        )
     _copy_files(source, target)
-    return InstalledModel(name, target, False, read[0])
+    return set_default(name) if default else InstalledModel(name, target, False, read[0])
 
 
 def _copy_files(source: Path, target: Path) -> None:

@@ -2,7 +2,7 @@
 
 a line ─► segment/ (sentences) ─► spans/ (masked) ─► tokenizer/ (ids) ─► a model
                                                                             │
-checks on its output: degenerate (loops, copies), numbers (lost ones), metrics (BLEU, chrF)
+checks on its output: degenerate (loops, copies), numbers and negation (lost ones), metrics (BLEU, chrF)
 
 tokenizer/       train tokenizers; text to ids and back
 segment/         split text into sentences, and long sentences into pieces
@@ -11,7 +11,7 @@ align/           statistical word alignment; token lexicons
 glossary         required translations of terms
 shortlist        the target tokens that a source can need
 lm_text          running text as ids for a language model
-language_id, line_language, language_codes, scripts    which language, which script
+language_id, line_language, short_text, language_codes, scripts    which language, which script
 """
 
 import importlib

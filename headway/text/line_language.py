@@ -1,7 +1,8 @@
 """Language identification of single lines, among the languages that can be translated, or none of them.
 
 py3langid goes by the bytes of a text. In a line of a few words, names, commands and English technical terms mislead it.
-So these are left out, function words count for more, and rare languages for less.
+So these are left out, function words count for more, and rare languages for less. Lines of up to three words are
+guessed among the languages that can be translated, by short_text.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Collection
 
 from headway.text.language_id import NO_LANGUAGE, known_languages, primary_language, rank_languages
 from headway.text.scripts import count_scripts, scripts_of
+from headway.text.short_text import known_share, load_table, score_short_text, to_probabilities
 
 # Words that occur in texts on any subject, and hardly in texts of other languages.
 FUNCTION_WORDS = {
@@ -54,6 +56,11 @@ RARE_LANGUAGE_PENALTY = 1.5
 OWN_LANGUAGE_BONUS = 0.2
 SHORT_LINE_BONUS = 0.2  # per word less than SHORT_LINE_WORDS: in doubt a short line is translated
 SHORT_LINE_WORDS = 5
+MAX_SHORT_WORDS = 3  # of a line that is guessed among the own languages alone
+MAX_SHORT_LETTERS = 60  # of such a line
+TARGET_MARGIN = 4.0  # by which the target must lead in a short line, which else would stay as it is
+FOREIGN_MARGIN = 10.0  # by which a language that is not translated must lead in a short line
+UNKNOWN_WORD_SHARE = 0.5  # of lines of unknown words that are in an own language rather than in one without a table
 LETTERS_PER_CHARACTER = {"Han": 3, "Hiragana": 2, "Katakana": 2, "Hangul": 2}  # how many letters a character is worth
 NON_PROSE = re.compile(r"[/\\@_=<>{}\[\]|#$%^~+*\d]|^-|--|::|\w\.\w|\w\(")  # in a word between spaces
 URL_OR_EMAIL = re.compile(
@@ -67,13 +74,17 @@ WORD = re.compile(r"[^\W\d_]+")
 class LineLanguageDetector:
     """Detects the language of a line among `languages`, as a model names them."""
 
-    def __init__(self, languages: Collection[str]) -> None:
-        """Languages that the identifier does not know are left out: see `languages`."""
+    def __init__(self, languages: Collection[str], target: str = "") -> None:
+        """Languages that the identifier does not know are left out: see `languages`.
+
+        target: one of the languages, to which lines are translated. A line in it stays as it is, so it must be certain:
+        in doubt a line is in another language."""
         self.by_primary = {
             primary_language(language): language
             for language in languages
             if primary_language(language) in known_languages()
         }
+        self.target = primary_language(target) if target else ""
 
     @property
     def languages(self) -> frozenset[str]:
@@ -86,6 +97,9 @@ class LineLanguageDetector:
         if not words or all(map(URL_OR_EMAIL.fullmatch, text.split())):
             return ""
         foreign_script = self.has_foreign_script(text)
+        if self.by_primary and not foreign_script and is_short(text, words):
+            guess = self.guess_short(text, words)
+            return self.by_primary.get(guess, guess)
         scores: dict[str, float] = {}
         for language, share in rank_languages(text):
             if language == NO_LANGUAGE or (foreign_script and language in self.by_primary):
@@ -99,11 +113,65 @@ class LineLanguageDetector:
         best = max(scores, key=scores.__getitem__)
         return self.by_primary.get(best, best)
 
+    def guess_short(self, text: str, words: list[str]) -> str:
+        """Which of the own languages a short text is in; another one of the table, if it is certainly in that."""
+        own = self.languages_in_script(text)
+        scores = score_short_text(words, own)
+        others = score_short_text(words, load_table().languages) if scores else {}
+        for language, score in others.items():
+            if language not in self.by_primary and score - max(scores.values()) >= FOREIGN_MARGIN:
+                return language
+        if not scores:  # the table lacks one of them
+            shares = dict(rank_languages(text))
+            scores = {
+                language: math.log(max(shares[language], 1e-30)) + function_word_bonus(language, words)
+                for language in own
+            }
+        if self.target in scores:
+            scores[self.target] -= TARGET_MARGIN
+        return max(scores, key=scores.__getitem__)
+
+    def short_probabilities(self, line: str) -> dict[str, float]:
+        """The probability of each own language for a short line; {} for others, and where the table lacks one of them.
+
+        They add up to 1 for a line of known words, and to less where it may well be in another language."""
+        text = keep_prose(line)
+        words = WORD.findall(text.casefold())
+        if not words or not is_short(text, words) or self.has_foreign_script(text):
+            return {}
+        scores = score_short_text(words, self.languages_in_script(text))
+        if not scores:
+            return {}
+        among_table = to_probabilities(score_short_text(words, load_table().languages))
+        unknown = UNKNOWN_WORD_SHARE * sum(among_table[language] for language in self.by_primary)
+        identified = dict(rank_languages(text))
+        certain = max(
+            known_share(words, self.by_primary), unknown, sum(identified[language] for language in self.by_primary)
+        )
+        return {
+            self.by_primary[language]: min(certain, 1.0) * share for language, share in to_probabilities(scores).items()
+        }
+
+    def languages_in_script(self, text: str) -> list[str]:
+        """The own languages that are written in the script of most of the text; all where there is none."""
+        counts = count_scripts(text)
+        script = next(iter(counts), "")
+        return [language for language in self.by_primary if script in scripts_of(language)] or list(self.by_primary)
+
     def has_foreign_script(self, text: str) -> bool:
         """Whether more than a quarter of it is in scripts that none of the languages uses."""
-        counts = {script: count * LETTERS_PER_CHARACTER.get(script, 1) for script, count in count_scripts(text).items()}
+        counts = count_letters(text)
         own = frozenset[str]().union(*(scripts_of(language) for language in self.by_primary))
         return sum(count for script, count in counts.items() if script not in own) > sum(counts.values()) / 4
+
+
+def count_letters(text: str) -> dict[str, int]:
+    """By script; a character that stands for a syllable or a word counts as several."""
+    return {script: count * LETTERS_PER_CHARACTER.get(script, 1) for script, count in count_scripts(text).items()}
+
+
+def is_short(text: str, words: list[str]) -> bool:
+    return len(words) <= MAX_SHORT_WORDS and sum(count_letters(text).values()) <= MAX_SHORT_LETTERS
 
 
 def function_word_bonus(language: str, words: list[str]) -> float:

@@ -4,15 +4,17 @@ be computed for these alone.
 Made by headway.text.align.lexicon and stored in the model directory.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, HeadwayWarning
 from headway.files.atomic import save_tensors_atomically
+from headway.files.tensors import open_tensors
 from headway.text.tokenizer.pair import Tokenizers
 
 SHORTLIST_FILE = "shortlist.safetensors"
@@ -76,7 +78,7 @@ class Shortlist:
         """The shortlist of a model directory; see load_shortlist for one that may have none."""
         path = Path(folder) / SHORTLIST_FILE
         try:
-            with safe_open(path, framework="numpy") as file:
+            with open_tensors(path, "numpy") as file:
                 about = dict(file.metadata() or {})
                 version = about.pop("format_version", FORMAT_VERSION)
                 starts, targets, tags = (file.get_tensor(name) for name in ("starts", "targets", "tags"))
@@ -108,19 +110,34 @@ class Shortlist:
         return not len(self.targets) or (self.targets.min() >= 0 and int(self.targets.max()) < self.target_size)
 
 
-def load_shortlist(folders: Sequence[str | Path], tokenizers: Tokenizers) -> Shortlist | None:
+class UnreadableShortlist:
+    """Stands for a file that cannot be used. That is an error only where a search asks for the shortlist."""
+
+    def __init__(self, error: HeadwayError) -> None:
+        self.error = error
+
+
+def load_shortlist(folders: Sequence[str | Path], tokenizers: Tokenizers) -> "Shortlist | UnreadableShortlist | None":
     """The first shortlist that exists in the model directories of an ensemble, which share a vocabulary; else None."""
     for folder in folders:
         if (Path(folder) / SHORTLIST_FILE).exists():
-            shortlist = Shortlist.load(folder)
-            if (shortlist.source_size, shortlist.target_size) != (tokenizers.source.size, tokenizers.target.size):
-                raise HeadwayError(
-                    f"{folder} is inconsistent: its {SHORTLIST_FILE} was made for {shortlist.target_size} target "
-                    f"tokens, and its tokenizer.json has {tokenizers.target.size}. Make the shortlist again: "
-                    f"headway shortlist --model {folder} …"
-                )
-            return shortlist
+            try:
+                return _load_fitting(folder, tokenizers)
+            except HeadwayError as error:
+                warnings.warn(f"the shortlist is not used: {error}", HeadwayWarning, stacklevel=2)
+                return UnreadableShortlist(error)
     return None
+
+
+def _load_fitting(folder: str | Path, tokenizers: Tokenizers) -> Shortlist:
+    shortlist = Shortlist.load(folder)
+    if (shortlist.source_size, shortlist.target_size) != (tokenizers.source.size, tokenizers.target.size):
+        raise HeadwayError(
+            f"{folder} is inconsistent: its {SHORTLIST_FILE} was made for {shortlist.target_size} target tokens, and "
+            f"its tokenizer.json has {tokenizers.target.size}. Make the shortlist again: headway shortlist --model "
+            f"{folder} …"
+        )
+    return shortlist
 
 
 def _damaged(path: Path) -> HeadwayError:

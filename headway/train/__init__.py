@@ -1,6 +1,7 @@
 """Training: from text files to a model directory.
 
 sources        the files given, paired, with languages          ─► TrainingTexts
+overlap        validation text that is in the training text, too
 setup          config layers, tokenizers, datasets              ─► Config, Tokenizers, Dataset
 run            TrainingRun: the loop around Trainer; validation, budgets, checkpoints, the final weights
 trainer        Trainer: one optimiser step (optimizer.step); its state

@@ -32,7 +32,7 @@ from headway.train.model_card import model_card
 from headway.train.progress import ProgressListener, ProgressSnapshot, RunningLoss, peak_memory
 from headway.train.resume import REBATCHING_SETTINGS, check_changes, scores_incomparable
 from headway.train.schedules import share_after_warm_up
-from headway.train.setup import PretrainedModel, make_datasets
+from headway.train.setup import PretrainedModel, make_datasets, refuse_oversized_model
 from headway.train.shortlist import load_or_build_shortlist
 from headway.train.signals import DeferredSignals
 from headway.train.sources import TrainingTexts
@@ -69,6 +69,7 @@ class TrainingRun:
         self.special_tokens = training_special_tokens(self.config, self.tokenizers)
         with self.group.main_first():
             self.dataset, self.valid_dataset = self._make_datasets()
+        refuse_oversized_model(self.config, self.device)
         model = Transformer(self.config.model)
         if self.pretrained is not None:
             self.pretrained.fill(model, self.config)

@@ -4,12 +4,14 @@ TrainingTexts ─► collect_layers() ─► make_tokenizers() ─► compose_wi
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from headway.config.catalogue import find_entry
@@ -33,6 +35,7 @@ from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_
 from headway.train.resume import find_changes
 from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
 
+BYTES_PER_TRAINED_PARAMETER = 16  # the weight, its gradient and Adam's two means, in float32
 MAX_FINE_TUNING_BATCH_TOKENS = 8192  # enough to improve a model, and a CPU takes such a step in seconds
 FINE_TUNING_SCHEDULE = "inverse_sqrt(0.0003, warmup=200)"  # for Adam: improves a model and forgets little
 
@@ -177,6 +180,22 @@ def load_tokenizers(given: Path, config: Config) -> tuple[Tokenizers, Layer]:
     if config.tokenizer.kind != tokenizers.target.kind:
         values["tokenizer"] = tokenizers.target.kind
     return tokenizers, Layer("flag --tokenizer", values)
+
+
+def refuse_oversized_model(config: Config, device: torch.device) -> None:
+    """Raise ConfigError, before anything is allocated, if the weights cannot be trained in this memory."""
+    count = config.model.parameter_count()
+    needed = BYTES_PER_TRAINED_PARAMETER * count
+    if device.type == "cuda":
+        available = torch.cuda.get_device_properties(device).total_memory
+    else:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
+        raise ConfigError(
+            f"{count:,} parameters take {needed >> 30:,} GiB in training, and {device} has {available >> 30:,} GiB. "
+            "Choose a smaller d_model, feedforward or vocabulary, or fewer layers.",
+            "model",
+        )
 
 
 def make_tokenizers(config: Config, texts: TrainingTexts) -> Tokenizers:

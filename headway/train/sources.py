@@ -12,6 +12,7 @@ from headway.data.noise import add_noise
 from headway.data.parallel_files import Pair, ParallelFiles, language_from_filename, languages_from_filename
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
+from headway.train.overlap import describe_pair_overlap, describe_text_overlap
 
 MAX_HELD_OUT_LINES = 1000  # for validation, if no validation text is given
 
@@ -85,6 +86,7 @@ class TrainingTexts:
     text: TextCorpus | None = None
     valid_text: TextCorpus | None = None
     notes: list[str] = field(default_factory=list)  # what the user should know about them
+    warnings: list[str] = field(default_factory=list)
 
     def statistics(self) -> CorpusStatistics:
         counts = [p.counts for p in self.pairs] + ([self.text.counts] if self.text else [])
@@ -111,7 +113,9 @@ def read_texts(files: TrainingFiles) -> TrainingTexts:
     texts = TrainingTexts(read_corpora(files))
     if files.valid_source or files.valid_pairs:
         texts.valid_pairs = _read_corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
-    else:
+        texts.warnings += filter(None, [describe_pair_overlap(texts.pairs, texts.valid_pairs)])
+    texts.notes += unique_values(corpus.note for corpus in (*texts.pairs, *texts.valid_pairs))
+    if not texts.valid_pairs:
         before = _count_lines(texts.pairs)
         texts.pairs, texts.valid_pairs = _hold_out(texts.pairs)
         count = _count_lines(texts.valid_pairs)
@@ -151,7 +155,9 @@ def _count_lines(corpora: Sequence[ParallelCorpus]) -> int:
 def _read_running_text(files: TrainingFiles) -> TrainingTexts:
     text = _refuse_empty(open_text(files.text), files.text)
     if files.valid_text:
-        return TrainingTexts(text=text, valid_text=_refuse_empty(open_text(files.valid_text), files.valid_text))
+        valid_text = _refuse_empty(open_text(files.valid_text), files.valid_text)
+        warnings = [warning] if (warning := describe_text_overlap(text, valid_text)) else []
+        return TrainingTexts(text=text, valid_text=valid_text, warnings=warnings)
     held = min(MAX_HELD_OUT_LINES, text.counts.lines // 20) or 1
     training, valid = text.split(held)
     if not training.counts.nonempty or not valid.counts.nonempty:

@@ -88,6 +88,8 @@ def validate(
     special: SpecialTokens,
 ) -> ValidationResult:
     loss = mean_loss(model, dataset, config, special).loss
+    if not math.isfinite(loss):
+        return ValidationResult(loss)  # nothing can be translated either
     if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])

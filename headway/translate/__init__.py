@@ -7,8 +7,12 @@
         source          lines ─► sentences: segmentation, protected spans, glossary terms, token ids
         search          sentences ─► hypotheses: batches, constrained decoding, retries of faulty outputs
             backends          decides between torch and CTranslate2
+            search_calls      what a search needs computed, as values that a queue can batch
+            retry_budget      how much of the work may be retries
             lost_numbers      retries with placeholders for numbers that went missing
             protected_spans   keeps URLs, tags and placeholders, or inserts them by word alignment
+            garbled           replaces outputs with bytes that are no character
+            languages         the languages of a sentence, by its tag
         results         hypotheses ─► Translation with its n-best Guesses
 
     language_model   LanguageModel: continue a prompt

@@ -17,9 +17,11 @@ from headway.errors import HeadwayError
 from headway.nn.context import ForwardReport
 from headway.text.align.words import token_roles, word_indices
 from headway.translate.scoring import check_pairs
+from headway.translate.search_calls import AlignCall
 
 if TYPE_CHECKING:
     from headway.config.config import Config
+    from headway.translate.search_calls import Plan
     from headway.translate.source import Sentence
     from headway.translate.translator import Translator
 
@@ -84,7 +86,7 @@ def align_ids(
     return links
 
 
-def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> None:
+def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -> "Plan[None]":
     """Set the links of every hypothesis, between words as they are given: with protected spans and glossary terms."""
     reader = translator.tokenizers.source
     writer = translator.tokenizers.target
@@ -105,7 +107,11 @@ def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -
             else:
                 output = writer.decode(hypothesis.ids).strip() if any(s.outer_spans) else ""
             pairs.append((source_ids, writer.encode(f"{first}{output}{last}") if output else hypothesis.ids))
-    links = iter(align_ids(translator, [source for source, _ in pairs], [target for _, target in pairs]))
+    if not pairs:
+        return
+    call = AlignCall([source for source, _ in pairs], [target for _, target in pairs])
+    yield call
+    links = iter(call.links)
     for sentence in to_align:
         sentence.links = [next(links) for _ in sentence.hypotheses]
 

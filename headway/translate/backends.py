@@ -1,43 +1,40 @@
-"""Decide between torch and CTranslate2: which engines can run a model, and which one runs the search this time.
+"""Decide between the engines: which of them can run a model, and which one runs a search.
 
+    native       common models in int8 on a CPU with a C compiler, without torch     } at most one of these two
+    ctranslate2  common models on a CPU, without torch                               }
     torch        every model and every setting, on a CPU or a GPU
-    ctranslate2  common models on a CPU: a sentence is translated before torch would have been imported
 
-Either is loaded only when it is first needed. `Engines._choose` is the rule, decode.ctranslate2.probe says which models
-CTranslate2 can run, and Ct2Engine which searches."""
+Each is loaded only when it is first needed. The first that can run a model runs all its searches but those that it does
+not support: which one translates a sentence depends on the model and on what is asked of the search, never on how much
+text there is, so that a text is translated alike wherever it stands. decode.probe says which models an engine can run,
+and the engine which searches."""
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.config.search import Search
-from headway.decode.ctranslate2.probe import Ct2Probe, probe_ctranslate2
-from headway.decode.types import (
-    COMPUTES,
-    ENGINES,
-    MAX_CT2_INT8_SENTENCES,
-    Compute,
-    Engine,
-    EngineName,
-    Precision,
-    Recorder,
-)
+from headway.decode.forking import ForkSafeLock, call_after_fork, use_one_torch_thread
+from headway.decode.probe import TORCH_FREE_ENGINES, EngineProbe, probe_engines
+from headway.decode.types import COMPUTES, ENGINES, Compute, Engine, EngineName, Precision, Recorder
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.storage.model_files import list_versions, refuse_replaced
 from headway.storage.summary import ModelSummary, summarise
 from headway.storage.tensor_file import TensorFile
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import special_tokens
+from headway.translate.reloading import LoadSettings
 
 if TYPE_CHECKING:
     from headway.decode.ctranslate2.backend import Ct2Engine
+    from headway.decode.native.engine import NativeEngine
     from headway.decode.torch_backend import TorchEngine
     from headway.storage.model_dir import LoadedModel
-    from headway.text.shortlist import Shortlist
+    from headway.text.shortlist import Shortlist, UnreadableShortlist
 
 Log = Callable[[str], None]
-_CHOICE_LOCK = threading.RLock()
+_CHOICE_LOCK = ForkSafeLock()
 
 
 class Engines:
@@ -51,13 +48,13 @@ class Engines:
         compute: Compute = "auto",
         threads: int | None = None,
         log: Log | None = None,
-        probe: Ct2Probe | None = None,
+        probe: EngineProbe | None = None,
         models: "Sequence[LoadedModel] | None" = None,
         shortlist: "Shortlist | None" = None,
     ) -> None:
         """paths: of model directories, several for an ensemble
         log: called with the engine that was chosen, and why
-        probe: what probe_ctranslate2 found for the same arguments, if that has been called
+        probe: what probe_engines found for the same arguments, if that has been called
         models: that are in memory already, instead of paths; only torch runs these, with this shortlist"""
         for name, given, known in (("engine", engine, ENGINES), ("compute", compute, COMPUTES)):
             if given not in known:
@@ -70,24 +67,39 @@ class Engines:
         self.engine: EngineName = engine if models is None else "torch"
         self.compute = compute
         self.threads = threads
-        self.ct2: Ct2Engine | None = None
+        self.torch_free: NativeEngine | Ct2Engine | None = None
         self._log = log or (lambda message: None)
         self._last_message = ""
-        self._sentence_count = 0  # that CTranslate2 could have searched for so far
         self._models = models
         self._torch: TorchEngine | None = None
-        self._shortlist = shortlist
+        self._shortlist: Shortlist | UnreadableShortlist | None = shortlist
+        call_after_fork(self)
         if models is not None:
             self._describe(models)
             return
-        reason = self._take_ct2(probe or probe_ctranslate2(paths, device, engine, compute, threads))
-        if engine == "ctranslate2" and reason:
-            raise HeadwayError(f"engine ctranslate2 cannot be used: {reason}. Leave it out, or use --engine torch.")
-        if self.ct2 is None:
-            if reason and engine == "auto":
-                self._log(f"not ctranslate2: {reason}")
+        self._opened = [list_versions(path) for path in paths]
+        self._take_torch_free(probe or probe_engines(paths, device, engine, compute, threads))
+        if self.torch_free is None:
             self._describe(self.loaded)
             self._shortlist = self._load_shortlist()
+        self.paths = [str(Path(path).resolve()) for path in paths]  # what is loaded later, or elsewhere, is the same
+
+    @property
+    def load_settings(self) -> LoadSettings | None:
+        """What another process needs to load the same; None where the models were given in memory."""
+        if not self.paths:
+            return None
+        return LoadSettings(tuple(map(str, self.paths)), self.device_name, self.engine, self.compute, self.threads)
+
+    def describe(self) -> str:
+        """The engine, for people. Loads nothing."""
+        if self.torch_free is not None:
+            return f"engine {self.torch_free.name}, {self.torch_free.compute}, cpu"
+        return f"engine torch, {self._precision()}, {self.loaded[0].model.device.type}"
+
+    def after_fork(self) -> None:
+        if self._models is not None:
+            use_one_torch_thread()
 
     def _describe(self, models: "Sequence[LoadedModel]") -> None:
         summaries = [summarise(model.config) for model in models]
@@ -97,19 +109,39 @@ class Engines:
         limits = [summary.max_positions for summary in summaries if summary.max_positions is not None]
         self.max_positions = min(limits, default=None)
 
-    def _take_ct2(self, probe: Ct2Probe) -> str:
-        """Use CTranslate2 if it can run the model; else the reason why not. Nothing here imports torch."""
-        if probe.reason or probe.model is None or probe.summary is None:
-            return probe.reason
-        from headway.decode.ctranslate2.backend import Ct2Engine
+    def _take_torch_free(self, probe: EngineProbe) -> None:
+        """Use an engine without torch if one can run the model. Nothing here imports torch."""
+        reasons = list(probe.reasons)
+        if probe.model is not None and probe.summary is not None:
+            reason = self._make_torch_free(probe)
+            reasons += [(name, reason) for name in TORCH_FREE_ENGINES if reason and self.engine in ("auto", name)]
+        if self.torch_free is None and self.engine in TORCH_FREE_ENGINES:
+            raise HeadwayError(
+                f"engine {self.engine} cannot be used: {reasons[0][1]}. Leave it out, or use --engine torch."
+            )
+        for name, reason in reasons:
+            self._log(f"not {name}: {reason}")
 
+    def _make_torch_free(self, probe: EngineProbe) -> str:
+        """Why its tokenizer does not allow it; "" if it does."""
+        from headway.decode.ctranslate2.model import Ct2Model
+
+        assert probe.model is not None and probe.summary is not None
         try:
             tokenizers = Tokenizers.load(Path(self.paths[0]) / "tokenizer.json")
         except HeadwayError as error:
             return str(error).rstrip(".")
         if probe.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
             return "its tokenizer.json and config.json do not fit together"
-        self.ct2 = Ct2Engine(probe.model, special_tokens(tokenizers.target))
+        special = special_tokens(tokenizers.target)
+        if isinstance(probe.model, Ct2Model):
+            from headway.decode.ctranslate2.backend import Ct2Engine
+
+            self.torch_free = Ct2Engine(probe.model, special)
+        else:
+            from headway.decode.native.engine import NativeEngine
+
+            self.torch_free = NativeEngine(probe.model, special, self.threads)
         self.summary = probe.summary
         self.tokenizers = tokenizers
         self.objectives = [probe.summary.objective]
@@ -129,6 +161,8 @@ class Engines:
                 )
             if self.compute == "bfloat16" and device.type == "cpu":
                 raise HeadwayError("compute bfloat16 needs a GPU, and the device is cpu: leave it out, or use int8.")
+            if self.torch_free is not None:
+                refuse_replaced(self.paths, self._opened)
             self._models = [load_model(path, device) for path in self.paths]
             if self.compute == "bfloat16":
                 for loaded in self._models:
@@ -145,14 +179,14 @@ class Engines:
             if self.threads:
                 torch.set_num_threads(self.threads)
             models = [loaded.model for loaded in self.loaded]
-            if self.ct2 is not None:
+            if self.torch_free is not None:
                 self._shortlist = self._load_shortlist()
             special = special_tokens(self.tokenizers.target)
             self._torch = TorchEngine(models, special, self.tokenizers.source.pad, self._precision())
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
-    def _load_shortlist(self) -> "Shortlist | None":
+    def _load_shortlist(self) -> "Shortlist | UnreadableShortlist | None":
         if self.objectives[0] != "translation":
             return None
         from headway.text.shortlist import load_shortlist
@@ -171,42 +205,32 @@ class Engines:
     @property
     def device(self) -> str:
         """cpu or cuda"""
-        return "cpu" if self._torch is None and self.ct2 is not None else self.torch.device
+        return "cpu" if self.torch_free is not None else self.torch.device
 
     def stop(self) -> None:
         """End searches that run in other threads."""
-        if self._torch is not None:
-            self._torch.stop()
+        for engine in (self.torch_free, self._torch):
+            if engine is not None:
+                engine.stop()
+
+    def use_one_thread(self) -> None:
+        """Each search in the thread of its caller: a server has threads of its own."""
+        self.threads = 1
+        if self.torch_free is not None:
+            self.torch_free.use_threads(1)
 
     def choose(
-        self,
-        sentences: int,
-        search: Search,
-        prefixes: bool = False,
-        recorder: Recorder | None = None,
-        constrained: bool = False,
+        self, search: Search, prefixes: bool = False, recorder: Recorder | None = None, constrained: bool = False
     ) -> Engine:
-        """The engine for a search of so many sentences.
+        """The engine for a search.
 
         prefixes: some outputs have a forced prefix; constrained: some must contain given phrases"""
         with _CHOICE_LOCK:  # two threads that need torch load it once
-            return self._choose(sentences, search, prefixes, recorder, constrained)
-
-    def _choose(
-        self, sentences: int, search: Search, prefixes: bool, recorder: Recorder | None, constrained: bool
-    ) -> Engine:
-        if self.ct2 is None:
-            return self._report(self.torch, "")
-        if reason := self.ct2.unsupported(search, prefixes, recorder, constrained):
-            return self._report(self.torch, f"not ctranslate2: {reason}")
-        if self.engine == "ctranslate2":
-            return self._report(self.ct2, "")
-        self._sentence_count += sentences
-        many = self._sentence_count > MAX_CT2_INT8_SENTENCES
-        if self.ct2.compute == "int8" and (self._torch or many):  # torch is faster, and its import is done or pays off
-            why = f"more than {MAX_CT2_INT8_SENTENCES} sentences in int8" if many else "it is loaded already"
-            return self._report(self.torch, why)
-        return self._report(self.ct2, "it is faster at this" if self._torch else "torch need not be imported")
+            if self.torch_free is None:
+                return self._report(self.torch, "")
+            if reason := self.torch_free.unsupported(search, prefixes, recorder, constrained):
+                return self._report(self.torch, f"not {self.torch_free.name}: {reason}")
+            return self._report(self.torch_free, "")
 
     def _report(self, engine: Engine, why: str) -> Engine:
         message = f"engine {engine.name}, {engine.compute}, {engine.device}" + (f": {why}" if why else "")

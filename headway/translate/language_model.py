@@ -15,9 +15,11 @@ from headway.storage.model_dir import LoadedModel
 from headway.text.lm_text import encode_after_line_end, line_end_id
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import StreamDecoder
+from headway.translate.reloading import describe_paths, load_settings, reload_model, require_load_settings
 
 if TYPE_CHECKING:
     from headway.inspect.trace import Trace
+    from headway.translate.backends import Engines
     from headway.workflows.evaluation import Perplexity
 
 DEFAULT_LENGTH = 200  # new tokens
@@ -27,16 +29,33 @@ LENGTH_SETTINGS = ("max_length", "max_extra", "max_ratio")  # of a Search; a lan
 class LanguageModel:
     """A causal or masked language model: model("Once") gives the prompt and its continuation."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel, engines: "Engines | None" = None) -> None:
+        """engines: that have loaded it, from a directory."""
         self.config, self.model, tokenizers = loaded
+        self.engines = engines
         self.tokenizer = tokenizers.target
         self.stepper = ModelStepper(self.model.eval())
         suppress = tuple(sorted(self.tokenizer.control_ids - {self.tokenizer.end}))
         start = line_end_id(self.tokenizer)
         self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 
+    def __repr__(self) -> str:
+        settings = None if self.engines is None else self.engines.load_settings
+        name = "in memory" if settings is None else describe_paths(settings.paths)
+        return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {self.stepper.device}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by path and settings."""
+        return reload_model, (require_load_settings(self.engines, "language model"),)
+
+    def __deepcopy__(self, memo: Any) -> "LanguageModel":
+        copied = load_settings(require_load_settings(self.engines, "language model"))
+        assert isinstance(copied, LanguageModel)
+        return copied
+
     def __call__(self, prompt: str = "", **settings: Any) -> str:
         """The prompt and its continuation. Settings are those of `search`."""
+        self.stepper.check_process()
         prefix = self.encode_prompt(prompt)
         search = self.search(prefix, **settings)
         found = decode(
@@ -50,6 +69,7 @@ class LanguageModel:
         return self._stream(prefix, self.search(prefix, **settings))
 
     def _stream(self, prefix: list[int], search: Search) -> Iterator[str]:
+        self.stepper.check_process()
         text = self.stream_decoder(prefix)
         for token in stream(self.stepper, None, special_tokens=self.special_tokens, search=search, prefix=prefix):
             yield text.push(token)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headway.text.numbers import NUMBER, find_lost_numbers, localise_number
 from headway.text.spans.protect import MaskedText, format_placeholder, space_placeholders
+from headway.translate.languages import find_languages
+from headway.translate.search_calls import Plan
 from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
     from headway.translate.translator import Translator
 
-SearchSentences = Callable[[list[Sentence]], None]
+SearchSentences = Callable[[list[Sentence]], Plan[None]]
 IsSound = Callable[[Sentence, "Hypothesis"], bool]
 
 
@@ -27,12 +29,12 @@ class PlaceholderTrial(NamedTuple):
 
 def retry_with_placeholders(
     translator: "Translator", sentences: Sequence[Sentence], search: SearchSentences, is_sound: IsSound
-) -> list[Sentence]:
+) -> Plan[list[Sentence]]:
     """Search again with placeholders for lost numbers; returns the sentences for which that worked.
 
     These have new hypotheses and outputs afterwards; the others are as before."""
     trials = [trial for s in sentences if (trial := _make_trial(translator, s)) is not None]
-    search([trial.retried for trial in trials])
+    yield from search([trial.retried for trial in trials])
     target = translator.tokenizers.target
     restored = []
     for sentence, retried, spans in trials:
@@ -88,10 +90,5 @@ def mask_numbers(text: str, lost: Sequence[str], first: int = 0) -> tuple[str, l
 
 def _localise_numbers(translator: "Translator", sentence: Sentence, numbers: Sequence[str]) -> list[str]:
     """As the target language writes them (1,250,000 and 1.250.000), where both languages are known for sure."""
-    summary = translator.summary
-    tagged = [language for language in summary.tags if translator.tag_ids(language) == list(sentence.prefix_ids)]
-    targets = tagged or list(summary.target_languages)
-    sources = [language for language in summary.source_languages if language not in targets]
-    if len(targets) != 1 or len(sources) != 1:
-        return list(numbers)
-    return [localise_number(number, sources[0], targets[0]) for number in numbers]
+    source, target = find_languages(translator, sentence.prefix_ids)
+    return [localise_number(number, source, target) if target else number for number in numbers]

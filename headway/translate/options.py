@@ -22,11 +22,11 @@ class TranslateOptions:
     source: language of the text, where the model reads several
     target: language to translate to, where the model writes several
     split_sentences: translate a line of several sentences one by one, and join them again
-    retry: search again where an output is a loop, a copy or empty, or lacks a number
+    retry: search again where an output is a loop, a copy or empty, or lacks a number or a negation
     align: give word alignments too; see headway.translate.alignment
     protect: regular expressions for text that must stay as it is, besides the built-in ones (URLs, tags, placeholders,
         code; see headway.text.spans.protect); None: protect nothing
-    glossary: terms whose translations are given
+    glossary: terms whose translations are given, as a dict or a Glossary
     min_confidence: leave lines below this confidence, from 0 to 1, untranslated; needs a calibrated model
     search: beam search or sampling settings; None: those of the model. Translator.search(…) changes some of them
     """
@@ -46,11 +46,15 @@ class TranslateOptions:
             raise ConfigError(f"give a tuple of patterns: ({self.protect!r},) instead of {self.protect!r}.", "protect")
         if self.protect is not None:
             object.__setattr__(self, "protect", tuple(self.protect))  # a list would not be hashable
-        if self.glossary is not None:
+        given: Any = self.glossary
+        if given is not None:
             from headway.text.glossary import Glossary
 
-            if not isinstance(self.glossary, Glossary):
-                raise ConfigError(f"give a Glossary: Glossary(terms), not {type(self.glossary).__name__}.", "glossary")
+            if isinstance(given, Mapping):
+                object.__setattr__(self, "glossary", Glossary(given))
+            elif not isinstance(given, Glossary):
+                kind = type(given).__name__
+                raise ConfigError(f"give terms as a dict, or a Glossary: Glossary(terms), not {kind}.", "glossary")
         if not 0 <= self.min_confidence <= 1:
             raise ConfigError(f"{self.min_confidence} is not allowed: give a number from 0 to 1.", "min_confidence")
 
@@ -85,11 +89,6 @@ def options_from_keywords(given: Mapping[str, Any]) -> TranslateOptions:
         DeprecationWarning,
         stacklevel=3,
     )
-    glossary = values.get("glossary")
-    if isinstance(glossary, Mapping):
-        from headway.text.glossary import Glossary
-
-        values["glossary"] = Glossary(glossary)
     return TranslateOptions(**values)
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headway.errors import HeadwayError
 from headway.text.spans.protect import MaskedText, Protector
 from headway.text.spans.restore import Links, remove_spans, restore_spans
 from headway.text.spans.uppercase import lowercased
+from headway.translate.search_calls import AlignCall, Plan
 from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
     from headway.decode.types import Hypothesis
     from headway.translate.translator import Translator
 
-SearchSentences = Callable[[list[Sentence]], None]
+SearchSentences = Callable[[list[Sentence]], Plan[None]]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class SpanKeeper:
     translator: "Translator"
     protector: Protector
     search: SearchSentences  # with retries
+    find_fault: Callable[[Sentence, "Hypothesis"], str | None]  # what else is wrong with a hypothesis
     earlier_warnings: dict[int, list[str]]  # by sentence number: those from before the first search
 
-    def keep_spans(self, sentences: list[Sentence]) -> None:
+    def keep_spans(self, sentences: list[Sentence]) -> Plan[None]:
         """Keep the hypotheses that have all spans. The search before this one had the whole beam as n-best."""
         lost = []
         for sentence in sentences:
@@ -37,10 +38,15 @@ class SpanKeeper:
             if not restored:
                 lost.append(sentence)
                 continue
+            faults = [self.find_fault(sentence, hypothesis) for hypothesis, _ in restored]
+            if faults[0] and None in faults:
+                restored = [pair for pair, fault in zip(restored, faults) if fault is None]
+            elif faults[0] and not any(faults[0] in warning for warning in sentence.warnings):
+                sentence.warnings.append(f"{faults[0]}; nothing better was found")
             sentence.hypotheses = [hypothesis for hypothesis, _ in restored]
             sentence.outputs = [text for _, text in restored]
         if lost:
-            self._insert_spans(lost)
+            yield from self.insert_spans(lost)
 
     def _restore(self, sentence: Sentence, hypothesis: "Hypothesis") -> str | None:
         """The text of a hypothesis with its spans; None if a span is missing, or there is one too many."""
@@ -50,7 +56,7 @@ class SpanKeeper:
             return None if spans.find_missing(text) else spans.restore(text)
         return None if self.protector.find_missing(spans.spans, text) else text
 
-    def _insert_spans(self, lost: list[Sentence]) -> None:
+    def insert_spans(self, lost: list[Sentence]) -> Plan[None]:
         """Translate without the spans, and insert them where the words around them have gone."""
         tokenizer = self.translator.tokenizers.source
         stripped = []
@@ -69,8 +75,8 @@ class SpanKeeper:
                     terms=sentence.terms,
                 )
             )
-        self.search(stripped)
-        links = iter(self._align_hypotheses(stripped))
+        yield from self.search(stripped)
+        links = iter((yield from self._align_hypotheses(stripped)))
         for sentence, found in zip(lost, stripped):
             sentence.hypotheses = found.hypotheses
             sentence.outputs = []
@@ -79,23 +85,22 @@ class SpanKeeper:
                 text, doubtful = restore_spans(require_spans(sentence), self._decode(sentence, hypothesis), next(links))
                 sentence.outputs.append(text)
                 uncertain = uncertain or doubtful
-            sentence.warnings = self.earlier_warnings[sentence.number] + found.warnings
+            sentence.warnings = [*self.earlier_warnings.get(sentence.number, ()), *found.warnings]
             if uncertain:
                 sentence.warnings.append(f"restored by word alignment; check the position of: {' '.join(uncertain)}")
 
     def _decode(self, sentence: Sentence, hypothesis: "Hypothesis") -> str:
         return sentence.restore_case(self.translator.tokenizers.target.decode(hypothesis.ids).strip())
 
-    def _align_hypotheses(self, sentences: list[Sentence]) -> list[Links]:
+    def _align_hypotheses(self, sentences: list[Sentence]) -> Plan[list[Links]]:
         """Links of all hypotheses; empty where the model has no attention to read them from."""
-        from headway.translate.alignment import align_ids, link_by_argmax
+        from headway.translate.alignment import link_by_argmax
 
         pairs = [(s.ids, h.ids) for s in sentences for h in s.hypotheses]
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        try:
-            return list(align_ids(self.translator, sources, targets, link_by_argmax))
-        except HeadwayError:
-            return [[] for _ in pairs]
+        call = AlignCall(sources, targets, link_by_argmax, optional=True)
+        yield call
+        return call.links
 
 
 def require_spans(sentence: Sentence) -> MaskedText:

@@ -73,7 +73,7 @@ class Router:
         align: word alignments are wanted
         strict: every language must be detectable; else those that are not are left out, with a warning"""
         self.target = target
-        self.detector = LineLanguageDetector([*routes, target])
+        self.detector = LineLanguageDetector([*routes, target], target)
         self.routes = {source: choice for source, choice in routes.items() if source in self.detector.languages}
         self._load = load
         self._align = align

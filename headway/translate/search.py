@@ -2,35 +2,45 @@
 
     Request ── source.SourceReader ──► Sentence ── SentenceSearch ──► hypotheses ── join_sentences ──► Translation
                                                         │
-              batches of like lengths to an engine (backends.Engines.choose); constrained decoding for glossary terms
-              retry: a wider beam where an output is a loop, a copy or empty, or lacks a number (lost_numbers)
-              protected spans: kept, or inserted by word alignment (protected_spans)
+              search_calls: batches of like lengths to an engine; constrained decoding for glossary terms
+              retry: a wider beam where an output is a loop, a copy or empty, or lacks a number or a negation
+              protected spans: kept, or inserted by word alignment (protected_spans); no U+FFFD is left (garbled)
 
 `Translator.translate` is the public way in. `translate_requests` also takes forced prefixes, line numbers for sampling,
-and a recorder of every decoding step."""
+and a recorder of every decoding step. `TranslationStages` are its stages, for the server's queue: a search is a plan, a
+generator of the calls that it needs (search_calls)."""
 
 import functools
-import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.config.search import Search
-from headway.decode.batching import batch_by_size
 from headway.decode.types import Engine, Hypothesis, Recorder
 from headway.errors import HeadwayError
 from headway.text.degenerate import is_copy, is_repetitive
+from headway.text.negation import find_negation_fault
 from headway.text.numbers import find_lost_numbers, share_number_format
-from headway.text.spans.protect import Protector, make_protector
+from headway.text.spans.protect import PLACEHOLDER, Protector, make_protector
+from headway.translate.garbled import REPLACEMENT_CHARACTER, mend_garbled
+from headway.translate.languages import find_languages
 from headway.translate.options import TranslateOptions
+from headway.translate.protected_spans import SpanKeeper
 from headway.translate.results import Translation, join_sentences
-from headway.translate.source import Sentence, SourceReader
+from headway.translate.retry_budget import SKIPPED_WARNING, AdmitRetries, RetryBudget, SentenceCost
+from headway.translate.search_calls import RETRY_COST, Plan, SearchCall, run_plan
+from headway.translate.source import Sentence, SourceLine, SourceReader
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
-MIN_BATCH_TOKENS = 64  # a smaller batch is not worth a thread
 MIN_RETRY_BEAM = 8
+NEGATION_FAULTS = {
+    "": "",
+    "lost": "the output lacked the negation of the input",
+    "added": "the output had a negation that the input lacks",
+}
 MAX_CONSTRAINED_BEAM = 32  # for glossary terms: each of their tokens needs beam slots of its own
 
 
@@ -60,42 +70,80 @@ def make_requests(
 
 
 def translate_requests(
-    translator: "Translator", requests: Sequence[Request], options: TranslateOptions, recorder: Recorder | None = None
+    translator: "Translator",
+    requests: Sequence[Request],
+    options: TranslateOptions,
+    recorder: Recorder | None = None,
+    retries: RetryBudget | None = None,
 ) -> list[Translation]:
-    """One Translation a request, in order. recorder: called with every step of every search."""
-    options.check(translator)
-    summary = translator.summary
-    search = options.search or summary.search
-    span_protector = None
-    if options.protect is not None:
-        ascii_only = all(request.text.isascii() for request in requests)  # then no word can be in an unknown script
-        span_protector = make_protector(options.protect, None if ascii_only else translator.unknown_words)
-    target = options.target or translator.target
-    others = [language for language in summary.source_languages if language != target]
-    language = options.source or translator.source or next(iter(others or summary.source_languages), None)
-    reader = SourceReader(
-        translator.tokenizers.source,
-        translator.tag_ids(options.target),
-        summary.max_tokens,
-        language,
-        options.split_sentences,
-        span_protector,
-        summary.placeholders,
-        options.glossary,
-    )
-    lines = [reader.read(request.text, request.number, request.prefix) for request in requests]
-    sentences = [sentence for line in lines for sentence in line.sentences]
-    search_sentences(translator, sentences, search, options.retry, span_protector, recorder)
-    if options.align:
-        from headway.translate.alignment import align_sentences
+    """One Translation a request, in order. recorder: called with every step of every search. retries: of the run that
+    these requests are part of; None: they are all of it."""
+    stages = TranslationStages(translator, requests, options, recorder, retries)
+    lines = [stages.read(request) for request in requests]
+    run_plan(translator, stages.search([sentence for line in lines for sentence in line.sentences]), recorder)
+    return [stages.join(line) for line in lines]
 
-        align_sentences(translator, sentences)
-    for line in lines:
-        line.load_calibration = lambda: translator.calibration(options.target)
-    joined = [
-        join_sentences(line, translator.tokenizers.target, options.align, unique=not search.sample) for line in lines
-    ]
-    return [translation.keep_source_below(options.min_confidence) for translation in joined]
+
+class TranslationStages:
+    """The stages of a translation, for callers that run them one by one: read a text into sentences, search for
+    sentences, in any order and beside those of others, and join those of a text."""
+
+    def __init__(
+        self,
+        translator: "Translator",
+        requests: Sequence[Request],
+        options: TranslateOptions,
+        recorder: Recorder | None = None,
+        retries: RetryBudget | None = None,
+    ) -> None:
+        options.check(translator)
+        summary = translator.summary
+        self.translator = translator
+        self.options = options
+        self.recorder = recorder
+        first_line = requests[0].number if requests else 0
+        self.admit_retries = functools.partial((retries or RetryBudget()).admit, first_line=first_line)
+        self.settings = options.search or summary.search
+        self.span_protector: Protector | None = None
+        if options.protect is not None:
+            ascii_only = all(request.text.isascii() for request in requests)  # then no word can be in an unknown script
+            self.span_protector = make_protector(options.protect, None if ascii_only else translator.repertoire)
+        target = options.target or translator.target
+        others = [language for language in summary.source_languages if language != target]
+        language = options.source or translator.source or next(iter(others or summary.source_languages), None)
+        self.reader = SourceReader(
+            translator.tokenizers.source,
+            translator.tag_ids(options.target),
+            summary.max_tokens,
+            language,
+            options.split_sentences,
+            self.span_protector,
+            summary.placeholders,
+            options.glossary,
+        )
+
+    def read(self, request: Request) -> SourceLine:
+        """Takes time linear in its length, and no model."""
+        return self.reader.read(request.text, request.number, request.prefix)
+
+    def search(self, sentences: list[Sentence]) -> Plan[None]:
+        """Up to n_best hypotheses for each sentence, and their links if those are wanted."""
+        retry = self.options.retry
+        yield from search_sentences(
+            self.translator, sentences, self.settings, retry, self.span_protector, self.recorder, self.admit_retries
+        )
+        if self.options.align:
+            from headway.translate.alignment import align_sentences
+
+            yield from align_sentences(self.translator, sentences)
+
+    def join(self, line: SourceLine) -> Translation:
+        """When all its sentences have been searched for."""
+        options = self.options
+        line.load_calibration = lambda: self.translator.calibration(options.target)
+        target = self.translator.tokenizers.target
+        joined = join_sentences(line, target, options.align, unique=not self.settings.sample)
+        return joined.keep_source_below(options.min_confidence)
 
 
 def search_sentences(
@@ -105,7 +153,8 @@ def search_sentences(
     retry: bool,
     span_protector: Protector | None,
     recorder: Recorder | None = None,
-) -> None:
+    admit_retries: AdmitRetries | None = None,
+) -> Plan[None]:
     """Find up to n_best hypotheses for each sentence, with all its protected spans."""
     with_spans = [sentence for sentence in sentences if sentence.spans]
     for sentence in sentences:
@@ -115,16 +164,16 @@ def search_sentences(
     wide = replace(search, n_best=search.beam_size) if with_spans and not search.sample else search
     # When recording, or with protection off, keep the model's raw output.
     use_placeholders = span_protector is not None and translator.summary.placeholders and recorder is None
-    earlier_warnings = {sentence.number: list(sentence.warnings) for sentence in with_spans}
-    run_search = SentenceSearch(translator, wide, retry, recorder, use_placeholders)
-    run_search([sentence for sentence in sentences if not sentence.hypotheses])
-    if with_spans and span_protector:
-        from headway.translate.protected_spans import SpanKeeper
-
+    earlier_warnings = {sentence.number: list(sentence.warnings) for sentence in sentences if sentence.warnings}
+    admit_retries = admit_retries or RetryBudget().admit
+    first_search = SentenceSearch(translator, wide, retry, use_placeholders, admit_retries)
+    yield from first_search([sentence for sentence in sentences if not sentence.hypotheses])
+    if span_protector:
         # Without placeholders for numbers: spans are inserted into the text of the ids, which has no such numbers.
-        plain_search = SentenceSearch(translator, wide, retry, recorder)
-        keeper = SpanKeeper(translator, span_protector, plain_search, earlier_warnings)
-        keeper.keep_spans([sentence for sentence in with_spans if not sentence.outputs])
+        plain_search = SentenceSearch(translator, wide, retry, admit_retries=admit_retries)
+        keeper = SpanKeeper(translator, span_protector, plain_search, first_search.describe_fault, earlier_warnings)
+        yield from keeper.keep_spans([sentence for sentence in with_spans if not sentence.outputs])
+        yield from mend_garbled(translator, sentences, keeper, search.sample)
     for sentence in sentences:
         sentence.hypotheses = sentence.hypotheses[: search.n_best]
         sentence.outputs = sentence.outputs[: search.n_best]
@@ -142,101 +191,100 @@ class Fault(NamedTuple):
 
     message: str
     lacks_number: bool = False
+    lacks_negation: bool = (
+        False  # or has one too many; a weaker fault than all others, because it is found by a few words
+    )
 
 
 class SentenceSearch:
-    """Searches for the sentences of one request, and retries those with a fault. Each has hypotheses afterwards."""
+    """Searches for sentences, and retries those with a fault. Each has hypotheses afterwards."""
 
     def __init__(
         self,
         translator: "Translator",
         search: Search,
         retry: bool,
-        recorder: Recorder | None = None,
         use_placeholders: bool = False,
+        admit_retries: AdmitRetries | None = None,
     ) -> None:
-        """retry: search again where the output is a loop, a copy or empty, or lacks a number
+        """retry: search again where the output is a loop, a copy or empty, or lacks a number or a negation
         use_placeholders: for numbers that the retry has not found either"""
         self.translator = translator
         self.search = search
         self.retry = retry
-        self.recorder = recorder
         self.use_placeholders = use_placeholders
+        self.admit_retries = admit_retries or RetryBudget().admit
+        self._languages: dict[tuple[int, ...], tuple[str, str]] = {}  # by what the ids of a sentence begin with
         self.engine: Engine | None = None  # of the first search: retries use it too, so that no other is loaded
 
-    def __call__(self, sentences: list[Sentence]) -> None:
-        self._search_all(sentences, self.search)
+    def __call__(self, sentences: list[Sentence]) -> Plan[None]:
+        yield from self._search_all(sentences, self.search)
         if self.retry and not self.search.sample:
-            self._retry([s for s in sentences if not s.prefix and self._find_fault(s, s.hypotheses[0])])
+            yield from self._retry(self._admit_retries(sentences))
 
-    def _search_all(self, sentences: list[Sentence], search: Search, is_retry: bool = False) -> None:
+    def _search_all(self, sentences: list[Sentence], search: Search, is_retry: bool = False) -> Plan[None]:
         """Sentences with glossary terms apart: they need constrained decoding, and a wider beam."""
-        self._search([s for s in sentences if not s.terms], search, is_retry=is_retry)
-        with_terms = [s for s in sentences if s.terms]
-        if with_terms:
-            from headway.decode.constraints import PhraseConstraints
-            from headway.text.glossary import encode_term
+        yield from self._search([s for s in sentences if not s.terms], search, is_retry=is_retry)
+        by_beam: dict[int, list[Sentence]] = defaultdict(list)
+        for sentence in sentences:
+            if sentence.terms:
+                by_beam[self._set_constraints(sentence, search.beam_size)].append(sentence)
+        for beam_size, with_terms in by_beam.items():
+            constrained = replace(search, beam_size=beam_size, shortlist=False)
+            yield from self._search(with_terms, constrained, constrained=True, is_retry=is_retry)
 
-            target = self.translator.tokenizers.target
-            for sentence in with_terms:
-                phrases = tuple(encode_term(term, target) for term in sentence.terms)
-                sentence.constraints = PhraseConstraints(phrases, target.continuation_ids)
-            max_tokens = max(sum(map(len, s.constraints.phrases)) for s in with_terms if s.constraints)
-            beam_size = max(search.beam_size, min(2 * (max_tokens + 1), MAX_CONSTRAINED_BEAM))
-            self._search(with_terms, replace(search, beam_size=beam_size, shortlist=False), constrained=True)
+    def _set_constraints(self, sentence: Sentence, beam_size: int) -> int:
+        """Its terms as token ids; the beam that these need."""
+        from headway.decode.constraints import PhraseConstraints
+        from headway.text.glossary import encode_term
+
+        target = self.translator.tokenizers.target
+        phrases = tuple(encode_term(term, target) for term in sentence.terms)
+        sentence.constraints = PhraseConstraints(phrases, target.continuation_ids)
+        return max(beam_size, min(2 * (sum(map(len, phrases)) + 1), MAX_CONSTRAINED_BEAM))
 
     def _search(
         self, sentences: list[Sentence], search: Search, constrained: bool = False, is_retry: bool = False
-    ) -> None:
-        """In batches of like lengths. No output goes beyond the last position of a model."""
-        if not sentences:
-            return
-        translator = self.translator
-        has_prefixes = any(s.prefix for s in sentences)
-        engine = self.engine if is_retry and not constrained else None
-        if engine is None:
-            engine = translator.engines.choose(len(sentences), search, has_prefixes, self.recorder, constrained)
-        if not constrained:
-            self.engine = engine
-        max_length = math.inf if translator.max_positions is None else translator.max_positions
-        too_long = [s for s in sentences if search.max_output_length(len(s.ids)) > max_length]
-        others = [s for s in sentences if search.max_output_length(len(s.ids)) <= max_length]
-        truncated = replace(search, max_length=translator.max_positions) if too_long else search
-        work = []
-        for group, own_search in ((too_long, truncated), (others, search)):
-            per_worker = math.ceil(sum(len(s.ids) for s in group) / engine.workers)  # so that none is idle
-            budget = min(translator.batch_tokens // max(search.beam_size // 4, 1), max(per_worker, MIN_BATCH_TOKENS))
-            work += [(batch, own_search) for batch in batch_by_size(group, lambda s: len(s.ids), budget)]
-        if self.recorder is None:
-            engine.run_batches(lambda item: self._search_batch(engine, *item), work)
-        else:
-            for item in work:
-                self._search_batch(engine, *item)
+    ) -> Plan[None]:
+        if sentences:
+            call = SearchCall(sentences, search, constrained, is_retry, self.engine)
+            yield call
+            if not constrained:
+                self.engine = call.engine
 
-    def _search_batch(self, engine: Engine, batch: Sequence[Sentence], search: Search) -> None:
-        prefixes = None
-        if any(s.prefix for s in batch):
-            prefixes = [self.translator.encode_prefix(s.prefix) for s in batch]
-        found = engine.search(
-            [s.ids for s in batch],
-            search,
-            prefixes=prefixes,
-            line_numbers=[s.number for s in batch],
-            record=self.recorder,
-            constraints=[s.constraints for s in batch if s.constraints is not None] or None,
-        )
-        for sentence, hypotheses in zip(batch, found):
-            sentence.hypotheses = hypotheses
+    def _admit_retries(self, sentences: list[Sentence]) -> list[tuple[Sentence, "Fault"]]:
+        """The sentences with a fault, as far as the run's budget for retries allows. The others have a warning."""
+        if not sentences:
+            return []
+        faults = [None if s.prefix else self._find_fault(s, s.hypotheses[0]) for s in sentences]
+        width = max(MIN_RETRY_BEAM, self.search.beam_size)
+        costs = []
+        for sentence, fault in zip(sentences, faults):
+            steps = max(len(hypothesis.ids) + 1 for hypothesis in sentence.hypotheses)
+            costs.append(SentenceCost(steps * self.search.beam_size, steps * width * RETRY_COST if fault else 0.0))
+        admitted = self.admit_retries(costs)
+        suspects = []
+        for sentence, fault, is_admitted in zip(sentences, faults, admitted):
+            if fault and is_admitted:
+                suspects.append((sentence, fault))
+            elif fault:
+                sentence.warnings.append(f"{fault.message}; {SKIPPED_WARNING}")
+        return suspects
+
+    def describe_fault(self, sentence: Sentence, hypothesis: Hypothesis) -> str | None:
+        """What is wrong with a hypothesis, if faults are looked for at all."""
+        fault = self._find_fault(sentence, hypothesis) if self.retry else None
+        return fault.message if fault else None
 
     def _find_fault(self, sentence: Sentence, hypothesis: Hypothesis) -> Fault | None:
         summary = self.translator.summary
         if is_repetitive(hypothesis.ids) and not is_repetitive(sentence.ids):
             return Fault("the output went round in a loop")
-        source = sentence.model_text
+        source = sentence.model_text if summary.placeholders else PLACEHOLDER.sub("", sentence.model_text)
         output = self.translator.tokenizers.target.decode(hypothesis.ids)
         if not output.strip() and any(character.isalnum() for character in source):
             return Fault("the output was empty")
-        if "\ufffd" in output and "\ufffd" not in source:
+        if REPLACEMENT_CHARACTER in output and REPLACEMENT_CHARACTER not in sentence.text:
             return Fault("the output had bytes that are not valid UTF-8")
         if summary.placeholders and "⟦" in output and "⟦" not in source:
             return Fault("the output had a placeholder that the input lacks")
@@ -245,46 +293,58 @@ class SentenceSearch:
             return Fault("the output was a copy of the input")
         if self._keeps_digits and (lost := find_lost_numbers(source, output, summary.target_languages)):
             return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", lacks_number=True)
+        if message := NEGATION_FAULTS[find_negation_fault(source, output, *self._find_languages(sentence))]:
+            return Fault(message, lacks_negation=True)
         return None
+
+    def _find_languages(self, sentence: Sentence) -> tuple[str, str]:
+        key = tuple(sentence.prefix_ids)
+        if key not in self._languages:
+            self._languages[key] = find_languages(self.translator, key)
+        return self._languages[key]
 
     @functools.cached_property
     def _keeps_digits(self) -> bool:
         return share_number_format(self.translator.summary.languages)
 
-    def _retry(self, suspects: list[Sentence]) -> None:
+    def _retry(self, suspects: list[tuple[Sentence, "Fault"]]) -> Plan[None]:
         """A wider beam, for loops and copies without repeated n-grams; take what it finds without a fault."""
         if not suspects:
             return
         search = self.search
-        before = [(s, fault, s.hypotheses) for s in suspects if (fault := self._find_fault(s, s.hypotheses[0]))]
+        before = [(s, fault, s.hypotheses) for s, fault in suspects]
         width = max(MIN_RETRY_BEAM, search.beam_size)
         wide = replace(search, beam_size=width, n_best=width)
-        self._search_all([s for s, fault, _ in before if fault.lacks_number], wide, is_retry=True)
-        others = [s for s, fault, _ in before if not fault.lacks_number]
-        self._search_all(others, replace(wide, no_repeat_ngram=3), is_retry=True)
+        lacking = [s for s, fault, _ in before if fault.lacks_number or fault.lacks_negation]
+        yield from self._search_all(lacking, wide, is_retry=True)
+        others = [s for s, fault, _ in before if not (fault.lacks_number or fault.lacks_negation)]
+        yield from self._search_all(others, replace(wide, no_repeat_ngram=3), is_retry=True)
         outcomes = {}
         still_lost = []
         for sentence, fault, first in before:
-            sound = [h for h in sentence.hypotheses if not self._find_fault(sentence, h)]
+            found = [(h, self._find_fault(sentence, h)) for h in sentence.hypotheses]
+            sound = [h for h, other in found if other is None]
+            if not sound and not fault.lacks_negation:
+                sound = [h for h, other in found if other is not None and other.lacks_negation]
             sentence.hypotheses = (sound or first)[: search.n_best]
             outcomes[sentence.number] = "another was found" if sound else "nothing better was found"
             if fault.lacks_number and not sound:
                 still_lost.append(sentence)
-        for sentence in self._retry_with_placeholders(still_lost, wide):
+        for sentence in (yield from self._retry_with_placeholders(still_lost, wide)):
             outcomes[sentence.number] = "inserted afterwards; check its position"
         for sentence, fault, _ in before:
             sentence.warnings.append(f"{fault.message}; {outcomes[sentence.number]}")
 
-    def _retry_with_placeholders(self, still_lost: list[Sentence], wide: Search) -> list[Sentence]:
+    def _retry_with_placeholders(self, still_lost: list[Sentence], wide: Search) -> Plan[list[Sentence]]:
         """Those of the sentences that have their numbers after all."""
         if not still_lost or not self.use_placeholders:
             return []
         from headway.translate.lost_numbers import retry_with_placeholders
 
-        def search(sentences: list[Sentence]) -> None:
-            self._search(sentences, wide, is_retry=True)
+        def search(sentences: list[Sentence]) -> Plan[None]:
+            return self._search(sentences, wide, is_retry=True)
 
         def is_sound(sentence: Sentence, hypothesis: Hypothesis) -> bool:
             return not self._find_fault(sentence, hypothesis)
 
-        return retry_with_placeholders(self.translator, still_lost, search, is_sound)
+        return (yield from retry_with_placeholders(self.translator, still_lost, search, is_sound))

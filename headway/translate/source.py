@@ -13,6 +13,7 @@ from headway.decode.types import Hypothesis
 from headway.text.segment.long_sentences import split_long_sentence
 from headway.text.segment.sentences import Segment, make_segments, split_sentences
 from headway.text.segment.wrapped_lines import WrappedText, unwrap_text
+from headway.text.spans.long_words import describe_long_words
 from headway.text.spans.protect import PLACEHOLDER, MaskedText, Protector, fill_placeholders, space_placeholders
 from headway.text.spans.unknown_script import normalise_typography
 from headway.text.spans.uppercase import lowercased
@@ -102,6 +103,8 @@ class SourceReader:
         text = line if layout is None else layout.text
         text, spans = self.protector.mask(text) if self.protector else (text, [])
         text = normalise_typography(text)
+        if self.protector and self.protector.repertoire:
+            text = self.protector.repertoire.fold(text)
         masked = MaskedText(text, spans) if spans else None
         for segment in split_sentences(text, self.language) if self.split else make_segments([text]):
             if segment.text:
@@ -110,6 +113,7 @@ class SourceReader:
                 result.tail = segment.before
         if result.sentences:
             result.sentences[0].prefix = prefix
+            result.sentences[0].warnings += describe_long_words(spans)
         return result
 
     def _add_sentence(self, sentence: Segment, line: SourceLine, number: int, masked: MaskedText | None) -> None:

@@ -1,24 +1,30 @@
 """Translator: text in, translations out. `load` and `load_translator` make one from model directories or names."""
 
 import functools
-import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from headway.config.search import Search
-from headway.decode.ctranslate2.probe import Ct2Probe
+from headway.decode.probe import EngineProbe
 from headway.decode.types import Compute, EngineName
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.storage.calibration import Calibration
 from headway.storage.registry import ModelChoice, choose_models
-from headway.text.spans.unknown_script import make_unknown_script_pattern
+from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
 from headway.text.tokenizer.special_tokens import special_tokens
 from headway.translate.backends import Engines, Log, check_ensemble
 from headway.translate.options import TranslateOptions, options_from_keywords, resolve_target
+from headway.translate.reloading import (
+    LoadSettings,
+    describe_paths,
+    load_settings,
+    reload_model,
+    require_load_settings,
+)
 from headway.translate.results import Guess, ScoredPair, Translation
 from headway.translate.search import make_requests, translate_requests
 
@@ -55,17 +61,25 @@ def load(
     """Load a model as what it is: a Translator or a LanguageModel.
 
     name: a model directory, the name of an installed model, or a direction like "de-en"; by default en-de
-    engine: "torch", "ctranslate2", or "auto" for the one that answers first
+    engine: "native", "ctranslate2", "torch", or "auto" for the first of these that can run the model
     compute: "float32", "bfloat16" (on a GPU), "int8" (on a CPU), or "auto" for what the directory holds
     threads: of the CPU; by default all
     See docs/translating.md."""
     choice = choose_models([name] if name else [])
-    engines = Engines(choice.paths, device, engine, compute, threads)
-    if engines.summary.objective == "translation":
-        return Translator(engines, direction=choice.direction)
-    from headway.translate.language_model import LanguageModel
+    return make_loaded(Engines(choice.paths, device, engine, compute, threads), choice.direction)
 
-    return LanguageModel(engines.loaded[0])
+
+def make_loaded(
+    engines: Engines, direction: tuple[str, str] = ("", ""), batch_tokens: int | None = None
+) -> "Translator | LanguageModel":
+    """As what the model is."""
+    if engines.summary.objective != "translation":
+        from headway.translate.language_model import LanguageModel
+
+        return LanguageModel(engines.loaded[0], engines)
+    translator = Translator(engines, direction=direction)
+    translator._batch_tokens = batch_tokens
+    return translator
 
 
 def load_translator(
@@ -94,11 +108,11 @@ def load_choice(
     compute: Compute = "auto",
     threads: int | None = None,
     log: Log | None = None,
-    probe: Ct2Probe | None = None,
+    probe: EngineProbe | None = None,
 ) -> "Translator":
     """Load the translator, or the ensemble, that headway.storage.registry.choose_models has chosen.
 
-    log: called with the engine that was chosen, and why; probe: what probe_ctranslate2 found for the same arguments"""
+    log: called with the engine that was chosen, and why; probe: what probe_engines found for the same arguments"""
     engines = Engines(choice.paths, device, engine, compute, threads, log, probe)
     for path, objective in zip(choice.paths, engines.objectives):
         if objective != "translation":
@@ -124,14 +138,37 @@ class Translator:
     ) -> None:
         """direction: source and target language where a call names none; "" if the model has only one."""
         self.engines = models if isinstance(models, Engines) else Engines(models=models, shortlist=shortlist)
-        if self.engines.ct2 is None:
+        if self.engines.torch_free is None:
             check_ensemble(self.engines.loaded)
+        self.on_sentences: Callable[[int], None] | None = None  # called in any thread with how many were searched for
         self.summary = self.engines.summary
         self.tokenizers = self.engines.tokenizers
         self.max_positions = self.engines.max_positions  # how many the models have learned; None: no limit
         self.special_tokens = special_tokens(self.tokenizers.target)
         self.source, self.target = direction
         self._batch_tokens: int | None = None
+
+    def __repr__(self) -> str:
+        from headway.text.language_codes import format_directions
+
+        settings = self.engines.load_settings
+        name = "in memory" if settings is None else describe_paths(settings.paths)
+        sources, targets = self.summary.source_languages, self.summary.target_languages
+        pairs = [(source, target) for source in sources for target in targets if source != target]
+        return f"<Translator {name}: {format_directions(pairs) or 'languages unknown'}; {self.engines.describe()}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by path and settings."""
+        return reload_model, (self._load_settings(),)
+
+    def __deepcopy__(self, memo: Any) -> "Translator":
+        copied = load_settings(self._load_settings())
+        assert isinstance(copied, Translator)
+        return copied
+
+    def _load_settings(self) -> LoadSettings:
+        more = {"direction": (self.source, self.target), "batch_tokens": self._batch_tokens}
+        return require_load_settings(self.engines, "translator", **more)
 
     @property
     def config(self) -> "Config":
@@ -178,32 +215,35 @@ class Translator:
     @overload
     def __call__(self, text: Sequence[str], **settings: Any) -> list[str]: ...
     def __call__(
-        self,
-        text: str | Sequence[str],
-        *,
-        source: str = "",
-        target: str = "",
-        return_scores: bool = False,
-        to: str | None = None,
-        **settings: Any,
+        self, text: str | Sequence[str], *, return_scores: bool = False, to: str | None = None, **settings: Any
     ) -> Any:
         """The best translation of a text, or of each text of a list.
 
-        source, target: languages, where the model has several
         return_scores: give (text, score) in place of text
-        settings: of the search: beam_size, alpha, penalty, max_length …"""
+        settings: those of TranslateOptions: source, target, glossary, protect, retry …; and of the search: beam_size,
+            alpha, penalty, max_length …"""
         if not isinstance(text, str | Sequence):
             raise HeadwayError(f"give a text or a list of texts, not {text!r}.")
-        target = resolve_target(target, to)
-        search = self.search(**settings)
-        if search.n_best > 1 and "n_best" in settings:
-            raise ConfigError(
-                "a call gives the best translation only: write translate(lines, TranslateOptions(search=…)).", "n_best"
-            )
         lines = [text] if isinstance(text, str) else list(text)
-        results = self.translate(lines, TranslateOptions(source=source, target=target, search=search))
+        options = self.make_options(**settings)
+        if to is not None:
+            options = replace(options, target=resolve_target(options.target, to))
+        for name, gives_more in (("n_best", (settings.get("n_best") or 1) > 1), ("align", options.align)):
+            if gives_more:
+                raise ConfigError(
+                    "a call gives the best translation only, as text: write translate(lines, TranslateOptions(…)).",
+                    name,
+                )
+        results = self.translate(lines, options)
         answers = [(result.text, result.score) if return_scores else result.text for result in results]
         return answers[0] if isinstance(text, str) else answers
+
+    def make_options(self, **settings: Any) -> TranslateOptions:
+        """TranslateOptions from its own fields and those of Search, mixed."""
+        own = {name: settings.pop(name) for name in list(settings) if name in TranslateOptions.__dataclass_fields__}
+        if own.get("search") is not None and settings:
+            raise ConfigError(f"give either search=… or {', '.join(settings)}, not both.", "search")
+        return TranslateOptions(**{**own, "search": own.get("search") or self.search(**settings)})
 
     def search(self, **changes: Any) -> Search:
         """The model's search settings with some of them changed; None changes nothing."""
@@ -211,7 +251,7 @@ class Translator:
         names = list(Search.__dataclass_fields__)
         for name in known:
             if name not in names:
-                hint = did_you_mean(name, names)
+                hint = did_you_mean(name, [*names, *TranslateOptions.__dataclass_fields__])
                 raise ConfigError(f'there is no search setting "{name}".{hint} Known: {", ".join(names)}.')
         if known.get("sample"):
             known.setdefault("beam_size", 1)
@@ -247,9 +287,9 @@ class Translator:
         return translate_requests(self, requests, options or TranslateOptions(), recorder)
 
     @functools.cached_property
-    def unknown_words(self) -> re.Pattern[str] | None:
-        """Matches words in a script that the model cannot read: they are protected."""
-        return make_unknown_script_pattern(frozenset(self.summary.languages), self.tokenizers.source.characters)
+    def repertoire(self) -> CharacterRepertoire:
+        """The characters that the model can read and write: others are protected, or folded to their plain forms."""
+        return make_repertoire(frozenset(self.summary.languages), self.tokenizers.source.characters)
 
     def calibration(self, target: str = "") -> Calibration | None:
         """What turns scores into a confidence, if `headway calibrate` has made it. An ensemble has none."""

@@ -1,7 +1,8 @@
 """`headway doctor`: check the installation and the machine, and say how to fix problems. Nothing here may crash.
 
 read_requirements   what pyproject.toml asks for
-CHECKS              functions that yield DoctorFindings: packages, devices, memory, disks, terminal, a tiny training"""
+CHECKS              functions that yield DoctorFindings: packages, devices, kernels, memory, disks, terminal, a tiny
+                    training"""
 
 import importlib
 import importlib.metadata
@@ -231,6 +232,21 @@ def _terminal() -> Iterator[DoctorFinding]:
         yield DoctorFinding("command", "headway is not on the PATH; python -m headway works too", "note", advice)
 
 
+def _kernels() -> Iterator[DoctorFinding]:
+    """Of the native engine, which are compiled here."""
+    from headway.nn.ops import native
+
+    if native.load_library() is not None:
+        yield DoctorFinding("kernels", "compiled for this processor: int8 models run in the native engine")
+        return
+    is_off = os.environ.get("HEADWAY_NATIVE") == "0"
+    why = "turned off by HEADWAY_NATIVE=0" if is_off else "not compiled"
+    message = f"{why}: int8 models run in CTranslate2 or torch, more slowly"
+    yield DoctorFinding(
+        "kernels", message, "note", "unset HEADWAY_NATIVE" if is_off else "install a C compiler, such as gcc"
+    )
+
+
 def _trial() -> Iterator[DoctorFinding]:
     """Forward and backward pass of a model with a few thousand weights, on every device."""
     first = _try_training("cpu", "broken", "pip install --force-reinstall torch")
@@ -274,6 +290,7 @@ CHECKS: dict[str, Callable[[], Iterator[DoctorFinding]]] = {
     "headway": _headway,
     "packages": _packages,
     "processors": _processors,
+    "kernels": _kernels,
     "memory": _memory,
     "disks": _disks,
     "terminal": _terminal,

@@ -10,6 +10,7 @@ from headway.errors import HeadwayError
 from headway.text.metrics import Comparison, Scores, compute_scores, paired_bootstrap
 from headway.translate.options import TranslateOptions
 from headway.translate.results import to_one_line
+from headway.translate.retry_budget import count_skipped_retries
 from headway.translate.translator import Translator
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Evaluation:
     seconds: float
     sentences_per_second: float
     tokens_per_second: float
+    skipped_retries: int = 0  # faulty outputs that were not searched for again: see translate.retry_budget
 
 
 def evaluate(
@@ -52,6 +54,7 @@ def evaluate(
         seconds,
         len(results) / seconds,
         tokens / seconds,
+        count_skipped_retries(result.warnings for result in results),
     )
 
 

@@ -85,6 +85,7 @@ def test_a_word_is_forced_in_one_of_several_sentences(look: Callable[..., Look],
     seen.page.locator("#bars button:not([disabled])").first.click()
     seen.page.wait_for_selector("#first")
     seen.page.wait_for_selector("#result .tokens >> nth=2")
+    seen.ended()
     after = seen.page.locator("#result .tokens").all_inner_texts()
     assert [after[0], after[2]] == [before[0], before[2]]
     assert after[1] != before[1]

@@ -40,7 +40,7 @@ def test_w35_the_address_is_said_and_the_end_comes_with_the_page_open(
 ) -> None:
     log = tmp_path / "log"
     with program("--model", str(translator_dir), log=log) as (process, url):
-        assert log.read_text().startswith(f"serving {url} (Ctrl-C ends)\n")
+        assert log.read_text().splitlines()[0].endswith(f" serving {url} (Ctrl-C ends)")
         host, port = urlsplit(url).hostname, urlsplit(url).port
         assert host == "127.0.0.1"
         with pytest.raises(ConnectionRefusedError):  # nobody is let in by another address of this machine

@@ -195,13 +195,13 @@ def test_w27_whatever_is_typed_is_shown_as_it_is(look: Callable[..., Look], text
     assert seen.page.locator("#page script, #page b").count() == 0
 
 
-def test_w29_a_server_that_cuts_the_stream(
+def test_w29_a_server_whose_time_is_up_says_so(
     look: Callable[..., Look], translator_dir: Path, sentences: list[str], slow: None
 ) -> None:
     with running(translator_dir, limits={"request_seconds": 1.0}) as server:  # it cuts what takes longer
         seen = look(url=server.url).open().translate(sentences[0])
         assert seen.state == "error"
-        assert "cannot be reached" in seen.page.inner_text("[role=alert]")
+        assert "took longer than 1 s" in seen.page.inner_text("[role=alert]")
 
 
 def test_w29_try_again_reaches_a_server_that_is_back(look: Callable[..., Look], sentences: list[str]) -> None:
@@ -262,3 +262,14 @@ def test_the_bundled_translator_both_ways(look: Callable[..., Look], capsys: pyt
         seen.page.select_option("#direction", "de en")
         assert seen.page.inner_text("label[for=text]") == "Text (de)"
         assert seen.translate(text).result == said == "THE HOUSE IS OLD 👍"
+
+
+def test_under_a_prefix(look: Callable[..., Look], translator_dir: Path, sentences: list[str]) -> None:
+    """Every address in the page is relative, and the headers allow all that it does."""
+    with running(translator_dir, url_prefix="/translate-service") as server:
+        seen = look(url=f"{server.url}/translate-service").open()
+        seen.translate(sentences[0])
+        assert seen.state == "done"
+        assert seen.faults == []
+        asked = [url for url in seen.requests if url.startswith("http")]
+        assert all(url.startswith(f"{server.url}/translate-service/") for url in asked), asked

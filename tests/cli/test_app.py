@@ -634,3 +634,24 @@ def test_toy(run_headway: Runner, tmp_path: Path) -> None:
 
 def test_config_errors_are_user_errors() -> None:
     assert issubclass(ConfigError, HeadwayError)
+
+
+def test_our_warnings_are_messages_and_others_are_pythons(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import warnings
+
+    from headway.cli import app as module
+    from headway.errors import HeadwayWarning
+
+    def warn(*_: object, **__: object) -> int:
+        warnings.simplefilter("always")
+        warnings.warn("this is not used", HeadwayWarning, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(module, "run_command_line", warn)
+    with pytest.warns(UserWarning, match="something else") as caught:
+        assert module.main(["doctor"]) == 0
+    assert [str(warning.message) for warning in caught] == ["something else"]
+    assert "warning: this is not used" in capsys.readouterr().err

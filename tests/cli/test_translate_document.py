@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.app import main
+from headway.cli.translate_document import default_output_path
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,7 +51,10 @@ def test_warnings_are_shown(capsys: Capture, translator_dir: Path, tmp_path: Pat
         (["--document", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --document."),
         (["--document", "a.html", "--json"], "--json is for lines of text, not for --document."),
         (["--document", "a.html", "--output", "./a.html"], "--output is the input document: choose another file."),
-        (["--document", "a.docx", "--output", "b.pdf"], "--output: b.pdf must end in .docx, as a.docx does."),
+        (
+            ["--document", "a.docx", "--output", "b.pdf"],
+            "--output: b.pdf must end in .docx, as a translation of a.docx does.",
+        ),
     ],
 )
 def test_wrong_usage(capsys: Capture, arguments: list[str], told: str) -> None:
@@ -59,9 +63,16 @@ def test_wrong_usage(capsys: Capture, arguments: list[str], told: str) -> None:
 
 
 def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> None:
-    assert main(["translate", "--model", "m", "--document", "a.pdf"]) == 1
-    known = ".txt, .html, .htm, .srt, .po, .docx, .odt"
-    assert capsys.readouterr().err == f"error: a.pdf: .pdf files are not supported. Supported: {known}.\n"
+    assert main(["translate", "--model", "m", "--document", "a.exe"]) == 1
+    known = ".txt, .html, .htm, .srt, .po, .docx, .odt, .odp, .pptx, .epub, .pdf"
+    assert capsys.readouterr().err == f"error: a.exe: .exe files are not supported. Supported: {known}.\n"
+
+
+def test_the_translation_of_a_pdf_is_text(capsys: Capture) -> None:
+    assert default_output_path("my.report.PDF", "de") == "my.report.de.txt"
+    assert default_output_path("a.DOCX", "de") == "a.de.DOCX"
+    assert main(["translate", "--model", "m", "--document", "a.pdf", "--output", "b.pdf"]) == 2
+    assert "--output: b.pdf must end in .txt, as a translation of a.pdf does." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Pairs from two files, from tables and from JSON lines, packed or not."""
 
+import bz2
 import gzip
 import json
 import lzma
@@ -19,7 +20,7 @@ def write(path: Path, text: str) -> str:
         import zstandard
 
         data = zstandard.compress(data)
-    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(data))
+    path.write_bytes({".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(data))
     return str(path)
 
 
@@ -27,7 +28,7 @@ def table(pairs: list[tuple[str, str]]) -> str:
     return "".join(f"{source}\t{target}\n" for source, target in pairs)
 
 
-@pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz", ".zst"])
 def test_the_same_pairs_however_they_lie(tmp_path: Path, packed: str) -> None:
     one = write(tmp_path / f"a.tsv{packed}", table(PAIRS))
     rows = [{"source": source, "target": target} for source, target in PAIRS]
@@ -47,7 +48,7 @@ def test_columns_of_a_table(tmp_path: Path) -> None:
     assert list(read_parallel(ParallelFiles(path, columns=("2", "3")))) == [("one", "eins")]
     assert list(read_parallel(ParallelFiles(path, columns=("3", "2")))) == [("eins", "one")]
     for columns in (("0", "1"), ("a", "b"), ("-1", "2")):
-        with pytest.raises(HeadwayError, match=r"a.tsv: columns of a TSV file are numbers from 1, not"):
+        with pytest.raises(HeadwayError, match=r"a.tsv: columns are numbers from 1, or names from the first line"):
             list(read_parallel(ParallelFiles(path, columns=columns)))
 
 
@@ -104,9 +105,20 @@ def test_keys_of_json(tmp_path: Path) -> None:
             '{"source": "a", "b": 1}\n',
             "a.jsonl, line 1 has the keys source, b: expected texts under en and de or",
         ),
-        ("a.jsonl", '{"en": "a", "de": 5}\n', "Name other keys with --columns."),
+        ("a.jsonl", '{"en": "a", "de": 5}\n', "line 1: what it has under en and de is not text."),
         ("a.txt", "one\teins\n", "a.txt: a file with both sides must end in one of .tsv, .tab"),
-        ("a.csv", "one,eins\n", "Rename it, or give two files as --source and --target."),
+        ("a.text", "one,eins\n", "Rename it, or give two files as --source and --target."),
+        ("a.parquet.gz", "", "a Parquet table is compressed inside, and read as it is. Decompress it first."),
+        ("a.tsv", "a\tb\nc\td\te\n", "a.tsv, line 2: there are 3 columns, where other lines have 2. Name those"),
+        ("a.csv", "a,b\nc,d,e\n", "a.csv, line 2: there are 3 columns, where other lines have 2."),
+        ("a.csv", "a,b\nc,d,e\n", "for example --columns 1,2. Mend or delete this row"),
+        ("a.csv", "a;b\nc\nd;e\n", 'Each row holds source and target, separated by ";".'),
+        ("a.csv", 'a,b\n"c,d\n', "a.csv, line 2: this row is not that of a table (unexpected end of data)."),
+        ("a.csv", 'a,b\n"c" x,d\n', "A field that begins with a quotation mark must end with one"),
+        ("a.csv", 'a,b\n"c,d\n' + "e,f\n" * 2000, "a.csv, line 2: a quotation mark is opened and not closed within"),
+        ("a.tsv", "a\tb\nc\td\te\n", "or leave such lines out with: headway check --clean"),
+        ("a.tsv", "one\ntwo\n", "a.tsv, line 1: column 2 is missing, there is only 1."),
+        ("a.tsv", "One.\tUn.\tEins.\n", "a.tsv, line 1: there are 3 columns, and it is not clear which two of them"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:

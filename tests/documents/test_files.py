@@ -20,15 +20,16 @@ from headway.documents import (
     translate_file,
     translate_html,
 )
+from headway.documents.limits import DocumentLimits
 from headway.errors import HeadwayError
 from headway.translate.translator import Translator
 
 
 def test_types_are_known_by_their_ending() -> None:
     assert [document_type(name) for name in ("a.TXT", "b/c.tar.docx", "ä.htm")] == [".txt", ".docx", ".htm"]
-    known = r"Supported: \.txt, \.html, \.htm, \.srt, \.po, \.docx, \.odt\."
-    with pytest.raises(HeadwayError, match=rf"a\.pdf: \.pdf files are not supported\. {known}"):
-        document_type("a.pdf")
+    known = r"Supported: \.txt, \.html, \.htm, \.srt, \.po, \.docx, \.odt, \.odp, \.pptx, \.epub, \.pdf\."
+    with pytest.raises(HeadwayError, match=rf"a\.exe: \.exe files are not supported\. {known}"):
+        document_type("a.exe")
     with pytest.raises(HeadwayError, match=rf"README: a file without a suffix is not supported\. {known}"):
         document_type("README")
 
@@ -76,15 +77,14 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
         assert (tmp_path / "far" / f"{name}.txt").read_text() == "ONE"
 
 
-def test_files_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     with pytest.raises(HeadwayError, match="there is no file"):
         translate_file(tmp_path / "none.txt", tmp_path / "b.txt", louder)
     with pytest.raises(HeadwayError, match="b.txt cannot be written: No such file"):
         translate_file(tmp_path / "a.txt", tmp_path / "none" / "b.txt", louder)
-    monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 2)
-    with pytest.raises(HeadwayError, match="a.txt is larger than 0 MiB, the limit for documents"):
-        translate_file(tmp_path / "a.txt", tmp_path / "b.txt", louder)
+    with pytest.raises(HeadwayError, match="a.txt is larger than 2 bytes, the limit for documents"):
+        translate_file(tmp_path / "a.txt", tmp_path / "b.txt", louder, limits=DocumentLimits(file_bytes=2))
 
 
 def test_documents_need_no_torch() -> None:

@@ -71,7 +71,7 @@ def test_what_is_not_text_stays() -> None:
         ('he said "<b>no</b>", twice', 'TWICE "<b>NO</b>", SAID HE'),
         ("so <b>big a dog</b> is", "IS <b>DOG A BIG</b> SO"),
         ("a <b> dog </b> runs", "RUNS <b>DOG</b> A"),
-        ("see <img src=a> here", "<img src=a> HERE SEE"),
+        ("see <img src=a> here", "HERE <img src=a> SEE"),
         ("a note<sup>1</sup>, here", "HERE NOTE<sup>1</sup>, A"),
         # no notes: letters, a stop, a number, a link by itself
         ("the 2<sup>nd</sup> one", "ONE 2<sup>ND</sup> THE"),
@@ -100,8 +100,8 @@ def test_tags_go_with_their_words(given: str, wanted: str) -> None:
          "er <b>nimmt jetzt teil</b>"),  # one word between them is taken in
         ("<b>take</b> it all away", fixed("a b take c d take", (0, 2), (0, 5), (1, 0), (2, 1), (3, 3), (3, 4)),
          "a b <b>take</b> c d take"),  # two are not
-        ("<b>in</b> <i>the</i> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<i><b>im</b></i> Haus"),
-        ("<a>in</a> <a>the</a> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<a></a><a>im</a> Haus"),
+        ("<b>in</b> <i>the</i> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<b>im</b><i></i> Haus"),
+        ("<a>in</a> <a>the</a> house", fixed("im Haus", (0, 0), (1, 0), (2, 1)), "<a>im</a><a></a> Haus"),
         ("the <b>big</b> dog", fixed("der Hund", (0, 0), (2, 1)), "der <b>Hund</b>"),  # nobody says it: the likeliest
         ("a <b>b <i>c</i> d</b>", fixed("x", (0, 0)), "<b><i>x</i></b>"),
         ("one <img> two", fixed("zwei"), "<img> zwei"),
@@ -148,11 +148,64 @@ def test_what_must_stay_stays_in_its_place(given: str, wanted: str) -> None:
     assert translate_html(given, backwards) == wanted
 
 
-def test_a_copy_is_found_in_text_without_spaces_but_not_in_another_word() -> None:
-    assert translate_html("run <code>make</code> now", fixed("现在运行make吧")) == "现在运行<code>make</code>吧"
-    assert translate_html("run <code>make</code> now", fixed("remakes it")) == "<code>make</code> remakes it"
-    given = "<code>a b</code> c <code>b</code> d <code>b</code>"
-    assert translate_html(given, fixed("b a b c b")) == "<code>b</code> <code>a b</code> c <code>b</code>"
+def test_what_must_stay_is_a_placeholder_to_whoever_translates() -> None:
+    """So nobody takes it for words, and says it twice."""
+    texts = {
+        "Press <kbd>Enter</kbd> to continue.": "Press ⟦0⟧ to continue.",
+        "<code>print</code> function": "⟦0⟧ function",
+        "the <a href=x><code>a b</code> list</a>, <var>n</var>": "the ⟦0⟧ list, ⟦1⟧",
+        "Press <kbd>Ctrl</kbd> + <kbd>C</kbd>/<kbd>X</kbd>.": "Press ⟦0⟧.",
+        "Use <code>a</code>, <code>b</code> or <code>c</code>.": "Use ⟦0⟧ or ⟦1⟧.",
+        "a <tt>b</tt> c <img src=x> d <math><mi>x</mi></math> e <input>.": "a ⟦0⟧ c ⟦1⟧ d ⟦2⟧ e ⟦3⟧.",
+        "The ⟦0⟧ of <code>x</code> and ⟦7⟧": "The ⟦0⟧ of ⟦8⟧ and ⟦7⟧",
+        "<img> at <b>the</b> edge <img>": "at the edge",
+        "a <code> </code> b": "a b",
+    }
+    for given, text in texts.items():
+        assert [asked.text for asked in asked_for(given)] == [text]
+        assert translate_html(given, same) == given
+    assert [asked.align for asked in asked_for("a <code>x</code> b")] == [False]  # it says itself where it belongs
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        ("现在运行⟦0⟧吧", "现在运行<code>make</code>吧"),
+        ("it ⟦0⟧ runs ⟦0⟧!", "it <code>make</code> runs!"),  # once
+        ("it makes it", "it <code>make</code> makes it"),  # and always
+        ("make ⟦1⟧ ⟦0⟧", "make ⟦1⟧ <code>make</code>"),
+    ],
+)
+def test_a_placeholder_is_replaced_once(answer: str, wanted: str) -> None:
+    assert translate_html("run <code>make</code> now", fixed(answer)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "forwards", "reversed_"),
+    [
+        ("a <del>red</del> <ins>blue</ins> car", "A <del>RED</del> <ins>BLUE</ins> CAR",
+         "CAR <del>RED</del> <ins>BLUE</ins> A"),
+        ("a <ins>blue</ins> <del>red</del> car", "A <ins>BLUE</ins> <del>RED</del> CAR",
+         "CAR <ins>BLUE</ins> <del>RED</del> A"),
+        ("a <ins>blue</ins><s>red</s> car", "A <ins>BLUE</ins><s>RED</s> CAR", "CAR <ins>BLUE</ins><s>RED</s> A"),
+        ("<p><del>The old.</del> <ins>The new.</ins></p>", "<p><del>THE OLD.</del> <ins>THE NEW.</ins></p>",
+         "<p><del>OLD. THE</del> <ins>NEW. THE</ins></p>"),
+        ("it is <del>a <b>x</b> <code>y</code></del> z", "IT IS <del>A <b>X</b> <code>y</code></del> Z",
+         "<del><code>y</code> <b>X</b> A</del> Z IS IT"),
+        ("I <del>do not</del> <ins>really</ins> like the <s>old</s> house",
+         "I <del>DO NOT</del> <ins>REALLY</ins> LIKE THE <s>OLD</s> HOUSE",
+         "<s>OLD</s> HOUSE THE LIKE <del>NOT DO</del> <ins>REALLY</ins> I"),
+        ("<del>all gone</del>", "<del>ALL GONE</del>", "<del>GONE ALL</del>"),
+        ("x <del>a<p>b</del> y", "X <del>A<p>B</del> Y", "X <del>A<p>B</del> Y"),
+        ("<del>a <del>b</del> c</del> d", "<del>A <del>B</del> C</del> D", "D <del><del>B</del> C A</del>"),
+    ],
+)  # fmt: skip
+def test_what_is_struck_out_stays_beside_what_replaces_it(given: str, forwards: str, reversed_: str) -> None:
+    """And is no part of the sentence: "a red blue car" says neither."""
+    assert translate_html(given, louder) == forwards
+    assert translate_html(given, backwards) == reversed_
+    assert translate_html(given, same) == given
+    assert [asked.text for asked in asked_for("a <del>red</del> <ins>blue</ins> car")] == ["red", "a blue car"]
 
 
 def test_a_kept_piece_that_nobody_says_stands_by_itself() -> None:

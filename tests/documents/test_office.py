@@ -1,6 +1,7 @@
 """Word's and OpenDocument's files: formatting goes with its words, all else stays, and nothing harmful is opened."""
 
 import io
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -18,10 +19,9 @@ from headway.documents import (
     SegmentResult,
     TranslateSegments,
     translate_file,
-    xml,
-    zip_archive,
 )
 from headway.documents.docx import translate_bytes as translate_docx
+from headway.documents.limits import DocumentLimits, apply_limits
 from headway.documents.odt import translate_bytes as translate_odt
 from headway.errors import HeadwayError
 
@@ -202,6 +202,10 @@ FOOT = (
         (f"A dog{FOOT.format('see here')} runs", f"RUNS DOG{FOOT.format('HERE SEE')} A"),
         ("one<text:tab/>two three<text:line-break/>four", "ONE<text:tab/>THREE TWO<text:line-break/>FOUR"),
         ('<text:a xlink:href="x">one</text:a><text:s/>two', 'TWO <text:a xlink:href="x">ONE</text:a>'),
+        ("One. <text:s/>Two", "<text:s/>TWO ONE."),
+        ('one <text:s text:c="2"/>two three', 'THREE <text:s text:c="2"/>TWO ONE'),
+        ('one two <text:s text:c="3"/>three four', 'TWO ONE <text:s text:c="3"/>FOUR THREE'),
+        ('<text:s text:c="2"/>one two', '<text:s text:c="2"/>TWO ONE'),
         ("page <text:page-number>7</text:page-number> here", "HERE <text:page-number>7</text:page-number> PAGE"),
         ("one <office:annotation><text:p>a b</text:p></office:annotation>two",
          "<office:annotation><text:p>a b</text:p></office:annotation>TWO ONE"),
@@ -278,17 +282,60 @@ def test_bytes_that_were_changed_are_noticed() -> None:
         translate_odt(bytes(data), "a.odt", same)
 
 
-def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = odt("<text:p>a</text:p>")
-    for name, limit, told in (
-        ("MAX_MEMBERS", 2, "a.odt has 3 parts: at most 2 are allowed"),
-        ("MAX_UNPACKED_BYTES", 100, "a.odt is refused as a zip bomb"),
-        ("MAX_PART_BYTES", 10, "content.xml is larger than 0 MiB"),
-        ("MAX_TAGS", 5, "content.xml has more than 5 elements"),
-    ):
-        with monkeypatch.context() as patch, pytest.raises(HeadwayError, match=told):
-            patch.setattr(xml if name == "MAX_TAGS" else zip_archive, name, limit)
-            translate_odt(data, "a.odt", same)
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (DocumentLimits(parts=2), "a.odt has 3 parts: at most 2 are allowed"),
+        (DocumentLimits(unpacked_bytes=100), "a.odt is refused as a zip bomb"),
+        (DocumentLimits(part_bytes=10), "content.xml is larger than 10 bytes, the limit for a part"),
+        (DocumentLimits(elements=4), "content.xml has more than 4 elements"),
+        (DocumentLimits(depth=3), "content.xml has elements nested more than 3 deep"),
+        (DocumentLimits(characters=4), "the file has more than 4 characters of text"),
+    ],
+)
+def test_limits(limits: DocumentLimits, told: str) -> None:
+    data = odt("<text:p>a dog</text:p>")
+    with apply_limits(limits), pytest.raises(HeadwayError, match=told):
+        translate_odt(data, "a.odt", same)
+    assert translate_odt(data, "a.odt", same)
+
+
+def test_limits_are_of_the_whole_document() -> None:
+    data = docx("<w:p/>" * 20, footnotes="<w:p/>" * 20, header1="<w:p/>" * 20)
+    with apply_limits(DocumentLimits(elements=40)), pytest.raises(HeadwayError, match="more than 40 elements"):
+        translate_docx(data, "a.docx", same)
+
+
+def test_parts_that_lie_about_their_size_are_not_unpacked_whole() -> None:
+    """The directory says 10 bytes, and the part has 40 MB: no more than a chunk of it is ever in memory."""
+    for name in ("content.xml", "picture.png"):
+        data = bytearray(packed({"mimetype": ODT, "content.xml": "<x/>", name: bytes(40 << 20)}))
+        for sign, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+            start = [at for at in range(len(data)) if data.startswith(sign, at)][-1]
+            data[start + place : start + place + 4] = (10).to_bytes(4, "little")
+        tracemalloc.start()
+        try:
+            with pytest.raises(HeadwayError, match="a.odt is damaged"):
+                translate_odt(bytes(data), "a.odt", same)
+            assert tracemalloc.get_traced_memory()[1] < 2 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_part_that_is_read_twice_counts_once() -> None:
+    data = odt("<text:p>a dog</text:p>")
+    size = sum(map(len, unpacked(data).values()))
+    with apply_limits(DocumentLimits(unpacked_bytes=size)) as meter:
+        translate_odt(data, "a.odt", same)
+    assert meter.unpacked_bytes == size
+
+
+def test_packing_methods_without_a_bound_are_refused() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as made:
+        made.writestr("content.xml", "<x/>")
+    with pytest.raises(HeadwayError, match="content.xml is packed by a method that such documents do not use"):
+        translate_odt(out.getvalue(), "a.odt", same)
 
 
 def test_two_parts_of_one_name_and_passwords_are_refused() -> None:

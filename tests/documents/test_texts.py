@@ -1,6 +1,7 @@
 """Plain text, subtitles and catalogues."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,19 @@ def test_catalogues(tmp_path: Path) -> None:
 def test_placeholders_move_and_stay_whole(tmp_path: Path) -> None:
     new, _ = translated('msgid "open %1$s in %d windows"\nmsgstr ""\n', "po", copying("%1$s", "%d"), tmp_path)
     assert new == 'msgid "open %1$s in %d windows"\nmsgstr "WINDOWS %d IN %1$s OPEN"\n'
+
+
+def test_warnings_show_what_placeholders_stand_for(tmp_path: Path) -> None:
+    def doubtful(asked: Sequence[SegmentRequest]) -> list[SegmentResult]:
+        return [SegmentResult(one.text.upper(), None, [f"check {one.text}"]) for one in asked]
+
+    given = 'msgid "open %(file)s now"\nmsgstr ""\n\nmsgid "open %(link)s now"\nmsgstr ""\n'
+    new, counts = translated(given, "po", doubtful, tmp_path)
+    assert 'msgstr "OPEN %(file)s NOW"' in new and 'msgstr "OPEN %(link)s NOW"' in new
+    assert counts.warnings == [
+        '"open %(file)s now": check open %(file)s now',
+        '"open %(link)s now": check open %(link)s now',
+    ]
 
 
 def test_what_would_break_a_program_stays_empty(tmp_path: Path) -> None:

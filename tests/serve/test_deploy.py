@@ -4,9 +4,13 @@ import configparser
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from serve.conftest import Running
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 Check = Callable[[list[str]], None]
@@ -48,15 +52,36 @@ def test_nginx() -> None:
         for words, inside in server
         if words[0] == "location"
     }
-    assert all(inside["proxy_pass"] == [f"http://{upstream}"] for inside in locations.values())
-    assert locations["~ ^/(api|v1)/"]["proxy_buffering"] == ["off"]
-    assert locations["= /metrics"]["deny"] == ["all"]
+    assert locations["/"]["proxy_pass"] == [f"http://{upstream}"]
+    assert locations["= /metrics"] == {"return": ["404"]}
+    # what the server believes of a trusted proxy, no client may bring
+    headers = [words[1] for words, _ in server if words[0] == "proxy_set_header"]
+    assert {"Host", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Prefix"} <= set(headers)
+
+
+def test_the_check_says_what_it_skips(tmp_path: Path) -> None:
+    """`deploy/check` runs all of this for real, where there are systemd, nginx and podman."""
+    environment = {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(DEPLOY / "check"), "systemd", "container"], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "skipped: podman and docker are missing, or have no daemon: apt-get install podman" in done.stdout
+    wrong = subprocess.run([sys.executable, str(DEPLOY / "check"), "nothing"], capture_output=True, text=True)
+    assert wrong.returncode == 1
+    assert "deploy/check [systemd] [nginx] [container]" in wrong.stderr
+
+
+def test_stream_responses_tell_nginx_not_to_buffer(served: Running) -> None:
+    body = {"q": "The dog sees a red house.", "source": "en", "target": "qtx"}
+    assert served.post("/api/translate", body).headers["x-accel-buffering"] == "no"
 
 
 def test_systemd(check_command: Check) -> None:
-    unit = configparser.ConfigParser(strict=True, interpolation=None)
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read(DEPLOY / "headway.service")
+    unit.read_string(re.sub(r"\\\n\s*", "", text := (DEPLOY / "headway.service").read_text()))
+    assert text.count("SystemCallFilter=") == 2
     assert set(unit.sections()) == {"Unit", "Service", "Install"}
     words = shlex.split(unit["Service"]["ExecStart"])
     assert words[0].startswith("/")
@@ -71,9 +96,22 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 def test_container(check_command: Check) -> None:
     found = instructions((DEPLOY / "Containerfile").read_text())
-    known = {"FROM", "RUN", "WORKDIR", "COPY", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    known = {
+        "ARG",
+        "ENV",
+        "FROM",
+        "RUN",
+        "WORKDIR",
+        "COPY",
+        "USER",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+        "CMD",
+    }
     assert {name for name, _ in found} <= known
-    assert found[0][0] == "FROM"
+    assert [name for name, _ in found][:2] == ["ARG", "FROM"]
     table = dict(found)
     assert table["USER"] == "headway"
     check_command([*json.loads(table["ENTRYPOINT"]), "--model", "m"])

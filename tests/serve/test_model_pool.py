@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -138,15 +140,13 @@ def test_a_language_that_cannot_be_told_must_be_named(named: Callable[..., Path]
 
 
 def test_an_error_of_a_translator_names_no_paths(named: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.translate.translator import Translator
-
     folder = named("a", ["en"], ["de"])
 
-    def refuse(self: Any, *arguments: Any, **more: Any) -> None:
+    def refuse(*arguments: Any) -> None:
         raise HeadwayError(f"{folder} has not been calibrated.")
 
     with running(folder) as server:
-        monkeypatch.setattr(Translator, "translate", refuse)
+        monkeypatch.setattr("headway.serve.queued_texts.TranslationStages", refuse)
         told = server.error("/translate", {"q": "The dog sleeps.", "source": "en", "target": "de"})
         assert told == (400, "Invalid request: a has not been calibrated.")
 
@@ -155,11 +155,23 @@ def test_memory_is_given_back_now_and_then(served: Running, monkeypatch: pytest.
     from headway.serve import model_pool
 
     given = list[int]()
-    monkeypatch.setattr(model_pool, "_trim_heap", lambda: given.append(1))
     body = {"q": "The dog sleeps.", "source": "en", "target": "qtx"}
+    served.post("/translate", body)  # loading gives memory back as well
+    monkeypatch.setattr(model_pool, "trim_heap", lambda: given.append(1))
     monkeypatch.setattr(model_pool, "TRIM_SECONDS", 1000.0)
     served.post("/translate", body)
     assert not given
     monkeypatch.setattr(model_pool, "TRIM_SECONDS", 0.0)
     served.post("/translate", body)
     until(lambda: given)
+
+
+def test_a_batch_does_not_fail_while_torch_is_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.serve import model_pool
+
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("half-imported"))
+    model_pool._use_one_thread()
+    counts: list[int] = []
+    monkeypatch.setattr(sys.modules["torch"], "set_num_threads", counts.append, raising=False)
+    model_pool._use_one_thread()
+    assert counts == [1]

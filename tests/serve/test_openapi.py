@@ -27,10 +27,12 @@ CHECKS = [
 def test_every_route_is_in_the_spec(served: Running) -> None:
     spec = served.get("/spec").json()
     assert set(spec["paths"]) == {
-        "/translate", "/detect", "/languages", "/frontend/settings", "/health", "/translate_file",
+        "/translate", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/translate_file",
         "/download_file/{filename}", "/api/translate", "/v1/models", "/v1/models/{name}", "/v1/completions", "/metrics",
         "/api/models", "/api/models/{name}", "/api/read", "/api/places", "/api/inside", "/api/vectors",
     }  # fmt: skip
+    references = set(re.findall(r"'\$ref': '([^']*)'", str(spec)))
+    assert references <= {f"#/components/schemas/{name}" for name in spec["components"]["schemas"]}
     body = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-www-form-urlencoded"}
     assert body["application/json"]["schema"]["required"] == ["q", "source", "target"]

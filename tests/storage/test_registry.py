@@ -10,7 +10,14 @@ from installing_models import Shelf, make_model
 
 import headway
 from headway.errors import ConfigError, HeadwayError
-from headway.storage.registry import ModelChoice, choose_models, list_installed, model_directory, user_models_folder
+from headway.storage.registry import (
+    ModelChoice,
+    choose_models,
+    list_installed,
+    model_directory,
+    set_default,
+    user_models_folder,
+)
 from headway.text.language_codes import format_directions, languages_match
 from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
@@ -51,7 +58,7 @@ def test_what_is_installed(shelf: Shelf) -> None:
 
 def test_by_name_and_by_direction(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = str(shelf.add("small", "en de", "de en", bundled=True))
-    assert choose_models(["small"]) == ModelChoice((both,))
+    assert choose_models(["small"]) == choose_models([both]) == ModelChoice((both,), "en", "de")
     assert choose_models(["small"], target="de") == ModelChoice((both,), "en", "de")
     assert choose_models(["en-de"]) == ModelChoice((both,), "en", "de")
     assert choose_models(["de-en"]) == ModelChoice((both,), "de", "en")
@@ -64,7 +71,7 @@ def test_by_name_and_by_direction(shelf: Shelf, tmp_path: Path, monkeypatch: pyt
     # A directory of the user that has this name comes first if it is a model, and only then.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small").mkdir()
-    assert choose_models(["small"]) == ModelChoice((both,))
+    assert choose_models(["small"]) == ModelChoice((both,), "en", "de")
     make_model(tmp_path / "small", ["en"], ["fr"])
     assert choose_models(["small"]) == ModelChoice(("small",))
     assert choose_models(["small"], "en") == ModelChoice(("small",), "en", "fr")
@@ -87,16 +94,44 @@ def test_flags_that_contradict_a_name(shelf: Shelf) -> None:
 
 
 def test_which_of_several(shelf: Shelf) -> None:
-    """The user's own, then the one of that name, then the one with the fewest directions."""
+    """The user's default, then the package's, then the one of that name, then the one with the fewest directions."""
     shelf.add("all", "en de fr", "de en fr", bundled=True)
     two = shelf.add("two", "en de", "de en", bundled=True)
     assert choose_models([], "en", "de").paths == (str(two),)
     named = shelf.add("en-de", "en de", "de en", bundled=True)
     assert choose_models([], "en", "de").paths == (str(named),)
     mine = shelf.add("mine", "en", "de")
+    assert choose_models([], "en", "de").paths == (str(named),), "what is added takes nothing over"
+    assert choose_models(["mine"]) == ModelChoice((str(mine),))
+    set_default("mine")
     assert choose_models([], "en", "de").paths == (str(mine),)
+    assert choose_models([], "de", "en").paths == (str(named),), "it does not translate so"
+    (shelf.own / "defaults.json").write_text("[]")
+    assert choose_models([], "en", "de").paths == (str(named),)
     assert choose_models(["en-de"]) == ModelChoice((str(named),), "en", "de")
     assert choose_models(["mine", "two"]).paths == (str(mine), str(two))
+
+
+def test_a_default_that_cannot_be(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.add("mine", "en", "de")
+    with pytest.raises(HeadwayError, match=r'there is no installed model "other"\. Installed: mine \(en → de\)\.'):
+        set_default("other")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(headway.storage.registry, "write_text_atomically", refuse)
+    with pytest.raises(HeadwayError, match="cannot be written: Permission denied"):
+        set_default("mine")
+
+
+def test_the_direction_of_a_model_that_is_given_without(shelf: Shelf) -> None:
+    """As the bundled one: both ways means from the first language, wherever the model lies."""
+    tuned = str(shelf.add("tuned", "en de", "de en"))
+    assert choose_models([tuned]).direction == choose_models(["tuned"]).direction == ("en", "de")
+    assert choose_models([tuned], "de").direction == choose_models([tuned], target="en").direction == ("de", "en")
+    for name, sources, targets in (("many", "en de fr", "en de fr"), ("one", "en", "de"), ("from-two", "en fr", "de")):
+        assert choose_models([str(shelf.add(name, sources, targets))]).direction == ("", "")
 
 
 def test_countries(shelf: Shelf) -> None:
@@ -148,7 +183,7 @@ def test_nothing_serves(shelf: Shelf) -> None:
         choose_models(["en-fi"])
     with pytest.raises(HeadwayError, match=r'mine does not translate from "de"\. Its source languages: en\.'):
         choose_models(["mine"], "de")
-    with pytest.raises(ConfigError, match=r"installed models translate en → fr, en → de: choose one with --to\."):
+    with pytest.raises(ConfigError, match=r"installed models translate en → de, en → fr: choose one with --to\."):
         choose_models([], "en")
     with pytest.raises(ConfigError, match=r"choose one with --from\."):
         shelf.add("fr-de", "fr", "de")
@@ -171,9 +206,9 @@ def test_load(shelf: Shelf) -> None:
 
 
 def test_choosing_imports_neither_torch_nor_numpy(shelf: Shelf, tmp_path: Path) -> None:
-    shelf.add("mine", "en", "de")
+    shelf.add("mine", "en", "fr")
     program = (
-        "import sys; from headway.storage.registry import choose_models as pick; print(pick([], 'en', 'de')[0][0]); "
+        "import sys; from headway.storage.registry import choose_models as pick; print(pick([], 'en', 'fr')[0][0]); "
         "print([name for name in ('torch', 'numpy', 'tokenizers', 'py3langid') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from headway.errors import HeadwayError
-from headway.nn.layers.int8 import dequantise_rows, quantise_rows
+from headway.nn.ops.int8_rows import dequantise_rows, quantise_rows
 from headway.storage.tensor_file import TensorFile, read_weights
 
 

@@ -18,7 +18,7 @@ import headway.train.run
 from headway.config.sources import Layer, compose, parse_assignment
 from headway.data.corpora import parallel_from_memory, text_from_memory
 from headway.data.toy import toy_corpus
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.storage.model_dir import average_weights, load_model, read_tensors
 from headway.train.checkpoints import list_checkpoints
 from headway.train.history import read_history
@@ -518,3 +518,22 @@ def test_memory_of_a_gpu_is_asked_of_the_gpu(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 123)
     assert headway.train.run.peak_memory(torch.device("cuda")) == 123
     assert headway.train.run.peak_memory(torch.device("cpu")) > 10**6
+
+
+@pytest.mark.parametrize("peak", ["1e9", "1e30"])
+def test_a_rate_that_is_far_too_high_is_named(tmp_path: Path, peak: str) -> None:
+    settings = (f"train.schedule.peak={peak}", "train.schedule.warmup=1", "train.clip=0")
+    with pytest.raises(HeadwayError, match=r"training has diverged|steps in a row were skipped") as caught:
+        train(tmp_path, "train.schedule=constant", *settings)
+    assert "Lower the learning rate" in str(caught.value) and "damaged" not in str(caught.value)
+
+
+def test_a_model_that_cannot_fit_into_memory_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model: [\d,]+ parameters take [\d,]+ GiB in training, and cpu has"):
+        training(tmp_path, "model.d_model=1000000")
+
+
+def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"m\xff\xfe")
+    assert train(folder).step
+    assert load_model(folder).config

@@ -44,6 +44,7 @@ def test_pairs_with_their_languages(tmp_path: Path) -> None:
     assert (pairs.source_language, pairs.target_language, pairs.weight) == ("en", "de", 1.0)
     assert texts.valid_pairs == texts.pairs
     assert texts.notes == []
+    assert len(texts.warnings) == 1
     assert texts.statistics() == (2, 2, 10)
 
 

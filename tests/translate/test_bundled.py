@@ -106,6 +106,46 @@ def test_what_must_stay_stays(translator: Translator, text: str) -> None:
     assert not made.warnings
 
 
+KEPT = [
+    ("Press <kbd>Enter</kbd> to continue.", "Presse|Drück|Press"),
+    ("<code>print</code> function", "Funktion"),
+    ("The <code>print</code> function writes text to the screen.", "Funktion"),
+    ("The key <kbd>Escape</kbd> closes the window.", "Fenster"),
+    ("The class <code>House</code> has two methods.", "Klasse"),
+    ('The product <span translate="no">Blue House</span> is new.', "Produkt"),
+    ("Click <img src='ok.png'> to save the document.", "Dokument"),
+    ("The field `date` must not be empty.", "nicht"),
+    ("See [the manual](docs/manual.md).", "Handbuch"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), KEPT)
+def test_what_is_kept_is_not_said_twice(translator: Translator, text: str, word: str) -> None:
+    from headway.documents import segment_translator, translate_html
+
+    options = TranslateOptions(target="de")
+    [kept] = re.findall(r"<(?:kbd|code|span|img).*(?:</\w+>|'>)|`.*`|\]\(.*\)", text)
+    outputs = [translator.translate([text], options)[0].text]
+    if "<" in text:
+        outputs.append(translate_html(text, segment_translator(translator, options)))
+    for output in outputs:
+        assert output.count(kept) == 1 and re.search(word, output), output
+        rest = output.replace(kept, "").lower()
+        assert not re.search("druckf|print|eingabe|enter|flucht|haus\\b|house|blau|datum", rest), output
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_negation_that_it_loses_is_found_by_another_search(engine: str) -> None:
+    found = headway.load("en-de", engine=engine)
+    assert isinstance(found, Translator)
+    lines = ["Cannot connect to the server.", "Cannot open file %s.", "Cannot create directory {name}."]
+    for made in found.translate(lines, TranslateOptions(target="de")):
+        lost = not re.search("nicht|kein", made.text)
+        assert not lost or any("lacked the negation" in warning for warning in made.warnings), made
+    [made] = found.translate(["Viel wird nicht über sie geschrieben."], TranslateOptions(target="en"))
+    assert re.search("not|n’t|n't|little", made.text.lower()) or made.warnings, made
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

@@ -12,6 +12,7 @@ from headway.text.glossary import Term
 from headway.text.spans.protect import MaskedText
 from headway.translate.lost_numbers import mask_numbers, retry_with_placeholders
 from headway.translate.options import TranslateOptions
+from headway.translate.search_calls import Plan, run_plan
 from headway.translate.source import Sentence
 from headway.translate.translator import Translator, load_translator
 
@@ -41,16 +42,21 @@ def given(translator: Translator, text: str, said: str, **more: Any) -> Sentence
     return Sentence("", text, [*reader.encode(text), reader.end], 7, hypotheses=found, **more)
 
 
-def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]], None]:
+def finding(translator: Translator, *outputs: str) -> Callable[[list[Sentence]], Plan[None]]:
     """A search that finds these for every sentence."""
 
-    def search(sentences: list[Sentence]) -> None:
+    def search(sentences: list[Sentence]) -> Plan[None]:
         for sentence in sentences:
             assert "⟦0⟧" in sentence.model_text and sentence.spans
             ids = [translator.tokenizers.target.encode(text) for text in outputs]
             sentence.hypotheses = [Hypothesis(each, -2.0, -2.0, [], True) for each in ids]
+        yield from ()
 
     return search
+
+
+def retried(translator: Translator, *given: Any) -> list[Sentence]:
+    return run_plan(translator, retry_with_placeholders(translator, *given))
 
 
 def anything(sentence: Sentence, found: Hypothesis) -> bool:
@@ -69,7 +75,7 @@ def german(translator_dir: Path) -> Translator:
 def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250,000 cats", "the dog")
     search = finding(german, "dog dog", "dog ⟦0⟧ cat", "⟦0⟧ dog ⟦0⟧", "cat ⟦0⟧")
-    assert retry_with_placeholders(german, [sentence], search, anything) == [sentence]
+    assert retried(german, [sentence], search, anything) == [sentence]
     assert [text.split() for text in sentence.outputs] == [["dog", "1.250.000", "cat"], ["cat", "1.250.000"]]
     assert len(sentence.hypotheses) == 2
     assert sentence.text == "a dog and 1,250,000 cats"
@@ -78,15 +84,15 @@ def test_what_was_found_with_a_placeholder_is_said_with_the_number(german: Trans
 def test_what_is_not_sound_is_not_said(german: Translator) -> None:
     sentence = given(german, "a dog and 1,250 cats", "the dog")
     before = list(sentence.hypotheses)
-    assert retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: False) == []
-    assert retry_with_placeholders(german, [sentence], finding(german, "dog"), anything) == []
+    assert retried(german, [sentence], finding(german, "dog ⟦0⟧"), lambda _, hypothesis: False) == []
+    assert retried(german, [sentence], finding(german, "dog"), anything) == []
     assert (sentence.hypotheses, sentence.outputs) == (before, [])
 
 
 @pytest.mark.parametrize("more", [{"all_caps": True}, {"prefix": "the"}, {"terms": [Term("x", "y")]}])
 def test_others_are_left_as_they_are(german: Translator, more: dict[str, Any]) -> None:
     sentence = given(german, "x 40", "the dog", **more)
-    assert retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), anything) == []
+    assert retried(german, [sentence], finding(german, "dog ⟦0⟧"), anything) == []
 
 
 def test_spans_that_stand_there_are_kept_as_they_are(german: Translator) -> None:
@@ -94,14 +100,14 @@ def test_spans_that_stand_there_are_kept_as_they_are(german: Translator) -> None
     hidden = MaskedText("a ⟦0⟧ and 1,250 of ⟦1⟧", ["{x}", "2,500"])
     sentence = given(german, hidden.original, "the dog", spans=hidden)
     search = finding(german, "⟦1⟧ dog ⟦0⟧", "⟦2⟧ ⟦1⟧ dog ⟦0⟧")
-    assert retry_with_placeholders(german, [sentence], search, anything) == [sentence]
+    assert retried(german, [sentence], search, anything) == [sentence]
     assert [text.split() for text in sentence.outputs] == [["2,500", "1.250", "dog", "{x}"]]
 
 
 def test_where_the_languages_are_not_known_a_number_stays_as_it_is(german: Translator) -> None:
     german.summary = replace(german.summary, source_languages=(), target_languages=())
     sentence = given(german, "a dog and 1,250 cats", "the dog")
-    retry_with_placeholders(german, [sentence], finding(german, "dog ⟦0⟧"), anything)
+    retried(german, [sentence], finding(german, "dog ⟦0⟧"), anything)
     assert sentence.outputs[0].split() == ["dog", "1,250"]
 
 
@@ -112,9 +118,9 @@ def test_a_translation_says_what_was_done(german: Translator, monkeypatch: pytes
     german.summary = replace(german.summary, placeholders=True)
     search = SentenceSearch._search
 
-    def with_placeholders(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> None:
-        search(self, [s for s in sentences if not s.spans], *given, **more)
-        finding(self.translator, "dog ⟦0⟧")([s for s in sentences if s.spans])
+    def with_placeholders(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> Plan[None]:
+        yield from search(self, [s for s in sentences if not s.spans], *given, **more)
+        yield from finding(self.translator, "dog ⟦0⟧")([s for s in sentences if s.spans])
 
     monkeypatch.setattr(SentenceSearch, "_search", with_placeholders)
     line = "The dog sees 1,250,000 cats."
@@ -134,9 +140,9 @@ def test_a_number_stays_where_spans_are_put_back(german: Translator, monkeypatch
     asked: list[bool] = []
     search = SentenceSearch._search
 
-    def watched(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> None:
+    def watched(self: SentenceSearch, sentences: list[Sentence], *given: Any, **more: Any) -> Plan[None]:
         asked.append(self.use_placeholders)
-        search(self, sentences, *given, **more)
+        yield from search(self, sentences, *given, **more)
 
     monkeypatch.setattr(SentenceSearch, "_search", watched)
     [result] = german.translate(

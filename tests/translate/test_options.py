@@ -54,7 +54,7 @@ def test_lists_become_tuples() -> None:
     ("given", "message"),
     [
         ({"protect": "x+"}, r"protect: give a tuple of patterns: \('x\+',\) instead of 'x\+'"),
-        ({"glossary": {"a": "b"}}, r"glossary: give a Glossary: Glossary\(terms\), not dict"),
+        ({"glossary": ["a"]}, r"glossary: give terms as a dict, or a Glossary: Glossary\(terms\), not list"),
         ({"min_confidence": 1.5}, "min_confidence: 1.5 is not allowed: give a number from 0 to 1"),
         ({"min_confidence": float("nan")}, "min_confidence: nan is not allowed"),
     ],
@@ -153,6 +153,44 @@ def test_to_is_called_target(translator: Translator, method: str) -> None:
         old = act(given, to="qtx")
     new = act(given, target="qtx")
     assert old.output == new.output if method == "trace" else old == new
+
+
+def test_a_call_takes_every_option(translator: Translator) -> None:
+    """Those of TranslateOptions and those of the search, in one call."""
+    made: list[TranslateOptions] = []
+    translate = translator.translate
+    translator.translate = lambda lines, options: made.append(options) or translate(lines, options)  # type: ignore
+    try:
+        for name, value in (
+            ("source", "en"), ("target", "qtx"), ("split_sentences", False), ("retry", False), ("protect", ["OK"]),
+            ("protect", None), ("glossary", {"dog": "hundo"}), ("glossary", Glossary({"dog": "hundo"})),
+            ("search", Search(beam_size=2)), ("beam_size", 3), ("max_length", 7),
+        ):  # fmt: skip
+            assert isinstance(translator(TEXT, **{name: value}), str)
+            options = made.pop()
+            found = getattr(options if hasattr(options, name) else options.search, name)
+            assert found == (tuple(value) if isinstance(value, list) else found if name == "glossary" else value)
+            assert name != "glossary" or isinstance(found, Glossary)
+        assert {field.name for field in fields(TranslateOptions)} <= {
+            "source", "target", "split_sentences", "retry", "align", "protect", "glossary", "min_confidence", "search",
+        }, "try the new ones here"  # fmt: skip
+    finally:
+        del translator.translate  # type: ignore[method-assign]
+    assert translator(TEXT, beam_size=1, retry=False) == translator(TEXT, search=translator.search(beam_size=1))
+
+
+def test_calls_that_make_no_sense(translator: Translator) -> None:
+    for settings, told in (
+        ({"glosary": {}}, 'there is no search setting "glosary". Did you mean "glossary"\\?'),
+        ({"beamsize": 2}, 'there is no search setting "beamsize". Did you mean "beam_size"\\?'),
+        ({"search": Search(), "beam_size": 2}, "search: give either search=… or beam_size, not both"),
+        ({"align": True}, "align: a call gives the best translation only, as text: write translate"),
+        ({"n_best": 2}, "n_best: a call gives the best translation only, as text: write translate"),
+        ({"glossary": 3}, "glossary: give terms as a dict, or a Glossary"),
+        ({"min_confidence": 2}, "min_confidence: 2 is not allowed"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            translator(TEXT, **settings)
 
 
 def test_load_translator_of_a_list(translator_dir: Path) -> None:

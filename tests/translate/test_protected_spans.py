@@ -1,6 +1,7 @@
 """Protected spans and glossaries through a translator: nothing lost, and what is not sure is said."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,15 @@ import pytest
 
 import headway
 from headway.cli.app import main
+from headway.decode.types import Hypothesis
 from headway.errors import ConfigError, HeadwayError
 from headway.text.glossary import Glossary
-from headway.text.spans.protect import make_protector
+from headway.text.spans.protect import MaskedText, make_protector
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.options import TranslateOptions
-from headway.translate.source import SourceReader
+from headway.translate.protected_spans import SpanKeeper
+from headway.translate.search_calls import run_plan
+from headway.translate.source import Sentence, SourceReader
 from headway.translate.translator import Translator, load_translator
 
 Capture = pytest.CaptureFixture[str]
@@ -150,6 +154,24 @@ def test_a_glossary_is_not_for_draws(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="a glossary needs beam search"):
         options = TranslateOptions(search=translator.search(sample=True), glossary=Glossary({"a": "b"}))
         translator.translate(["x"], options)
+
+
+def test_of_the_hypotheses_with_all_spans_one_without_another_fault_is_taken(translator: Translator) -> None:
+    target = translator.tokenizers.target
+    masked = MaskedText("no ⟦0⟧", ["{x}"])
+
+    def keep(find_fault: Callable[[Sentence, Hypothesis], str | None]) -> Sentence:
+        found = [Hypothesis(target.encode(text), -1.0, -1.0, [], True) for text in ("ein {x}", "kein {x}")]
+        sentence = Sentence("", "no {x}", [], 0, hypotheses=found, spans=masked)
+        keeper = SpanKeeper(translator, make_protector(), lambda _: iter(()), find_fault, {})  # type: ignore[arg-type]
+        run_plan(translator, keeper.keep_spans([sentence]))
+        return sentence
+
+    chosen = keep(lambda _, found: None if target.decode(found.ids).startswith("kein") else "it lacks a word")
+    assert chosen.outputs == ["kein {x}"] and not chosen.warnings
+    all_wrong = keep(lambda *_: "it lacks a word")
+    assert all_wrong.outputs == ["ein {x}", "kein {x}"]
+    assert all_wrong.warnings == ["it lacks a word; nothing better was found"]
 
 
 # ---- the command line

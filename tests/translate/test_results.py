@@ -12,7 +12,6 @@ from headway.config.search import Search
 from headway.decode.types import Hypothesis
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.options import TranslateOptions
-from headway.translate.search import SentenceSearch
 from headway.translate.source import Sentence
 from headway.translate.translator import Translator, load_translator
 
@@ -46,12 +45,12 @@ def same_text_twice(translator: Translator, toy: Path, monkeypatch: pytest.Monke
     first = target.encode(texts[0])
     rows = [first, split_token(target, first), target.encode(texts[1])]
 
-    def search_batch(self: SentenceSearch, engine: Any, batch: Sequence[Sentence], search: Search) -> None:
+    def search_batch(translator: Translator, engine: Any, batch: Sequence[Sentence], search: Search) -> None:
         for sentence in batch:
             found = [Hypothesis(ids, -1.0 - n, -1.0 - n, [-1.0 - n], True) for n, ids in enumerate(rows)]
             sentence.hypotheses = found[: search.n_best]
 
-    monkeypatch.setattr(SentenceSearch, "_search_batch", search_batch)
+    monkeypatch.setattr("headway.translate.search_calls.search_batch", search_batch)
     return texts
 
 

@@ -66,8 +66,9 @@ def test_where_to(shelf: Shelf) -> None:
     assert find_routes([]) == ({"en": ModelChoice((str(both),), "en", "de")}, "de")
     assert find_routes([], "en") == ({"de": ModelChoice((str(both),), "de", "en")}, "en")
     assert find_routes(["de-en"]) == find_routes([str(both)], "en") == find_routes([], "en")
-    with pytest.raises(ConfigError, match=r"this model translates to de, en: say which with --to\."):
-        find_routes([str(both)])
+    assert find_routes([str(both)]) == find_routes([]), "a copy of it elsewhere is no different"
+    with pytest.raises(ConfigError, match=r"this model translates to de, en, fr: say which with --to\."):
+        find_routes([str(shelf.add("three", "en de fr", "de en fr"))])
     with pytest.raises(HeadwayError, match=r'does not translate to "fr"\. It knows: de, en\.'):
         find_routes([str(both)], "fr")
     one = str(shelf.add("one", "en", "de"))

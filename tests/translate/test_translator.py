@@ -22,9 +22,10 @@ from headway.nn.transformer import Transformer
 from headway.storage.model_dir import LoadedModel, load_model
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate import search_calls
 from headway.translate.language_model import LanguageModel
 from headway.translate.options import TranslateOptions
-from headway.translate.search import Request, SentenceSearch, make_requests, translate_requests
+from headway.translate.search import Request, make_requests, translate_requests
 from headway.translate.translator import Translator, load_translator
 
 
@@ -266,13 +267,13 @@ def test_a_long_sentence_is_translated_in_pieces_with_a_warning() -> None:
 def test_nothing_of_a_long_sentence_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = random_translator(max_tokens=30)
     read: list[list[int]] = []
-    search = SentenceSearch._search_batch
+    search = search_calls.search_batch
 
-    def watched(finder: SentenceSearch, engine: Any, batch: Any, how: Search) -> None:
+    def watched(translator: Translator, engine: Any, batch: Any, how: Search) -> None:
         read.extend(sentence.ids for sentence in batch)
-        search(finder, engine, batch, how)
+        search(translator, engine, batch, how)
 
-    monkeypatch.setattr(SentenceSearch, "_search_batch", watched)
+    monkeypatch.setattr(search_calls, "search_batch", watched)
     words = [f"w{n}" for n in range(60)]
     translator.translate([" ".join(words)], TranslateOptions(retry=False))
     assert all(len(ids) <= 30 for ids in read)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from headway.nn.ops import native
 from headway.workflows import doctor
 from headway.workflows.doctor import DoctorFinding, Requirement, is_older, is_usable, read_requirements, run_checks
 
@@ -40,6 +41,7 @@ def test_a_sound_installation_is_usable() -> None:
         "torch",
         "tokenizers",
         "CPU",
+        "kernels",
         "memory",
         "this folder",
         "temporary files",
@@ -230,6 +232,16 @@ def test_no_card(monkeypatch: pytest.MonkeyPatch, version: str | None, driver: b
 
 
 # ---- memory, disks, terminal
+
+
+def test_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load_library", lambda: None)
+    (found,) = doctor.CHECKS["kernels"]()
+    assert found.message.startswith("not compiled: int8 models run in CTranslate2 or torch")
+    assert (found.state, found.advice) == ("note", "install a C compiler, such as gcc")
+    monkeypatch.setenv("HEADWAY_NATIVE", "0")
+    (found,) = doctor.CHECKS["kernels"]()
+    assert found.advice == "unset HEADWAY_NATIVE"
 
 
 def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
+from headway.cli.pair_input import read_given_pairs
 from headway.cli.terminal import log, open_output
-from headway.cli.verbs.score import check_inputs, read_given_pairs
+from headway.cli.verbs.score import check_inputs
 from headway.cli.verbs.translate import warn_if_unguided
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens")
     "-o",
     metavar="FILE",
     group="Result",
-    help="Output file: .tsv or .jsonl, also .gz, .xz, .zst. Default: TSV to standard output.",
+    help="Output file: .tsv or .jsonl, also .gz, .bz2, .xz, .zst. Default: TSV to standard output.",
 )
 @option("--tag", default="<BT>", metavar="TEXT", group="Result", help='Prefix of each synthetic source; "" for none.')
 @options.resume_options
@@ -122,7 +122,7 @@ def check_options(texts: tuple[str, ...], out: str | None, tag: str, resume: boo
         raise click.UsageError("--resume and --overwrite need --out.", context)
     if out and Path(strip_compression(out)).suffix.lower() not in (*TSV_SUFFIXES, *JSONL_SUFFIXES):
         raise click.UsageError(
-            f"--out is {out}: it must end in .tsv or .jsonl, optionally followed by .gz, .xz or .zst.", context
+            f"--out is {out}: it must end in .tsv or .jsonl, optionally followed by .gz, .bz2, .xz or .zst.", context
         )
     check_files(texts, out, resume, overwrite)
     if set(tag) & set("\t\r\n"):

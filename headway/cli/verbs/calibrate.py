@@ -9,6 +9,7 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
+from headway.cli.pair_input import check_pair_files, model_languages, read_given_pairs
 from headway.cli.terminal import log, print_table
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 @options.target_language
 @options.device
 @options.engine_options
-@option("--source", "-s", required=True, metavar="FILE", group="Text", help="Validation text in the source language.")
-@option("--target", "-t", required=True, metavar="FILE", group="Text", help="Its translation, line by line.")
+@option("--source", "-s", metavar="FILE", group="Text", help="Validation text in the source language.")
+@option("--target", "-t", metavar="FILE", group="Text", help="Its translation, line by line.")
+@options.one_pair_file
+@options.columns
 @option(
     "--max-lines",
     aliases=["--at-most"],
@@ -63,8 +66,9 @@ if TYPE_CHECKING:
     "--png", type=click.Path(path_type=Path), metavar="FILE", group="Calibration", help="Draw the reliability curve."
 )
 def calibrate(
-    model: str, to: str, device: str, engine: "EngineName", compute: "Compute", threads: int | None, source: str,
-    target: str, max_lines: int, threshold: float, png: Path | None,
+    model: str, to: str, device: str, engine: "EngineName", compute: "Compute", threads: int | None,
+    source: str | None, target: str | None, pairs: str | None, columns: tuple[str, str] | None, max_lines: int,
+    threshold: float, png: Path | None,
 ) -> None:  # fmt: skip
     """Calibrate a model's confidence on validation text.
 
@@ -78,11 +82,16 @@ def calibrate(
     from headway.translate.translator import load_choice
     from headway.workflows.calibration import calibrate as fit
 
-    pairs = list(islice(read_pairs(source, target), min(max_lines, sys.maxsize)))
+    check_pair_files(source, target, pairs, columns)
     model = writable_directory(model)
+    languages = model_languages(model, ("", to))
+    stream = (
+        read_pairs(source, target) if source and target else read_given_pairs(None, None, pairs, languages, columns)
+    )
+    lines = list(islice(stream, min(max_lines, sys.maxsize)))
     choice = ModelChoice((model,))
     translator = load_choice(choice, device, engine, compute, threads, lambda message: log(message, "detail"))
-    sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    sources, references = [pair[0] for pair in lines], [pair[1] for pair in lines]
     calibration, reliability = fit(translator, sources, references, threshold=threshold, target=to)
     path = calibration.save(Path(model), (to or translator.target) if translator.summary.tags else "")
     rows = [

@@ -29,7 +29,7 @@ from headway.cli.terminal import log
 )
 @option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Source text; repeat for more corpora.")
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
-@option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both sides in one file: .tsv or .jsonl.")
+@option("--pairs", multiple=True, metavar="FILE", group="Text", help=f"Both sides in one file: {options.PAIR_FORMATS}.")
 @options.columns
 @option(
     "--from",
@@ -85,7 +85,7 @@ from headway.cli.terminal import log
     type=click.Path(path_type=Path),
     metavar="FILE",
     group="Result",
-    help="Write the pairs without faults: .tsv, also .gz, .xz, .zst.",
+    help="Write the pairs without faults: .tsv, also .gz, .bz2, .xz, .zst.",
 )
 @option(
     "--keep",

@@ -10,6 +10,7 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
+from headway.cli.pair_input import read_given_pairs
 from headway.cli.pair_writer import (
     TOKENS_PER_LINE,
     PairFileOptions,
@@ -64,7 +65,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", 
     multiple=True,
     metavar="FILE",
     group="Text",
-    help="Sources with reference translations, .tsv or .jsonl; x.en-de.tsv works for both directions.",
+    help=f"Sources with reference translations, {options.PAIR_FORMATS}; x.en-de.tsv works for both directions.",
 )
 @option("--text", "texts", multiple=True, metavar="FILE", group="Text", help="Sources without references.")
 @options.columns
@@ -75,7 +76,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", 
     metavar="FILE",
     group="Result",
     help="Output file: pairs if .tsv or .jsonl, otherwise translations only, blank where there is none; also .gz, "
-    ".xz, .zst. Default: TSV to standard output.",
+    ".bz2, .xz, .zst. Default: TSV to standard output.",
 )
 @option("--for", "seconds", type=options.Duration(), group="Result", help="Stop after this time: 90s, 20m, 1.5h.")
 @options.resume_options
@@ -155,13 +156,13 @@ def read_sources(
     pairs: tuple[str, ...], texts: tuple[str, ...], columns: tuple[str, str] | None, target: str
 ) -> Iterator[str]:  # fmt: skip
     """Sources, each followed by a tab and its reference if there is one."""
-    from headway.data.parallel_files import ParallelFiles, languages_from_filename, read_parallel
+    from headway.data.parallel_files import languages_from_filename
     from headway.files.text_files import read_lines
 
     for path in pairs:
         named = languages_from_filename(path)
         languages = named[::-1] if target and target == named[0] else named
-        for source, reference in read_parallel(ParallelFiles(path, "", *languages, columns=columns)):
+        for source, reference in read_given_pairs(None, None, path, languages, columns):
             yield f"{source}\t{reference}".replace("\t", " ", source.count("\t"))
     yield from (line.replace("\t", " ") for line in chain.from_iterable(map(read_lines, texts)))
 

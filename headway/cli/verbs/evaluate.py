@@ -7,6 +7,8 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
+from headway.cli.pair_input import check_pair_files, model_languages, read_given_pairs
+from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log, open_output, print_table
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
             "headway evaluate --model my-model --compare other-model --source test.en --target test.de",
             "two models, with a significance test",
         ),
+        ("headway evaluate --model my-model --pairs test.en-de.tsv", "both sides in one file"),
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
     ],
 )
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 @options.engine_options
 @option("--source", "-s", metavar="FILE", group="Text", help="Text to translate.")
 @option("--target", "-t", metavar="FILE", group="Text", help="Reference translation, line by line.")
+@options.one_pair_file
+@options.columns
 @option("--text", metavar="FILE", group="Text", help="Text to measure the perplexity of a language model on.")
 @options.no_split
 @option("--lowercase", is_flag=True, group="Score", help="Ignore case.")
@@ -63,33 +68,36 @@ if TYPE_CHECKING:
 def evaluate(
     models: tuple[str, ...], compare: tuple[str, ...], source_language: str, to: str, device: str,
     engine: "EngineName", compute: "Compute", threads: int | None, source: str | None, target: str | None,
-    text: str | None, example_count: int, output: Path | None, no_split: bool, lowercase: bool,
-    tokenize: str, **search: Any,
+    pairs: str | None, columns: tuple[str, str] | None, text: str | None, example_count: int,
+    output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,
 ) -> None:  # fmt: skip
     """Evaluate a translator on held-out text, or a language model's perplexity."""
-    if bool(text) == bool(source or target) or bool(source) != bool(target):
-        raise click.UsageError("give --source and --target, or --text.", click.get_current_context())
+    if bool(text) == bool(source or target or pairs):
+        raise click.UsageError("give --source and --target, or --pairs, or --text.", click.get_current_context())
     if text and not models:
         raise click.UsageError("--text needs a language model: give --model.", click.get_current_context())
     if text:
         return print_perplexity((*models, *compare), text, device)
-    assert source and target
-    if output and output.resolve() in (Path(source).resolve(), Path(target).resolve()):
-        raise click.UsageError("--output is one of the input files: choose another file.", click.get_current_context())
+    check_pair_files(source, target, pairs, columns, output)
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--output: there is no folder {output.parent}.", click.get_current_context())
     from headway.files.text_files import read_pairs
     from headway.storage.registry import choose_models
     from headway.text.metrics import find_best_and_worst
     from headway.translate.options import TranslateOptions
+    from headway.translate.retry_budget import describe_skipped_retries
     from headway.translate.translator import load_choice
     from headway.workflows.evaluation import compare_evaluations
     from headway.workflows.evaluation import evaluate as measure
 
-    pairs = list(read_pairs(source, target))
-    sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     runs: list[tuple[str, Evaluation]] = []
     choices = [choose_models(names, source_language, to) for names in (models, *((other,) for other in compare))]
+    if source and target:
+        lines = list(read_pairs(source, target))
+    else:
+        languages = model_languages(choices[0].paths[0], choices[0].direction)
+        lines = list(read_given_pairs(None, None, pairs, languages, columns))
+    sources, targets = [a for a, _ in lines], [b for _, b in lines]
     for names, choice in zip((models or choices[0].paths, *((other,) for other in compare)), choices):
         translator = load_choice(choice, device, engine, compute, threads, lambda message: log(message, "detail"))
         how = TranslateOptions(
@@ -97,13 +105,16 @@ def evaluate(
         )  # fmt: skip
         if tokenize == "moses" and translator.summary.target_languages:
             tokenize = f"moses:{choice.target or translator.summary.target_languages[0]}"
-        evaluation = measure(translator, sources, targets, how, lowercase=lowercase, tokenize=tokenize)
+        with show_progress(translator):
+            evaluation = measure(translator, sources, targets, how, lowercase=lowercase, tokenize=tokenize)
+        if evaluation.skipped_retries:
+            log(describe_skipped_retries(evaluation.skipped_retries), "warning")
         runs.append((" + ".join(names), evaluation))
     first = runs[0][1]
     click.echo(first.scores.bleu_line)
     click.echo(first.scores.chrf_line)
     click.echo(
-        f"{len(pairs)} line{'s' * (len(pairs) != 1)} in {first.seconds:.1f} s: "
+        f"{len(lines)} line{'s' * (len(lines) != 1)} in {first.seconds:.1f} s: "
         f"{first.sentences_per_second:.1f} lines/s, {first.tokens_per_second:.0f} tokens/s; "
         f"warnings on {first.warnings}"
     )
@@ -118,8 +129,8 @@ def evaluate(
             rows.append((name, f"{run.scores.bleu:.2f}", f"{run.scores.chrf:.2f}", f"{chance:.3f}"))
         print_table(("model", "BLEU", "chrF", "p (paired bootstrap)"), rows)
     best, worst = find_best_and_worst(first.hypotheses, targets, example_count)
-    for title, lines in (("best", best), ("worst", worst)):
-        for line in lines:
+    for title, examples in (("best", best), ("worst", worst)):
+        for line in examples:
             click.echo(f"\n{title}: line {line.number}, chrF {line.chrf:.1f}")
             click.echo(f"  source     {sources[line.number - 1]}")
             click.echo(f"  translated {line.hypothesis}")

@@ -21,35 +21,61 @@ if TYPE_CHECKING:
     examples=[
         ("headway models", "list installed models"),
         ("headway models --json", "the same for programs, one JSON object per line"),
-        ("headway models add my-model --name en-de", "install a copy of a model directory under a name"),
-        ("headway models remove en-de", "delete that copy"),
+        ("headway models add my-model --name medical", "install a copy of a model directory under a name"),
+        ("headway models default medical", "use it wherever no model is named, as in headway translate"),
+        ("headway models remove medical", "delete that copy"),
     ],
 )
-@click.argument("action", required=False, type=click.Choice(["add", "remove"]), metavar="[add DIR|remove NAME]")
-@click.argument("what", required=False, metavar="")
+@click.argument("action", required=False, type=click.Choice(["add", "default", "remove"]), metavar="[ACTION]")
+@click.argument("what", required=False, metavar="[NAME]")
 @option("--name", default="", show_default=False, metavar="NAME", help="With add: its name. Default: that of DIR.")
+@option("--default", "default", is_flag=True, help="With add: use it wherever no model is named.")
 @option("--json", "as_json", is_flag=True, help="Print one JSON object per model.")
-def models(action: str | None, what: str | None, name: str, as_json: bool) -> None:
+def models(action: str | None, what: str | None, name: str, default: bool, as_json: bool) -> None:
     """List, add or remove installed models.
+
+    ACTION is add DIR, default NAME or remove NAME. A model that was added is used where it is named, and in place of
+    others only if it is the default.
 
     Models of the package come first; yours are in $HEADWAY_MODELS, or ~/.local/share/headway/models. Licence and
     scores come from the head of a model's README.md. Every --model accepts the name of an installed model."""
-    if (action is None) != (what is None) or (name and action != "add") or (as_json and action):
-        usage = "use headway models, headway models add DIR [--name NAME], or headway models remove NAME."
+    only_with_add = bool(name or default) and action != "add"
+    if (action is None) != (what is None) or only_with_add or (as_json and action):
+        usage = (
+            "use headway models, headway models add DIR [--name NAME] [--default], headway models default NAME, or "
+            "headway models remove NAME."
+        )
         raise click.UsageError(usage, click.get_current_context())
     if action is None:
         list_models(as_json)
         return
     assert what is not None
-    from headway.storage.registry import install_model, remove_model
+    from headway.storage.registry import install_model, remove_model, set_default
 
     if action == "remove":
         log(f"removed {remove_model(what)}")
         return
-    added = install_model(what, name)
+    if action == "default":
+        tell_default(set_default(what))
+        return
+    added = install_model(what, name, default)
     verb = "translate" if added.directions else "generate"
     log(f"copied to {added.folder}")
     log(f'next: headway {verb} --model {shlex.quote(added.name)} "…"')
+    tell_default(added)
+
+
+def tell_default(model: "InstalledModel") -> None:
+    """Which model is used for its directions where none is named."""
+    from headway.storage.registry import find_serving, list_installed
+    from headway.text.language_codes import format_directions
+
+    installed = list_installed().values()
+    served = [(find_serving(installed, *direction)[0][0].name, direction) for direction in model.directions]
+    for name in dict.fromkeys(name for name, _ in served):
+        directions = format_directions([direction for used, direction in served if used == name])
+        change = f", as before; to change that: headway models default {shlex.quote(model.name)}"
+        log(f"{directions} without --model is translated by {name}{'' if name == model.name else change}")
 
 
 def list_models(as_json: bool) -> None:

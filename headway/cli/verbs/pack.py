@@ -34,6 +34,7 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.storage.model_dir import WEIGHTS_FILE, load_model, save_model
     from headway.storage.packing import int8_state_dict, pack_bitnet_model
     from headway.storage.registry import model_directory
+    from headway.storage.tensor_file import TensorFile
     from headway.text.shortlist import copy_shortlist
     from headway.train.checkpoints import refuse_nonempty
     from headway.train.history import History
@@ -46,6 +47,8 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
         )
     refuse_nonempty(out, overwrite, "packed weights")
     loaded = load_model(model)
+    if int8 and TensorFile(Path(model) / WEIGHTS_FILE).is_int8:
+        raise HeadwayError(f"{model} cannot be packed: its matrices are in int8 already. Copy its directory.")
     try:
         config, weights = (loaded.config, int8_state_dict(loaded)) if int8 else pack_bitnet_model(loaded)
     except HeadwayError as error:
@@ -61,7 +64,8 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     history.add("pack", 0, model=model)
     history.close()
     before, after = ((Path(folder) / WEIGHTS_FILE).stat().st_size for folder in (model, out))
-    log(f"packed {WEIGHTS_FILE}: {_format_size(before)} -> {_format_size(after)}, {before / after:.1f} times smaller")
+    ratio = f"{before / after:.1f} times smaller" if before / after >= 1.05 else "not smaller: it has few matrices"
+    log(f"packed {WEIGHTS_FILE}: {_format_size(before)} -> {_format_size(after)}, {ratio}")
     log(f"next: {format_evaluate_command(config, out)}")
 
 

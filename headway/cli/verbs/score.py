@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
+from headway.cli.pair_input import read_given_pairs
 from headway.cli.terminal import log, open_output
 
 if TYPE_CHECKING:
@@ -99,15 +99,6 @@ def check_inputs(
         check_readable(path)
     if output and Path(output).resolve() in [Path(path).resolve() for path in files]:
         raise click.UsageError("--output is one of the input files: choose another file.", click.get_current_context())
-
-
-def read_given_pairs(
-    source: str | None, target: str | None, pairs: str | None, languages: tuple[str, str],
-    columns: tuple[str, str] | None,
-) -> Iterator[tuple[str, str]]:  # fmt: skip
-    from headway.data.parallel_files import ParallelFiles, read_parallel
-
-    return read_parallel(ParallelFiles(pairs or source or "", target or "", *languages, columns=columns))
 
 
 def to_json_object(translator: "Translator", scored: "ScoredPair") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 BYTES_PER_UNIT = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+CLIENT_LIMITS = ("requests", "characters", "quota", "concurrent")  # options that are fields of ClientLimits
+CONNECTION_LIMITS = (  # options that are fields of Limits
+    "connections", "address_connections", "header_seconds", "transfer_seconds", "keep_alive_seconds",
+)  # fmt: skip
 LOG_SETTINGS_VARIABLE = "HEADWAY_SERVE_LOG"
 
 
@@ -57,7 +62,7 @@ class ByteSize(click.ParamType[int]):
     type=ByteSize(),
     metavar="SIZE",
     group="Model",
-    help="Memory limit for all weights, e.g. 4G. Default: none.",
+    help="Memory limit of the process, e.g. 4G. Default: 90% of what there is.",
 )
 @option(
     "--workers", type=click.IntRange(1, 256), default=1, group="Model", help="Worker processes that share the port."
@@ -70,14 +75,123 @@ class ByteSize(click.ParamType[int]):
     help="Address to listen on; 0.0.0.0: all interfaces.",
 )
 @option("--port", type=click.IntRange(0, 65535), default=5000, group="Network", help="Port; 0: any free port.")
-@option("--api-keys", metavar="FILE", group="Network", help="Require an API key; FILE holds one key per line.")
+@option(
+    "--api-keys",
+    metavar="FILE",
+    group="Network",
+    help="Require an API key; FILE holds one per line, as KEY or as NAME KEY [requests=60 …].",
+)
 @option(
     "--cors", multiple=True, metavar="ORIGIN", group="Network", help="Allowed CORS origin; * for all. Default: none."
 )
-@option("--char-limit", type=click.IntRange(1), default=50_000, group="Limits", help="Characters per request.")
+@option(
+    "--suggestions", metavar="FILE", group="Network", help="Let clients suggest translations; FILE gets one per line."
+)
+@option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    group="Network",
+    help="Host name to answer for; *.example.org and * work. Default: loopback names, or with --host all.",
+)
+@option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    group="Network",
+    help="Proxy, or network of proxies, whose X-Forwarded-For, -Proto and -Prefix are believed.",
+)
+@option(
+    "--url-prefix", default="", metavar="PATH", group="Network", help="Path to serve under, e.g. /translate-service."
+)
+@option("--metrics-port", type=click.IntRange(0, 65535), group="Network", help="Serve /metrics on this port alone.")
+@option("--metrics-host", default="127.0.0.1", metavar="ADDRESS", group="Network", help="Address for --metrics-port.")
+@option("--metrics-keys", metavar="FILE", group="Network", help="Require a key for /metrics.")
+@option(
+    "--connection-limit",
+    "connections",
+    type=click.IntRange(1),
+    default=1000,
+    group="Connections",
+    help="Open connections.",
+)
+@option(
+    "--address-connection-limit",
+    "address_connections",
+    type=click.IntRange(0),
+    default=64,
+    group="Connections",
+    help="Open connections of one address, but for this machine and trusted proxies; 0: any number.",
+)
+@option(
+    "--header-timeout",
+    "header_seconds",
+    type=options.Duration(),
+    default="10s",
+    metavar="TIME",
+    group="Connections",
+    help="Time for the headers of a request to arrive.",
+)
+@option(
+    "--transfer-timeout",
+    "transfer_seconds",
+    type=options.Duration(),
+    default="30s",
+    metavar="TIME",
+    group="Connections",
+    help="Time for a body to arrive (more for 50 kB/s), and for a part of the answer to be read.",
+)
+@option(
+    "--keep-alive",
+    "keep_alive_seconds",
+    type=options.Duration(),
+    default="15s",
+    metavar="TIME",
+    group="Connections",
+    help="Time that a connection may be idle.",
+)
+@option(
+    "--request-rate",
+    "requests",
+    type=click.IntRange(1),
+    group="Limits of a client, by key or address",
+    help="Requests per minute.",
+)
+@option(
+    "--char-rate",
+    "characters",
+    type=click.IntRange(1),
+    group="Limits of a client, by key or address",
+    help="Characters per minute.",
+)
+@option(
+    "--char-quota",
+    "quota",
+    type=click.IntRange(1),
+    group="Limits of a client, by key or address",
+    help="Characters per day (UTC).",
+)
+@option(
+    "--concurrent-limit",
+    "concurrent",
+    type=click.IntRange(1),
+    group="Limits of a client, by key or address",
+    help="Requests at a time.",
+)
+@option("--char-limit", type=click.IntRange(1), default=50_000, group="Limits", help="Characters per text.")
 @option("--batch-limit", type=click.IntRange(1), default=1000, group="Limits", help="Texts per request.")
 @option(
     "--file-limit", type=ByteSize(), default="10M", metavar="SIZE", group="Limits", help="Size of an uploaded file."
+)
+@option(
+    "--file-char-limit",
+    "file_characters",
+    type=click.IntRange(1),
+    metavar="INTEGER",
+    group="Limits",
+    help="Characters of an uploaded file's text. Default: as --char-limit.",
 )
 @option(
     "--queue-limit",
@@ -107,7 +221,7 @@ class ByteSize(click.ParamType[int]):
 @option("--log-text", is_flag=True, help="Include texts in the log.")
 def serve(
     models: tuple[str, ...], workers: int, char_limit: int, batch_limit: int, file_limit: int, queue_limit: int,
-    stream_limit: int, timeout: float, max_batch_delay: float, cors: tuple[str, ...], **rest: Any,
+    file_characters: int | None, stream_limit: int, timeout: float, max_batch_delay: float, **rest: Any,
 ) -> None:  # fmt: skip
     """Serve models over HTTP, with the LibreTranslate and OpenAI APIs.
 
@@ -122,20 +236,28 @@ def serve(
         raise HeadwayError(
             f"{error.name}, which the server needs, is not installed. Run: pip install 'headway[serve]'"
         ) from None
-    from headway.serve.settings import Limits, ServerSettings
+    from headway.serve.settings import ClientLimits, Limits, ServerSettings
 
+    client_limits = ClientLimits(**{name: rest.pop(name) for name in CLIENT_LIMITS})
     limits = Limits(
+        **{name: rest.pop(name) for name in CONNECTION_LIMITS},
         body_bytes=max(2**20, 8 * char_limit),
         file_bytes=file_limit,
         characters=char_limit,
+        file_characters=file_characters,
         texts=batch_limit,
         queue_tokens=queue_limit,
         request_seconds=timeout,
         streams=stream_limit,
     )
     server_settings = ServerSettings(
-        models=model_directories(models), max_batch_delay=max_batch_delay / 1000, cors=cors, limits=limits, **rest
+        models=model_directories(models),
+        max_batch_delay=max_batch_delay / 1000,
+        limits=limits,
+        client_limits=client_limits,
+        **rest,
     )
+    settings.timestamps = True
     os.environ[LOG_SETTINGS_VARIABLE] = f"{settings.verbosity} {settings.log_format} {settings.color}"
     try:
         run(server_settings, log, workers, "headway.cli.verbs.serve:create_worker_app")
@@ -164,4 +286,9 @@ def create_worker_app() -> "FastAPI":
 
     verbosity, settings.log_format, settings.color = os.environ[LOG_SETTINGS_VARIABLE].split()
     settings.verbosity = int(verbosity)
-    return create_app(ServerSettings.from_json(os.environ[SETTINGS_VARIABLE]), log)
+    settings.timestamps = True
+    try:
+        return create_app(ServerSettings.from_json(os.environ[SETTINGS_VARIABLE]), log)
+    except HeadwayError as error:  # what was checked at the start may have changed since, such as the file of keys
+        log(str(error), "error")
+        sys.exit(1)

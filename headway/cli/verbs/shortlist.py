@@ -36,7 +36,7 @@ from headway.cli.terminal import log
 )
 @option("--source", "-s", multiple=True, metavar="FILE", group="Text", help="Source text; may be repeated.")
 @option("--target", "-t", multiple=True, metavar="FILE", group="Text", help="Its translation, line by line.")
-@option("--pairs", multiple=True, metavar="FILE", group="Text", help="Both in one file: .tsv or .jsonl.")
+@option("--pairs", multiple=True, metavar="FILE", group="Text", help=f"Both in one file: {options.PAIR_FORMATS}.")
 @options.columns
 @option(
     "--to",

@@ -57,7 +57,7 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
     multiple=True,
     metavar="FILE",
     group="Text",
-    help="Both sides in one file: .tsv or .jsonl, also .gz, .xz, .zst; repeat for more corpora.",
+    help=f"Both sides in one file: {options.PAIR_FORMATS}, text also .gz, .bz2, .xz, .zst; repeat for more corpora.",
 )
 @option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same for validation.")
 @option(
@@ -232,6 +232,8 @@ def train(
             texts = read_texts(files)
             for note in texts.notes:
                 log(note)
+            for warning in texts.warnings:
+                log(warning, "warning")
             layers, reason = collect_layers(texts, files, preset, upper, start)
             for note in find_old_names(layers):
                 log(note)

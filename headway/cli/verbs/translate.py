@@ -14,6 +14,7 @@ from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.input_lines import LINES_PER_GROUP, is_regular_file, number_groups, read_line_groups
 from headway.cli.pipelined import map_pipelined
+from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log, open_output
 from headway.cli.translate_document import check_document_options, choose_document_model, translate_document
 from headway.errors import HeadwayError
@@ -65,7 +66,7 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
     aliases=["--file"],
     metavar="FILE",
     group="Text",
-    help="Translate a document: .txt, .html, .srt, .po, .docx or .odt.",
+    help="Translate a document: .txt, .html, .srt, .po, .docx, .pptx, .odt, .odp, .epub or .pdf (its text).",
 )
 @options.output
 @options.no_split
@@ -126,10 +127,10 @@ def translate(
     terms = read_glossary(glossary)
 
     def load(choice: ModelChoice) -> "Translator":
-        from headway.decode.ctranslate2.probe import probe_ctranslate2
+        from headway.decode.probe import probe_engines
 
         begin = bool(text) and text != ("-",)
-        probe = probe_ctranslate2(choice.paths, device, engine, compute, threads, start=begin)
+        probe = probe_engines(choice.paths, device, engine, compute, threads, start=begin)
         from headway.translate.translator import load_choice  # now: it imports while weights are being loaded
 
         if choice.paths != models:
@@ -169,12 +170,21 @@ def translate(
         def run(translator: "Translator", lines: Sequence[str], source: str = "") -> "list[Translation]":
             prefixes = None if prefix is None else [prefix] * len(lines)
             requests = make_requests(lines, first, prefixes)
-            return translate_requests(translator, requests, make_options(translator, source))
+            progress.watch(translator)
+            budget = retries.setdefault(translator, RetryBudget(order))
+            return translate_requests(translator, requests, make_options(translator, source), retries=budget)
 
-        if router is not None:
-            return router.translate(group, run)
-        return [RoutedLine(result, loaded[0]) for result in run(loaded[0], group)]
+        try:
+            if router is not None:
+                return router.translate(group, run)
+            return [RoutedLine(result, loaded[0]) for result in run(loaded[0], group)]
+        finally:
+            order.finish_lines(first + len(group))
 
+    from headway.translate.retry_budget import LineOrder, RetryBudget, describe_skipped_retries
+
+    order = LineOrder()
+    retries: dict[Translator, RetryBudget] = {}
     router: Router | None = None
     loaded: list[Translator] = []
     if source_language == options.AUTO_DETECT:
@@ -189,8 +199,13 @@ def translate(
     single_text = len(text) == 1 and text != ("-",)
     workers = 2 if kind == "cuda" or from_file else 1  # one group is read or written while another is searched
     lines = read_line_groups(text, input_file, LINES_PER_FILE_GROUP.get(kind, LINES_PER_GROUP))
-    with open_output(output) as sink, stop_searches_on_error(lambda: router.loaded if router else loaded):
+    with (
+        open_output(output) as sink,
+        stop_searches_on_error(lambda: router.loaded if router else loaded),
+        show_progress() as progress,
+    ):
         for results in map_pipelined(number_groups(lines), translate_group, workers):
+            progress.clear()
             for routed in results:
                 number += 1
                 # Several sentences of a line may have the same warning.
@@ -200,6 +215,8 @@ def translate(
                     log(f"line {number}: {routed.note}")
                 sink.write(format_result(routed, number - 1, search["n_best"], scores, as_json, single_text))
             sink.flush()
+    if skipped := sum(budget.skipped for budget in retries.values()):
+        log(describe_skipped_retries(skipped), "warning")
 
 
 def make_router(models: tuple[str, ...], to: str, load: "Callable[[ModelChoice], Translator]", align: bool) -> "Router":

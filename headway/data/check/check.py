@@ -9,13 +9,12 @@ from headway.data.check.faults import FAULT_BITS
 from headway.data.check.first_pass import read_first_pass
 from headway.data.check.fit import fit_corpus
 from headway.data.check.misaligned_runs import find_misaligned_runs, find_offsets
-from headway.data.check.pair_classifier import PairClassifier
 from headway.data.check.pool import scan_corpora
 from headway.data.check.raw_lines import Faults, check_corpus_files, decode_pairs, read_groups
 from headway.data.check.report import CheckReport, DuplicatePairs, MisalignedRun
 from headway.data.check.scan import HeldOutHashes, SideFeatures, extract_features, hash_held_out
 from headway.data.check.settings import CheckSettings
-from headway.data.parallel_files import ParallelFiles
+from headway.data.parallel_files import ParallelFiles, resolve_layout
 from headway.errors import HeadwayError
 
 Progress = Callable[[str, int, int], None]  # the stage, pairs done, pairs in total
@@ -40,6 +39,7 @@ def check(
     settings = settings or CheckSettings()
     for files in (*corpora, *valid, *test):
         check_corpus_files(files)
+    corpora, valid, test = ([resolve_layout(files) for files in part] for part in (corpora, valid, test))
     progress("reading", 0, 0)
     lines, sample = read_first_pass(corpora)
     total = sum(lines)
@@ -47,24 +47,27 @@ def check(
         raise HeadwayError(f"{', '.join(map(str, corpora))}: the corpus is empty.")
     progress("learning", 0, 0)
     model, notes = fit_corpus(corpora, sample, settings)
+    notes = [files.layout.note for files in (*corpora, *valid, *test) if files.layout and files.layout.note] + notes
     model = model._replace(
         held_out={kind: _hash_held_out(files) for kind, files in (("valid", valid), ("test", test)) if files}
     )
     faults = np.zeros(total, np.uint16)
     hashes = np.zeros(total, np.uint64)
     log_odds = np.zeros(total, np.float32)
+    novelty = np.zeros(total, np.float16)
     done = 0
     for part in scan_corpora(corpora, total, model, settings):
         here = slice(done, done + len(part.faults))
-        faults[here], hashes[here], log_odds[here] = part
+        faults[here], hashes[here], log_odds[here], novelty[here] = part
         done = here.stop
         progress("checking", done, total)
     duplicates = find_duplicates(hashes)
     faults[duplicates.numbers] |= FAULT_BITS["duplicate"]
     runs: list[MisalignedRun] = []
     if model.classifier:
-        runs = mark_misaligned(faults, log_odds, lines, model.classifier, settings.doubt)
-        runs = find_offsets(runs, corpora, lines, model.classifier)
+        runs = find_offsets(find_runs(log_odds, novelty, lines), corpora, lines, model.classifier)
+        doubt = model.classifier.doubt(np.nan_to_num(log_odds.astype(np.float64)))
+        mark_misaligned(faults, log_odds, lines, runs, doubt > settings.doubt)
     languages = tuple(
         given or found.language
         for given, found in (
@@ -85,23 +88,31 @@ def find_duplicates(hashes: NDArray[np.uint64]) -> DuplicatePairs:
     return DuplicatePairs(numbers[ascending], originals[ascending])
 
 
-def mark_misaligned(
-    faults: Faults, log_odds: Singles, lines: Sequence[int], classifier: PairClassifier, max_doubt: float
-) -> list[MisalignedRun]:
-    """Mark pairs that are doubtful by themselves, and all pairs of misaligned runs; return the runs."""
-    compared = ~np.isnan(log_odds)
+def find_runs(log_odds: Singles, novelty: NDArray[np.float16], lines: Sequence[int]) -> list[MisalignedRun]:
+    """The misaligned runs of all corpora. In a sorted corpus, lines are like those before them, and what misleads the
+    classifier in one does so in all: a line counts for a run by as much as is new in it."""
     evidence = np.nan_to_num(log_odds.astype(np.float64))
-    misaligned = compared & (classifier.doubt(evidence) > max_doubt)
+    evidence = np.where(evidence > 0, evidence * novelty, evidence)
     found: list[MisalignedRun] = []
     first = 0
     for corpus, count in enumerate(lines):
         runs = find_misaligned_runs(evidence[first : first + count].tolist())
-        for run in runs:
-            misaligned[first + run.start : first + run.stop] = compared[first + run.start : first + run.stop]
         found += [MisalignedRun(corpus, run.start + 1, run.stop) for run in runs]
         first += count
-    faults[misaligned] |= FAULT_BITS["misaligned"]
     return found
+
+
+def mark_misaligned(
+    faults: Faults, log_odds: Singles, lines: Sequence[int], runs: Sequence[MisalignedRun], doubtful: NDArray[np.bool_]
+) -> None:
+    """Mark pairs that are doubtful by themselves, and all pairs of misaligned runs."""
+    compared = ~np.isnan(log_odds)
+    misaligned = compared & doubtful
+    before = np.cumsum([0, *lines])
+    for run in runs:
+        here = slice(before[run.corpus] + run.first - 1, before[run.corpus] + run.last)
+        misaligned[here] = compared[here]
+    faults[misaligned] |= FAULT_BITS["misaligned"]
 
 
 def _hash_held_out(corpora: Sequence[ParallelFiles]) -> HeldOutHashes:

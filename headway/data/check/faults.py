@@ -12,7 +12,7 @@ class FaultKind(NamedTuple):
 # In order of priority: a pair with several faults is counted as left out for the first of them.
 FAULT_KINDS = (
     FaultKind("encoding", "not UTF-8", "invalid UTF-8, or text that was decoded with the wrong encoding"),
-    FaultKind("broken", "malformed line", "too few columns, or not a JSON object"),
+    FaultKind("broken", "malformed line", "too few or too many columns, or not a JSON object"),
     FaultKind("control", "control characters", "NUL and the like, or line separators inside a line"),
     FaultKind("empty", "empty side", "no letter or digit on one side"),
     FaultKind("copy", "copied", "both sides are equal, ignoring case and punctuation"),

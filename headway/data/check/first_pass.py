@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.data.check.length_model import LineShift, find_line_shift
 from headway.data.check.pair_classifier import BLOCK_LINES
-from headway.data.check.raw_lines import LineGroup, read_raw_lines
+from headway.data.check.raw_lines import LineGroup, is_by_line, read_raw_lines
 from headway.data.parallel_files import ParallelFiles
 from headway.errors import HeadwayError
 
@@ -52,8 +52,9 @@ def read_first_pass(corpora: Sequence[ParallelFiles]) -> FirstPass:
     sample: list[LineGroup] = []
     blocks = 0
     for number, files in enumerate(corpora):
-        lengths = [array("I") for _ in files.paths]
-        counts = [0] * len(files.paths)
+        sides = len(files.paths) if is_by_line(files) else 2
+        lengths = [array("I") for _ in range(sides)]
+        counts = [0] * sides
         block: list[tuple[bytes, ...]] = []
         for line in read_raw_lines(files):
             for side, text in enumerate(line):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.data.parallel_files import ParallelFiles, language_from_filename, languages_from_filename
+from headway.data.parallel_files import ParallelFiles, language_from_filename, languages_from_filename, resolve_layout
 from headway.errors import ConfigError
 
 
@@ -27,9 +27,11 @@ class InputFiles(NamedTuple):
         ]
         found += [ParallelFiles(path, "", *languages_from_filename(path), columns=columns) for path in self.pairs]
         return [
-            files._replace(
-                source_language=languages[0] or files.source_language,
-                target_language=languages[1] or files.target_language,
+            resolve_layout(
+                files._replace(
+                    source_language=languages[0] or files.source_language,
+                    target_language=languages[1] or files.target_language,
+                )
             )
             for files in found
         ]

@@ -20,9 +20,10 @@ LEAVE_NATS = 2.0  # cost of its end
 MIN_RUN_LINES = 3
 MAX_LINE_NATS = 6.0  # evidence that one line can give
 MAX_OFFSET = 3  # lines by which a run may be shifted
-MAX_EXAMINED_RUNS = 10  # for which an offset is looked for
+MAX_EXAMINED_RUNS = 100  # for which an offset is looked for
 MAX_EXAMINED_LINES = 100  # of a run
 MIN_OFFSET_GAIN = 2.0  # nats a line, for an offset to be reported
+MIN_ALIGNED_GAIN = 0.5  # nats a line, by which lines that belong together are better than at any offset
 
 
 class LineRun(NamedTuple):
@@ -60,7 +61,8 @@ def find_misaligned_runs(evidence: Sequence[float], min_lines: int = MIN_RUN_LIN
 def find_offsets(
     runs: Sequence[MisalignedRun], corpora: Sequence[ParallelFiles], lines: Sequence[int], classifier: PairClassifier
 ) -> list[MisalignedRun]:
-    """The runs, the first MAX_EXAMINED_RUNS of them with their offsets."""
+    """The runs, the first MAX_EXAMINED_RUNS of them with their offsets, and without those that match best as they
+    are: free translations, one after the other."""
     before = np.cumsum([0, *lines])
     spans = []
     for run in runs[:MAX_EXAMINED_RUNS]:
@@ -71,16 +73,21 @@ def find_offsets(
     found = []
     for run, span in zip(runs, spans):
         half = half_numbers(span.start - int(before[run.corpus]), len(span))
-        found.append(run._replace(offset=_best_offset([texts[number] for number in span], half, classifier)))
+        offset = _best_offset([texts[number] for number in span], half, classifier)
+        if offset is not None:
+            found.append(run._replace(offset=offset))
     return [*found, *runs[MAX_EXAMINED_RUNS:]]
 
 
-def _best_offset(pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], classifier: PairClassifier) -> int:
-    """The offset at which the lines look most like translations; 0 if none is clearly better than no offset."""
+def _best_offset(pairs: Sequence[tuple[str, str]], half: NDArray[np.int64], classifier: PairClassifier) -> int | None:
+    """The offset at which the lines look most like translations; 0 if none is clearly better than no offset, None if
+    every one is clearly worse."""
     log_odds = {
         offset: _mean_log_odds(pairs, half, classifier, offset) for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
     }
     best = min(log_odds, key=log_odds.__getitem__)
+    if best == 0 and sorted(log_odds.values())[1] > log_odds[0] + MIN_ALIGNED_GAIN:
+        return None
     return best if log_odds[best] < log_odds[0] - MIN_OFFSET_GAIN else 0
 
 

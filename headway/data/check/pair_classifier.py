@@ -14,7 +14,7 @@ from headway.data.check.ibm1 import Ibm1Lexicon, fit_ibm1
 Floats = NDArray[np.float64]
 
 HALVES = 2
-BLOCK_LINES = 64  # consecutive lines of the same half
+BLOCK_LINES = 64  # consecutive lines that are sampled together
 MIN_PAIRS_PER_HALF = 200  # to fit a classifier
 MIN_BAD_SHARE = 0.002  # of pairs that are not translations, as far as an estimate is trusted
 MAX_BAD_SHARE = 0.5

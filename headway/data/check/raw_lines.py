@@ -4,23 +4,25 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.check.faults import FAULT_BITS
+from headway.data.json_files import PairKeys, extract_pair
 from headway.data.parallel_files import (
     JSONL_SUFFIXES,
-    TSV_SUFFIXES,
+    TABLE_SUFFIXES,
     ParallelFiles,
-    extract_pair,
-    find_columns,
-    strip_compression,
+    check_pair_suffix,
+    fits_layout,
+    format_suffix,
+    read_parallel,
 )
+from headway.data.table_layout import TableLayout
 from headway.errors import HeadwayError
-from headway.files.text_files import COMPRESSED_SUFFIXES, check_readable, read_byte_lines, refuse_binary
+from headway.files.text_files import check_readable, read_byte_lines, refuse_binary
 
 Faults = NDArray[np.uint16]
 
@@ -54,21 +56,29 @@ def check_corpus_files(files: ParallelFiles) -> None:
                 "standard input (-) cannot be checked, because a corpus is read several times. Give a file."
             )
         check_readable(path)
-    if not files.target and format_suffix(files.source) not in (*TSV_SUFFIXES, *JSONL_SUFFIXES):
-        raise HeadwayError(
-            f"{files.source}: a file with both sides must end in one of "
-            f"{', '.join((*TSV_SUFFIXES, *JSONL_SUFFIXES))} (optionally followed by {', '.join(COMPRESSED_SUFFIXES)}). "
-            "Rename it, or give two files."
-        )
+    if not files.target:
+        check_pair_suffix(files.source)
 
 
-def format_suffix(path: str) -> str:
-    return Path(strip_compression(path)).suffix.lower()
+def is_by_line(files: ParallelFiles) -> bool:
+    """Whether each pair is a line of each file. Others (CSV, JSON, Parquet) are decoded while they are read, and a
+    damaged one is refused."""
+    if files.target or format_suffix(files.source) in JSONL_SUFFIXES:
+        return True
+    return format_suffix(files.source) in TABLE_SUFFIXES and (files.layout or TableLayout()).is_by_line
+
+
+def count_header_lines(files: ParallelFiles) -> int:
+    return int(files.layout is not None and files.layout.has_header)
 
 
 def read_raw_lines(files: ParallelFiles) -> Iterator[tuple[bytes | None, ...]]:
-    """The lines of the files side by side; None where one file has ended."""
-    return itertools.zip_longest(*(refuse_binary(path, read_byte_lines(path)) for path in files.paths))
+    """The lines of the files side by side, without a header; None where one file has ended. Both sides of each pair,
+    where pairs are not lines."""
+    if is_by_line(files):
+        lines = itertools.zip_longest(*(refuse_binary(path, read_byte_lines(path)) for path in files.paths))
+        return itertools.islice(lines, count_header_lines(files), None)
+    return _encode_pairs(files)
 
 
 def read_groups(corpora: Sequence[ParallelFiles], size: int = LINES_PER_GROUP) -> Iterator[LineGroup]:
@@ -76,7 +86,7 @@ def read_groups(corpora: Sequence[ParallelFiles], size: int = LINES_PER_GROUP) -
     for number, files in enumerate(corpora):
         group = LineGroup(number, 0, [])
         group_bytes = 0
-        for line in zip(*(read_byte_lines(path) for path in files.paths)):
+        for line in _read_complete_lines(files):
             group.lines.append(line)
             group_bytes += sum(map(len, line))
             if len(group.lines) == size or group_bytes > BYTES_PER_GROUP:
@@ -85,6 +95,18 @@ def read_groups(corpora: Sequence[ParallelFiles], size: int = LINES_PER_GROUP) -
                 group_bytes = 0
         if group.lines:
             yield group
+
+
+def _read_complete_lines(files: ParallelFiles) -> Iterator[tuple[bytes, ...]]:
+    """As read_raw_lines, for files of equal lengths."""
+    if is_by_line(files):
+        return itertools.islice(zip(*map(read_byte_lines, files.paths)), count_header_lines(files), None)
+    return _encode_pairs(files)
+
+
+def _encode_pairs(files: ParallelFiles) -> Iterator[tuple[bytes, ...]]:
+    for pair in read_parallel(files):
+        yield tuple(side.encode(errors="surrogatepass") for side in pair)
 
 
 def read_pairs_at(corpora: Sequence[ParallelFiles], numbers: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -114,7 +136,7 @@ def decode_pairs(files: ParallelFiles, first: int, lines: Sequence[tuple[bytes, 
         except UnicodeDecodeError:
             texts = [raw.decode(errors="replace") for raw in line]
             faults[number] = FAULT_BITS["encoding"]
-        if first + number == 0:
+        if first + number == 0 and not count_header_lines(files):
             texts = [text.removeprefix("\ufeff") for text in texts]
         if len(texts) == 1:
             try:
@@ -134,12 +156,14 @@ def decode_pairs(files: ParallelFiles, first: int, lines: Sequence[tuple[bytes, 
 def _make_splitter(files: ParallelFiles) -> Callable[[str], tuple[str, str]]:
     """A function that splits a line of a file with both sides into source and target, or raises."""
     if files.target or format_suffix(files.source) in JSONL_SUFFIXES:
-        return lambda text: _replace_line_feeds(extract_pair(json.loads(text), files, 0))
-    source, target = find_columns(files)
+        keys = PairKeys(files.columns, (files.source_language, files.target_language))
+        return lambda text: _replace_line_feeds(extract_pair(json.loads(text), keys, ""))
+    layout = files.layout or TableLayout()
+    source, target = layout.columns
 
     def split(text: str) -> tuple[str, str]:
         cells = text.split("\t")
-        if len(cells) <= max(source, target):
+        if not fits_layout(cells, layout):
             raise ValueError
         return cells[source], cells[target]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.check.faults import FAULT_BITS, FAULT_KINDS, FaultKind
-from headway.data.check.raw_lines import Faults
+from headway.data.check.raw_lines import Faults, count_header_lines, is_by_line
 from headway.data.parallel_files import ParallelFiles
 
 if TYPE_CHECKING:
@@ -67,11 +67,23 @@ class CheckReport:
     def locate(self, number: int) -> PairLocation:
         ends = np.cumsum(self.lines)
         corpus = int(np.searchsorted(ends, number, side="right"))
-        return PairLocation(corpus, int(number - (ends[corpus] - self.lines[corpus])) + 1)
+        return PairLocation(corpus, int(number - (ends[corpus] - self.lines[corpus])) + self.first_line(corpus))
+
+    def first_line(self, corpus: int) -> int:
+        """The line of the first pair: a header comes before it. Rows that may have several lines are counted by
+        themselves."""
+        files = self.corpora[corpus]
+        return 1 + (count_header_lines(files) if is_by_line(files) else 0)
 
     def format_location(self, location: PairLocation) -> str:
         """line 17, or with several corpora: line 17 of FILE."""
-        return f"line {location.line:,}{self.of_file(location.corpus)}"
+        unit = "line" if is_by_line(self.corpora[location.corpus]) else "row"
+        return f"{unit} {location.line:,}{self.of_file(location.corpus)}"
+
+    def located_runs(self) -> list[MisalignedRun]:
+        """The misaligned runs, by the lines of their files."""
+        headers = [self.first_line(run.corpus) - 1 for run in self.runs]
+        return [run._replace(first=run.first + h, last=run.last + h) for run, h in zip(self.runs, headers)]
 
     def of_file(self, corpus: int) -> str:
         return f" of {Path(self.corpora[corpus].source).name}" if len(self.corpora) > 1 else ""
@@ -81,10 +93,10 @@ class CheckReport:
         numbers = self.numbers(kind)
         first = 0
         found: dict[str, list[int]] = {}
-        for files, count in zip(self.corpora, self.lines):
+        for corpus, (files, count) in enumerate(zip(self.corpora, self.lines)):
             inside = numbers[(numbers >= first) & (numbers < first + count)]
             if len(inside):
-                found[str(files)] = (inside - first + 1).tolist()
+                found[str(files)] = (inside - first + self.first_line(corpus)).tolist()
             first += count
         return found
 
@@ -143,8 +155,12 @@ def report_to_json(
             for finding in report.findings()
         ],
         "runs": [
-            {**_location_to_json(report, PairLocation(run.corpus, run.first)), "last": run.last, "offset": run.offset}
-            for run in report.runs
+            {
+                **_location_to_json(report, PairLocation(run.corpus, run.first)),
+                "last": run.last,
+                "offset": run.offset,
+            }
+            for run in report.located_runs()
         ],
         "notes": report.notes,
     }

@@ -21,7 +21,7 @@ from headway.data.check.char_features import (
 )
 from headway.data.check.faults import FAULT_BITS, NOT_COMPARED_BITS
 from headway.data.check.language_profiles import MIN_LANGUAGE_NATS, LanguageProfiles, mean_log_probability
-from headway.data.check.pair_classifier import BLOCK_LINES, HALVES, PairClassifier, SentencePairs
+from headway.data.check.pair_classifier import HALVES, PairClassifier, SentencePairs
 from headway.data.check.raw_lines import DecodedPairs, Faults, LineGroup, decode_pairs
 from headway.data.check.settings import CheckSettings
 from headway.data.parallel_files import ParallelFiles
@@ -29,6 +29,7 @@ from headway.text.language_id import find_other_language
 
 MIN_LETTERS = 20  # to identify a language
 MIN_FOREIGN_LETTERS = 5  # of another script, for a script fault
+NEW_SHARE = 0.5  # of the words of a line, from which it is evidence by itself
 MIN_OVERLAP_WORDS = 6  # a sentence this long is not in two texts by chance
 LINE_SEPARATORS = (0x2028, 0x2029)
 WORD = re.compile(r"\w+")
@@ -67,6 +68,7 @@ class ScannedLines(NamedTuple):
     faults: Faults  # (lines,)
     hashes: Hashes  # (lines,) equal for equal pairs
     log_odds: NDArray[np.float32]  # (lines,) that a pair is not a translation; NaN where it was not compared
+    novelty: NDArray[np.float16]  # (lines,) from 0 to 1: how much a line says that the one before did not
 
 
 class SideFeatures(NamedTuple):
@@ -95,7 +97,9 @@ def scan_group(model: CorpusModel, settings: CheckSettings, files: ParallelFiles
     faults |= find_language_faults(source, target, model, faults)
     for kind, held_out in model.held_out.items():
         faults[_is_held_out(source, target, held_out)] |= FAULT_BITS[kind]
-    return ScannedLines(faults, hash_pairs(pairs), _log_odds(source, target, model.classifier, faults, group.first))
+    log_odds = _log_odds(source, target, model.classifier, faults, group.first)
+    novelty = np.minimum(measure_novelty(source.words), measure_novelty(target.words)).astype(np.float16)
+    return ScannedLines(faults, hash_pairs(pairs), log_odds, novelty)
 
 
 def find_text_faults(source: SideFeatures, target: SideFeatures, model: CorpusModel, settings: CheckSettings) -> Faults:
@@ -206,6 +210,16 @@ def _has_control(code_points: CodePoints) -> LineMask:
     return lines
 
 
+def measure_novelty(words: WordHashes) -> NDArray[np.float64]:
+    """From 0 to 1: the share of words that were not in the line before, where NEW_SHARE or more is 1."""
+    spread = np.uint64(0x9E3779B97F4A7C15)
+    here = words.hash ^ (words.line.astype(np.uint64) * spread)
+    before = words.hash ^ ((words.line + 1).astype(np.uint64) * spread)
+    repeated = np.bincount(words.line[np.isin(here, before)], minlength=words.lines)
+    share: NDArray[np.float64] = 1 - repeated / np.maximum(words.counts(), 1)
+    return np.minimum(share / NEW_SHARE, 1.0)
+
+
 def _log_odds(
     source: SideFeatures, target: SideFeatures, classifier: PairClassifier | None, faults: Faults, first: int
 ) -> NDArray[np.float32]:
@@ -220,6 +234,7 @@ def _log_odds(
 
 
 def half_numbers(first: int, count: int) -> NDArray[np.int64]:
-    """The half of the corpus, 0 or 1, that each of `count` lines from `first` on belongs to."""
-    halves: NDArray[np.int64] = np.arange(first, first + count) // BLOCK_LINES % HALVES
+    """The half of the corpus, 0 or 1, that each of `count` lines from `first` on belongs to. They take turns: in
+    a sorted corpus, too, the words of one half are then in the other."""
+    halves: NDArray[np.int64] = np.arange(first, first + count) % HALVES
     return halves

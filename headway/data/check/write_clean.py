@@ -1,5 +1,6 @@
 """Write the pairs of a corpus without faults, to a TSV file."""
 
+import bz2
 import contextlib
 import gzip
 import io
@@ -65,6 +66,8 @@ def open_atomic(out: Path) -> Iterator[IO[bytes]]:
 def open_compressor(file: IO[bytes], suffix: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     if suffix == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename=""))
+    if suffix == ".bz2":
+        return cast(IO[bytes], bz2.BZ2File(file, "wb"))
     if suffix == ".xz":
         return cast(IO[bytes], lzma.LZMAFile(file, "wb", preset=2))
     if suffix == ".zst":

@@ -5,5 +5,5 @@ decoder.CpuDecoder       the model as a Stepper: float32 by PyTorch, int8 by ker
   │  native_tables       the model's weights and the cache, as the tables that the C code reads
   │
   ├─ in a Python loop:   reference.beam_search over CpuDecoder, for every setting
-  └─ search.run_search   a whole int8 search as one call into C → lattice → hypotheses
+  └─ search.run_search   a whole int8 search in C: decode.native, over these tables
 """

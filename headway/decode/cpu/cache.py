@@ -266,8 +266,8 @@ class Int8KVCache(CpuKVCache):
         """The keys and values of a layer, and their scales."""
         if layer not in self.buffers:
             shape = (2, self.sentences, config.groups, self.owners.shape[2], self.width)
-            values = native.zeros((*shape, config.d_k), torch.int8)
-            self.buffers[layer] = [values, native.zeros(shape, torch.float32)]
+            values, scales = native.zeros((*shape, config.d_k), "i1"), native.zeros(shape, "f4")
+            self.buffers[layer] = [torch.from_numpy(values), torch.from_numpy(scales)]
         return self.buffers[layer]
 
     def cross_attend(self, layer: int, q: Tensor, config: Any) -> Tensor:

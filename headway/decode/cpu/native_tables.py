@@ -1,7 +1,5 @@
-"""Tables of an int8 model and its KV cache for our C kernels, which encode, decode a token, or search in one call each.
-
-The structures have the layout, the order and the types of the fields, that nn/ops/native/common.h declares.
-"""
+"""Tables of an int8 model in torch, and of its KV cache, for our C kernels, which encode, decode a token, or search in
+one call each. decode/native makes the same tables of a stored model."""
 
 import ctypes
 from typing import Any
@@ -14,67 +12,8 @@ from headway.nn.layers.int8 import Int8Linear
 from headway.nn.layers.norms import LayerNorm, RMSNorm
 from headway.nn.layers.residual import PreNorm
 from headway.nn.ops import native
+from headway.nn.ops.native.tables import AttentionTable, CacheTable, LayerTable, LinearTable, NormTable, StackStruct
 from headway.nn.sequence import TokenPositions
-
-Address = ctypes.c_void_p
-Integer = ctypes.c_int64
-Real = ctypes.c_double
-
-
-class LinearTable(ctypes.Structure):
-    _fields_ = [
-        *((name, Address) for name in ("weight", "scale", "offsets", "bias")),
-        *((name, Integer) for name in ("inputs", "outputs", "positive", "relu")),
-    ]
-
-
-class NormTable(ctypes.Structure):
-    _fields_ = [("gain", Address), ("bias", Address)]
-
-
-class AttentionTable(ctypes.Structure):
-    """In self-attention `query` is the projection of queries, keys and values, and `key_value` is empty."""
-
-    _fields_ = [
-        *((name, LinearTable) for name in ("query", "key_value", "output")),
-        ("norm", NormTable),
-        *((name, Integer) for name in ("heads", "groups", "size")),
-        ("scale", Real),
-        *((name, Address) for name in ("kv", "scales")),
-    ]
-
-
-class LayerTable(ctypes.Structure):
-    _fields_ = [
-        *((name, AttentionTable) for name in ("self_attention", "cross_attention")),
-        *((name, LinearTable) for name in ("inner", "outer")),
-        ("norm", NormTable),
-    ]
-
-
-class StackStruct(ctypes.Structure):
-    _fields_ = [
-        *((name, Address) for name in ("embedding", "positions")),
-        *((name, NormTable) for name in ("embedding_norm", "final_norm")),
-        ("layers", ctypes.POINTER(LayerTable)),
-        *((name, Integer) for name in ("count", "width", "max_width", "pre_norm")),
-        *((name, Real) for name in ("embedding_scale", "eps")),
-    ]
-    tensors: Any  # those that it points to, so that they live as long
-
-
-class CacheTable(ctypes.Structure):
-    _fields_ = [
-        *((name, Address) for name in ("owners", "begin", "end")),
-        *((name, Integer) for name in ("sentences", "width", "now", "capacity", "length", "total")),
-    ]
-
-
-class SearchTable(ctypes.Structure):
-    _fields_ = [
-        *((name, Address) for name in ("live", "ids", "sums", "ended", "limit", "suppress", "lattice")),
-        *((name, Integer) for name in ("suppressed", "active", "beam", "candidates", "end", "min_length")),
-    ]
 
 
 class StackTableBuilder:
@@ -113,7 +52,7 @@ class StackTableBuilder:
             self._norm_table(ends.norm) if pre_norm else NormTable(), layers, len(layers), self.width, self.max_width,
             pre_norm, self.embedding.scale, _layer_norms(self.layers)[0].eps,
         )  # fmt: skip
-        table.tensors = weight, positions
+        table.kept = weight, positions
         return table
 
     def _layer_table(self, layer: Any) -> LayerTable:

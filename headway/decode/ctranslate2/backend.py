@@ -2,7 +2,8 @@
 
 CTranslate2 ranks by logp / n^α. For the paper's length penalty we ask for its n-best, with the nearest power, and rank
 them again. It suppresses tokens before the softmax, and we after it, so that its sums differ: in a beam search control
-tokens are suppressed only for the few rows in which they turn up.
+tokens are suppressed only for the few rows in which they turn up. What it cannot tell us: one that was in the beam for
+some steps, in place of another hypothesis, and in no output. Only a model that is hardly trained finds one so likely.
 """
 
 import functools
@@ -44,6 +45,12 @@ class Ct2Engine:
     @property
     def compute(self) -> Literal["float32", "int8"]:
         return self.model.compute
+
+    def use_threads(self, count: int) -> None:
+        """Its threads are made with the model, and serve several callers."""
+
+    def stop(self) -> None:
+        """It ends between two batches: see decode.stop."""
 
     def run_batches(self, function: Callable[[T], None], batches: Sequence[T]) -> None:
         for batch in batches:

@@ -1,6 +1,7 @@
 """A stored model in CTranslate2: a model directory in its format, made of our stored weights without copying them."""
 
 import contextlib
+import ctypes
 import importlib.machinery
 import importlib.util
 import json
@@ -12,13 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.decode.ctranslate2.weights import (
-    DTYPE_CODES,
-    Ct2Layout,
-    Ct2LayoutBuilder,
-    JsonObject,
-    UnsupportedModelError,
-)
+from headway.decode.ctranslate2.weights import DTYPE_CODES, Ct2Layout, Ct2LayoutBuilder
+from headway.decode.forking import ForkSafeLock, call_after_fork
+from headway.decode.stored_config import JsonObject, refuse_malformed
 from headway.device import available_cores
 from headway.storage.tensor_file import TensorFile
 
@@ -28,7 +25,6 @@ SPEC_REVISION = 7
 PAD, START, END = 0, 1, 2  # as every tokenizer of Headway numbers them
 MIN_POSITIONS = 256  # of the position table at first
 CHUNKS_PER_WRITE = 256  # of os.writev
-MALFORMED_CONFIG_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error)
 
 
 class Ct2Model:
@@ -44,11 +40,17 @@ class Ct2Model:
         self._stored = stored
         self._positions = 0
         self._translator: Any = None
-        self._lock = threading.Lock()
-        try:
+        self._lock = ForkSafeLock()
+        call_after_fork(self)
+        with refuse_malformed():
             Ct2LayoutBuilder(config, stored, positions=1).build()
-        except MALFORMED_CONFIG_ERRORS:
-            raise UnsupportedModelError("its config.json is not as this Headway writes it") from None
+
+    def after_fork(self) -> None:
+        """It is loaded again: the threads of the old one are in another process. It is never freed, since that would
+        wait for them."""
+        if self._translator is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._translator))
+        self._translator, self._positions = None, 0
 
     @property
     def vocabularies(self) -> tuple[int, int]:

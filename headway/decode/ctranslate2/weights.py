@@ -1,8 +1,6 @@
 """A model's stored weights as CTranslate2's variables, by reference into the stored file. No torch, no numpy.
 
-Ct2LayoutBuilder follows config.json, which is plain JSON here, part by part. Only what it knows to the last setting is
-accepted; anything else is an UnsupportedModelError with the reason, and left to the torch engine, which also words the
-errors of damaged model directories.
+Ct2LayoutBuilder follows config.json, which is plain JSON here, part by part; see headway.decode.stored_config.
 """
 
 import functools
@@ -11,40 +9,19 @@ import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from headway.decode.stored_config import (
+    JsonObject,
+    UnsupportedModelError,
+    check_fields,
+    check_part,
+    require_equal,
+    tile_parts,
+)
 from headway.storage.tensor_file import SCALE_SUFFIX, TensorFile
 
-JsonObject = dict[str, Any]
 DTYPE_CODES = {"F32": 0, "I8": 1, "I16": 2, "I32": 3}  # CTranslate2's numbers
 ACTIVATION_CODES = {"relu": 0, "gelu_tanh": 1, "silu": 2, "gelu": 3, "swiglu": 2}
-SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may mean anything
-    "model": "d_model vocabulary source_vocabulary dropout norm linear embedding encoder decoder head",
-    "embedding": "tied scale norm segments",
-    "encoder": "layers position mask mixer feedforward residual",
-    "decoder": "layers position mask mixer cross feedforward residual",
-    "norm layernorm": "eps",
-    "norm rmsnorm": "eps",
-    "linear dense": "",
-    "position sinusoidal": "base layout",
-    "position learned": "max_positions",
-    "position none": "",
-    "mask full": "",
-    "mask causal": "",
-    "mixer attention": "heads groups d_k d_v bias dropout scale kernel",
-    "feedforward relu": "hidden bias dropout",
-    "feedforward gelu": "hidden bias dropout",
-    "feedforward gelu_tanh": "hidden bias dropout",
-    "feedforward silu": "hidden bias dropout",
-    "feedforward swiglu": "hidden bias dropout",
-    "residual post": "",
-    "residual pre": "",
-    "head logits": "bias",
-}
-
-
-class UnsupportedModelError(Exception):
-    """CTranslate2 does not support a part of a model, or its files are not as expected."""
 
 
 @dataclass
@@ -69,37 +46,6 @@ class Ct2Layout:
         self.variables[name] = Ct2Variable(dtype, (), [struct.pack(code, value)])
 
 
-def check_part(slot: str, table: Any) -> JsonObject:
-    """A part of a supported kind, with no other settings than the supported ones."""
-    kind = table["kind"]
-    if f"{slot} {kind}" not in SUPPORTED_FIELDS:
-        raise UnsupportedModelError(f"{slot} {kind} is not supported by CTranslate2")
-    settings = {name: value for name, value in table.items() if name != "kind"}
-    return check_fields(f"{slot} {kind}", settings) | {"kind": kind}
-
-
-def check_fields(name: str, table: JsonObject) -> JsonObject:
-    """The table, if it has exactly the settings that this Headway writes."""
-    if set(table) != set(SUPPORTED_FIELDS[name].split()):
-        raise UnsupportedModelError(f"the settings of {name} are not those that this Headway writes")
-    return table
-
-
-def tile_parts(slot: str, parts: list[Any], layers: int) -> list[JsonObject]:
-    """One part for each layer: a list that is shorter repeats."""
-    if not parts or layers % len(parts):
-        raise UnsupportedModelError(f"{slot} does not fit {layers} layers")
-    known = [check_part(slot, entry) for entry in parts]
-    return known * (layers // len(known))
-
-
-def require_equal(what: str, values: Sequence[Any]) -> Any:
-    """The value that all layers have in common."""
-    if any(value != values[0] for value in values):
-        raise UnsupportedModelError(f"{what} that differ from layer to layer are not supported by CTranslate2")
-    return values[0]
-
-
 class Ct2LayoutBuilder:
     """Maps the weights that a config describes, and checks that each has its shape and that none is left over."""
 
@@ -117,7 +63,7 @@ class Ct2LayoutBuilder:
     def build(self) -> Ct2Layout:
         embedding = check_fields("embedding", self.model["embedding"])
         if embedding["segments"]:
-            raise UnsupportedModelError("embedding.segments is not supported by CTranslate2")
+            raise UnsupportedModelError("embedding.segments is not supported")
         head = check_part("head", self.model["head"])
         vocabulary = (self.model["vocabulary"],)
         self.add_matrix("decoder/embeddings/weight", ["embeddings.decoder.words.weight"], vocabulary, None)
@@ -135,19 +81,19 @@ class Ct2LayoutBuilder:
         for side in ("encoder", "decoder"):
             self.add_stack(side, check_fields(side, self.model[side]), embedding)
         if self.unused:
-            raise UnsupportedModelError(f"the weight {min(self.unused)} has no counterpart in CTranslate2")
+            raise UnsupportedModelError(f"the weight {min(self.unused)} is not part of what its config.json describes")
         return self.layout
 
     def add_stack(self, name: str, table: JsonObject, embedding: JsonObject) -> None:
         layers = table["layers"]
         layout = self.layout
         if not layers:
-            raise UnsupportedModelError(f"CTranslate2 does not support translators without {name}")
+            raise UnsupportedModelError(f"translators without {name} are not supported")
         slots = ("mixer", "feedforward", *(["cross"] if name == "decoder" else []))
         parts = {slot: tile_parts("mixer" if slot == "cross" else slot, table[slot], layers) for slot in slots}
         for mask in tile_parts("mask", table["mask"], layers):
             if mask["kind"] != ("causal" if name == "decoder" else "full"):
-                raise UnsupportedModelError(f"mask {mask['kind']} in the {name} is not supported by CTranslate2")
+                raise UnsupportedModelError(f"mask {mask['kind']} in the {name} is not supported")
         mixers = parts["mixer"] + parts.get("cross", [])
         residual = check_part("residual", table["residual"])["kind"]
         layout.set_attribute(f"{name}/num_heads", "I16", require_equal("heads", [mixer["heads"] for mixer in mixers]))
@@ -181,9 +127,7 @@ class Ct2LayoutBuilder:
     def add_attention(self, name: str, ours: str, which: str, mixer: JsonObject) -> None:
         heads, groups, d_k = mixer["heads"], mixer["groups"], mixer["d_k"]
         if mixer["d_v"] != d_k:
-            raise UnsupportedModelError(
-                f"attention with d_v = {mixer['d_v']} beside d_k = {d_k} is not supported by CTranslate2"
-            )
+            raise UnsupportedModelError(f"attention with d_v = {mixer['d_v']} beside d_k = {d_k} is not supported")
         sizes = {"query": (heads * d_k,), "key": (groups * d_k,), "value": (groups * d_k,), "output": (self.width,)}
         together = [["query", "key", "value"]] if which == "self" else [["query"], ["key", "value"]]
         for number, names in enumerate([*together, ["output"]]):
@@ -251,7 +195,7 @@ class Ct2LayoutBuilder:
         if entry.dtype == "I8" and (scale is None or (scale.dtype, scale.shape) != ("F32", shape[:1])):
             raise UnsupportedModelError(f"the weight {name} has no scale for each of its rows")
         if entry.dtype not in ("F32", "I8"):
-            raise UnsupportedModelError(f"weights stored in {entry.dtype} are not supported by CTranslate2")
+            raise UnsupportedModelError(f"weights stored in {entry.dtype} are not supported")
         self.unused.discard(name)
         return entry.dtype
 

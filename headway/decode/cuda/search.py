@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.decode import lattice
 from headway.decode.cuda import decoder as cuda_decoder
+from headway.decode.cuda import lattice
 from headway.decode.cuda.beam_state import BufferSize, StepSpec
 from headway.decode.cuda.decoder import CudaDecoder
 from headway.decode.cuda.graphs import ActiveRowCount, GraphRunner, GraphRunners
 from headway.decode.reference.model import ModelStepper
 from headway.decode.request import SearchJob, SearchTask
+from headway.decode.stop import check_stop
 from headway.decode.types import Hypothesis
 from headway.nn.transformer import Transformer
 
@@ -159,6 +160,7 @@ class SearchRun:
                 if full or round_up_size(len(active)) < size.rows:
                     self._move(active, 2 * size.length if full else size.length)
                     counter = ActiveRowCount(self.engine.model.device)
+            check_stop()
             self.runner.step(self.now)
             self.now += 1
             active_count = counter.read(self.runner.state.active_count)

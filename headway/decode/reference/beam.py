@@ -46,7 +46,7 @@ class Beam:
         self.sums = sums
 
 
-def initial_beam(jobs: list[SearchJob], device: torch.device) -> Beam:
+def initial_beam(jobs: list[SearchJob], device: torch.device | None) -> Beam:
     """One hypothesis for each job: its prefix."""
     max_prefix = max(len(job.prefix) for job in jobs)
     history = [[[-1] * (max_prefix - len(job.prefix)) + job.prefix] for job in jobs]

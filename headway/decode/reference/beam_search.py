@@ -1,8 +1,8 @@
 """Beam search, greedy search and sampling: one token a step for all rows. They differ only in their candidates.
 
 The beam search stopping rule, with K = beam_size. This is its definition; the CUDA search (cuda/beam_state.py and
-nn/ops/triton/beam_step.py), the CPU search (nn/ops/native/search.c), lattice.py and the tests' plain form
-(tests/decode/tables.py) are other forms of it.
+nn/ops/triton/beam_step.py), the CPU search (nn/ops/native/search.c), lattice.py, cuda/lattice.py and the tests' plain
+form (tests/decode/tables.py) are other forms of it.
 
 At each step a row has up to C candidates (2K; 1 when greedy or sampling), best first: a running hypothesis and one
 more token. A candidate exists if its sum is above -inf.
@@ -34,9 +34,9 @@ from headway.decode.reference.beam import Beam, initial_beam, prefill_ids
 from headway.decode.reference.candidates import Candidates, pick_beam, pick_greedy, pick_sample
 from headway.decode.reference.constrained_beam import pick_constrained
 from headway.decode.reference.model import ReorderableState, S, Stepper, StepperState
-from headway.decode.request import SearchJob, SearchTask
+from headway.decode.request import SearchJob, SearchTask, non_finite_error
+from headway.decode.stop import check_stop
 from headway.decode.types import BeamStep, Fate, Hypothesis
-from headway.errors import HeadwayError
 
 MISSING, RUNS, ENDS = 0, 1, 2  # a candidate does not exist, could run on, has the end token
 
@@ -53,6 +53,7 @@ def beam_search(
     beam = initial_beam(jobs, task.device)
     ids, real = prefill_ids(jobs, task)
     while beam.jobs:
+        check_stop()
         logps = stepper.step(state, ids, real)  # (B·W, V)
         _ban_tokens(logps, beam, task, suppress)
         outcome = classify(_pick_candidates(logps, beam, task), beam, task)
@@ -149,14 +150,6 @@ def _apply_stopping_rule(
     stays = runs & ~last & (beam.ended < width)
     stuck = ~(codes != MISSING).any(1) & (beam.ended == 0)
     return StepOutcome(candidates, order, codes, finished, stuck, stays, reordered)
-
-
-def non_finite_error(job: SearchJob, step: int) -> HeadwayError:
-    """For a row whose log-probabilities were NaN or infinite after `step` tokens."""
-    return HeadwayError(
-        f"row {job.row}, output token {step + 1}: the model's log-probabilities are not numbers (NaN or infinite). Its "
-        "weights are damaged, or it overflows in this precision: try float32."
-    )
 
 
 def collect_finished(outcome: StepOutcome, beam: Beam, task: SearchTask) -> Iterator[tuple[SearchJob, Hypothesis]]:

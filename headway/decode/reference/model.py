@@ -4,13 +4,14 @@ Anything that predicts the next token can be searched: a Transformer, an ensembl
 """
 
 import math
-import threading
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from headway.decode.forking import ForkSafeLock, call_after_fork, use_one_torch_thread
 from headway.decode.types import Precision
 from headway.errors import HeadwayError
 from headway.nn.cache.kv import DecoderState
@@ -18,7 +19,7 @@ from headway.nn.layers.int8 import quantise_model
 from headway.nn.transformer import Transformer
 from headway.text.shortlist import Shortlist
 
-BUILD_LOCK = threading.Lock()  # copies of a model are large: threads that need one wait until it is built
+BUILD_LOCK = ForkSafeLock()  # copies of a model are large: threads that need one wait until it is built
 
 
 class StepperState(Protocol):
@@ -68,11 +69,24 @@ class ModelStepper:
         self.compute = compute
         self.vocabulary = model.config.vocabulary or 0
         self.device = model.device
+        self.process = os.getpid()
         self.shortlist: Shortlist | None = None  # for searches with Search.shortlist
         self._reference_model: Transformer | None = None
         # What the faster searches keep of the model between requests.
         self.cpu_decoder: Any = None  # see headway.decode.cpu.decoder.cpu_decoder_of
         self.cuda_search: Any = None  # see headway.decode.cuda.search.run_search
+        call_after_fork(self)
+
+    def after_fork(self) -> None:
+        use_one_torch_thread()
+
+    def check_process(self) -> None:
+        """A GPU cannot be used in a process that was forked from the one that has begun to."""
+        if self.device.type == "cuda" and self.process != os.getpid():
+            raise HeadwayError(
+                "this model is on a GPU, and was loaded before this process was forked: CUDA does not allow that. Load "
+                'it in each process, or start them with the method "spawn".'
+            )
 
     @property
     def reference_model(self) -> Transformer:

@@ -10,33 +10,17 @@ import copy
 import warnings
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.nn.layers.linear import Dense, Linear
 from headway.nn.ops import native
+from headway.nn.ops.int8_rows import MAX_INT8, pack_rows, quantise_rows
 from headway.nn.transformer import Transformer
 
-MAX_INT8 = 127  # of a weight, and of an input where none is negative
 MAX_SIGNED_INPUT = 63  # magnitude of an input
 MIN_ROW_MAXIMUM = 1e-30  # in place of 0, to divide by
-BLOCK_OUTPUTS = 64  # outputs that the native kernel computes together
-
-
-def quantise_rows(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """weight (N, D) ≈ rows (N, D) · scale (N, 1). Rows of zeros, and others too small to divide by, have scale 1."""
-    weight = np.asarray(weight, dtype=np.float32)
-    scale = np.abs(weight).max(axis=1, initial=0.0) / np.float32(MAX_INT8)  # (N,)
-    scale[scale < np.finfo(np.float32).tiny] = 1
-    return np.rint(weight / scale[:, None]).astype(np.int8), scale
-
-
-def dequantise_rows(rows: NDArray[np.int8], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The float weight (N, D) of int8 rows and their scales."""
-    return rows * scale[:, None]
 
 
 def quantise_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,10 +63,8 @@ class Int8Linear(Linear):
 
     def _pack_native(self, int_weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """In the layout of the native kernel: weights, scales, and what is to be subtracted from each sum."""
-        size = -(-self.outputs // BLOCK_OUTPUTS) * BLOCK_OUTPUTS * -(-self.inputs // 4) * 4
-        packed, offsets = torch.zeros(size, dtype=torch.int8), torch.zeros(self.outputs, dtype=torch.int32)
-        native.call("hw_pack", int_weight.contiguous(), self.outputs, self.inputs, self.positive, packed, offsets)
-        return packed, scale.contiguous(), offsets
+        packed, offsets = pack_rows(int_weight.numpy(), self.positive)
+        return torch.from_numpy(packed), scale.contiguous(), torch.from_numpy(offsets)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_rows(x.reshape(-1, self.inputs)).view(*x.shape[:-1], self.outputs)
@@ -106,7 +88,7 @@ class Int8Linear(Linear):
 def join_weights(layers: list[Int8Linear]) -> None:
     """Move the weights of native layers into one block of memory, in the order in which they are read at every step."""
     weights = [layer.packed[0] for layer in layers]
-    parts = torch.split(native.zeros([sum(map(len, weights))], torch.int8), [len(weight) for weight in weights])
+    parts = torch.split(torch.from_numpy(native.zeros([sum(map(len, weights))], "i1")), [len(part) for part in weights])
     for layer, part, weight in zip(layers, parts, weights):
         layer.packed = (part.copy_(weight), *layer.packed[1:])
 

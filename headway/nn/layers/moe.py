@@ -3,6 +3,7 @@ dropped, so that a token's output does not depend on the other tokens of the bat
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -74,8 +75,11 @@ def sparse(x: Tensor, routing: Routing, experts: Sequence[Expert]) -> Tensor:
     return (routing.weights[..., None] * by_token).sum(1).to(x.dtype)
 
 
-# Not compiled: it would be recompiled for each number of visits.
-_sparse: Callable[[Tensor, Routing, Sequence[Expert]], Tensor] = torch.compiler.disable(sparse)  # type: ignore[no-untyped-call]
+@cache
+def _uncompiled_sparse() -> Callable[[Tensor, Routing, Sequence[Expert]], Tensor]:
+    """Not compiled: it would be recompiled for each number of visits. Made on demand, since it imports the compiler,
+    which takes more memory than a small model."""
+    return torch.compiler.disable(sparse)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def balance_loss(routing: Routing) -> Tensor:
@@ -147,6 +151,7 @@ class MixtureOfExperts(nn.Module):
         self.experts = nn.ModuleList(make("feedforward", c.expert, scope) for _ in range(c.experts))
         names = getattr(self.experts[0], "residual_outputs", ())
         self.residual_outputs = tuple(f"experts.{index}.{name}" for index in range(c.experts) for name in names)
+        self._sparse = _uncompiled_sparse()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         tokens = x.flatten(0, 1)  # (N, d)
@@ -157,7 +162,7 @@ class MixtureOfExperts(nn.Module):
         if self.training:
             self._report(routing, ctx)
         experts = [lambda part, run=expert: run(part[None], ctx)[0] for expert in self.experts]
-        return _sparse(tokens, routing, experts).view_as(x)
+        return self._sparse(tokens, routing, experts).view_as(x)
 
     def _logits(self, tokens: Tensor) -> Tensor:
         """In float32 at least: in bfloat16 many experts would tie."""

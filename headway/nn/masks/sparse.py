@@ -10,6 +10,8 @@ from headway.errors import ConfigError
 from headway.nn.masks.masks import Mask
 
 FLEX_BLOCK = 128  # positions that FlexAttention computes or skips together
+MAX_DRAW_COST = 1 << 24  # pairs of blocks among which random ones are drawn: a second or two
+MIN_DRAW_COST = 512  # of one drawing, counted so
 
 
 def strided(stride: int) -> Mask:
@@ -83,9 +85,9 @@ def draw_random_blocks(blocks: int, random: int, heads: int, seed: int) -> Tenso
     plan = torch.zeros(heads, blocks, random, dtype=torch.long, device="cpu")
     for head in range(heads):
         for block in range(blocks):
-            far = [other for other in range(1, blocks - 1) if abs(other - block) > 1]
-            order = torch.randperm(len(far), generator=generator, device="cpu")[:random].tolist()
-            plan[head, block, : len(order)] = torch.tensor([far[i] for i in order], dtype=torch.long, device="cpu")
+            near = range(max(1, block - 1), min(blocks - 2, block + 1) + 1)  # the others are 1 to blocks - 2
+            order = torch.randperm(max(blocks - 2, 0) - len(near), generator=generator, device="cpu")[:random] + 1
+            plan[head, block, : len(order)] = torch.where(order < near.start, order, order + len(near))
     return plan
 
 
@@ -146,6 +148,12 @@ class BigBirdMask:
                     f"random = {self.random}, but {self.max_positions} positions in blocks of {self.block} leave "
                     f"{left} to draw from: a block always sees the first, the last, itself and its neighbours. Lower "
                     "random or block, or raise max_positions.",
+                    "mask",
+                )
+            if self.heads * blocks * max(blocks, MIN_DRAW_COST) > MAX_DRAW_COST:
+                raise ConfigError(
+                    f"random blocks for {self.heads:,} heads and {blocks:,} blocks ({self.max_positions:,} positions "
+                    f"in blocks of {self.block:,}) are too many to draw. Lower heads or max_positions, or raise block.",
                     "mask",
                 )
             plan = draw_random_blocks(blocks, self.random, self.heads, self.seed)

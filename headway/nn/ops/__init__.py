@@ -6,6 +6,7 @@ retention.py         retention: recurrent, parallel and chunkwise
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
 fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU
+int8_rows.py         8-bit matrices in numpy: quantise, pack for the C kernels
 
 triton/   GPU kernels in Triton, called by the above        native/   CPU kernels in C, for int8 decoding
 """

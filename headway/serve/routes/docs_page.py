@@ -1,8 +1,14 @@
 """/docs: the OpenAPI description as a page, without scripts and without anything from other servers."""
 
-import json
 from html import escape
 from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from headway.serve.examples import make_examples
+from headway.serve.state import ServerState
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -14,8 +20,27 @@ pre { overflow-x: auto; padding: .75rem; background: color-mix(in srgb, currentC
 """
 
 
-def render_docs_page(spec: dict[str, Any]) -> str:
-    parts = [_section(path, verb, route) for path, verbs in spec["paths"].items() for verb, route in verbs.items()]
+def make_router(state: ServerState) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        spec = request.app.openapi()
+        examples = make_examples(spec["paths"], str(request.base_url), state.pool, key_required=state.keys.required)
+        if not state.suggestions.enabled:
+            examples.pop("/suggest", None)
+        return HTMLResponse(render_docs_page(spec, examples))
+
+    return router
+
+
+def render_docs_page(spec: dict[str, Any], examples: dict[str, str]) -> str:
+    """examples: a command by path."""
+    parts = [
+        _section(path, verb, route, examples.get(path, ""))
+        for path, verbs in spec["paths"].items()
+        for verb, route in verbs.items()
+    ]
     title = escape(f"{spec['info']['title']} {spec['info']['version']}")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -25,14 +50,14 @@ def render_docs_page(spec: dict[str, Any]) -> str:
     )
 
 
-def _section(path: str, verb: str, route: dict[str, Any]) -> str:
+def _section(path: str, verb: str, route: dict[str, Any], example: str) -> str:
     bodies = route.get("requestBody", {}).get("content", {})
     lines = [f'<h2><span class="verb">{verb.upper()}</span> <code>{escape(path)}</code></h2>']
     lines.append(f"<p>{escape(route.get('description') or route.get('summary', ''))}</p>")
     for schema in [content["schema"] for content in bodies.values()][:1]:
         lines += [f"<p>Body: {escape(', '.join(bodies))}</p>", _table(schema)]
-        if "application/json" in bodies:
-            lines.append(f"<pre>{escape(_example(path, schema))}</pre>")
+    if example:
+        lines.append(f"<pre>{escape(example)}</pre>")
     codes = ", ".join(f"{code} {response['description']}" for code, response in route["responses"].items())
     return "\n".join([*lines, f"<p>Responses: {escape(codes)}</p>"])
 
@@ -52,9 +77,3 @@ def _type_name(part: dict[str, Any]) -> str:
     kind = str(part.get("type", "anything"))
     low, high = part.get("minimum"), part.get("maximum")
     return f"{kind}, {low} to {high}" if low is not None and high is not None else kind
-
-
-def _example(path: str, schema: dict[str, Any]) -> str:
-    known = {"q": "The dog sees a red house.", "source": "en", "target": "de", "model": "my-lm", "prompt": "Once"}
-    body = {name: known[name] for name in schema.get("properties", {}) if name in known}
-    return f"curl http://127.0.0.1:5000{path} -H 'Content-Type: application/json' -d '{json.dumps(body)}'"

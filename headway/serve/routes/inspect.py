@@ -28,19 +28,20 @@ def make_router(state: ServerState) -> APIRouter:
     pool = state.pool
 
     async def run_with_model(request: Request, model: ServedModel, work: Callable[[], T]) -> T:
-        """In a thread. It counts as a stream: it is as much work."""
+        """In a thread. It counts as a stream: it is as much work. A thread cannot be stopped: it counts until it ends,
+        also when its client has left."""
 
         async def run() -> T:
             async with use_model(pool, model):
                 return await asyncio.to_thread(work)
 
         state.begin_stream([])
+        running = asyncio.ensure_future(run())
+        running.add_done_callback(lambda _: state.end_stream())
         try:
-            return await state.finish_in_time(request, run())
+            return await state.finish_in_time(request, asyncio.shield(running))
         except HeadwayError as error:
             raise ApiError(400, f"Invalid request: {model.hide_path(str(error))}") from None
-        finally:
-            state.end_stream()
 
     @router.get("/api/models", **openapi.INSPECT_MODELS)
     async def models(request: Request) -> JSONResponse:

@@ -3,7 +3,9 @@
 import asyncio
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,6 +14,8 @@ from starlette.responses import FileResponse, JSONResponse
 
 from headway.errors import HeadwayError
 from headway.serve import documents, openapi
+from headway.serve.download_names import add_download_name, content_disposition, split_download_name
+from headway.serve.downloads import DownloadResponse
 from headway.serve.errors import ApiError, file_too_large, missing_parameter
 from headway.serve.languages import (
     DetectedLanguage,
@@ -20,7 +24,7 @@ from headway.serve.languages import (
     language_name,
     untranslated_warning,
 )
-from headway.serve.schemas import DetectBody, ExtendedOptions, TranslateBody, Upload, parse_body, read_body
+from headway.serve.schemas import DetectBody, ExtendedOptions, SuggestBody, TranslateBody, Upload, parse_body, read_body
 from headway.serve.state import ServerState
 from headway.serve.translate import RequestOptions, translate_texts
 from headway.text.glossary import Glossary
@@ -44,9 +48,10 @@ def make_router(state: ServerState) -> APIRouter:
     async def detect(request: Request) -> JSONResponse:
         """Detect the language of a text."""
         body = await state.read_body(request, DetectBody)
-        state.check_size(request, [body.q])
-        detected = await asyncio.to_thread(detect_languages, body.q, pool.languages)
-        return JSONResponse([one._asdict() for one in detected])
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        state.check_size(request, texts)
+        detecting = asyncio.to_thread(detect_languages, texts, pool.languages)
+        return JSONResponse([one._asdict() for one in await state.finish_in_time(request, detecting)])
 
     @router.get("/languages", **openapi.LANGUAGES)
     async def languages() -> JSONResponse:
@@ -58,8 +63,7 @@ def make_router(state: ServerState) -> APIRouter:
     @router.get("/frontend/settings", **openapi.FRONTEND)
     async def frontend_settings() -> JSONResponse:
         """Settings for web pages."""
-        first = next(iter(pool.pairs), ("", ""))
-        sides = [{"code": code, "name": language_name(code)} for code in first]
+        target = next(iter(pool.pairs), ("", ""))[1]
         return JSONResponse(
             {
                 "apiKeys": state.keys.required,
@@ -67,11 +71,23 @@ def make_router(state: ServerState) -> APIRouter:
                 "charLimit": state.settings.limits.characters,
                 "filesTranslation": bool(documents.file_suffixes()),
                 "frontendTimeout": 500,
-                "language": {"source": sides[0], "target": sides[1]},
-                "suggestions": False,
+                "language": {
+                    "source": {"code": "auto", "name": "Auto Detect"},
+                    "target": {"code": target, "name": language_name(target)},
+                },
+                "suggestions": state.suggestions.enabled,
                 "supportedFilesFormat": documents.file_suffixes(),
             }
         )
+
+    @router.post("/suggest", **openapi.SUGGEST)
+    async def suggest(request: Request) -> JSONResponse:
+        """Suggest a better translation, which the server's owner gets to see."""
+        state.suggestions.check_enabled()
+        body = await state.read_body(request, SuggestBody)
+        state.check_size(request, [body.q, body.s])
+        await state.suggestions.add(q=body.q, s=body.s, source=body.source, target=body.target)
+        return JSONResponse({"success": True})
 
     @router.get("/health", **openapi.HEALTH)
     async def health() -> JSONResponse:
@@ -84,31 +100,41 @@ def make_router(state: ServerState) -> APIRouter:
         table = await read_body(request)
         state.check_key(request, table)
         url = str(request.url_for("download_file", filename="x"))[:-1]
-        return JSONResponse(await state.finish_in_time(request, translate_upload(state, table, url)))
+        state.admission.begin_file(request.scope)
+        charge = partial(state.admission.charge_file, request.scope)
+        translating = translate_upload(state, table, url, request.scope["client_id"], charge)
+        return JSONResponse(await state.finish_in_time(request, translating))
 
     @router.get("/download_file/{filename}", name="download_file", **openapi.DOWNLOAD)
     async def download_file(filename: str) -> FileResponse:
-        """Download a translated file."""
-        path = state.downloads.find(filename)
-        return FileResponse(path, media_type="application/octet-stream", filename=f"translated{path.suffix}")
+        """Download a translated file. It is deleted soon afterwards."""
+        stored, name = split_download_name(filename)
+        path = state.downloads.find(stored)
+        return DownloadResponse(
+            path,
+            state.downloads.delete_later,
+            media_type="application/octet-stream",
+            headers={"Content-Disposition": content_disposition(name)},
+        )
 
     return router
 
 
 async def translate_request(state: ServerState, body: Any, texts: list[str]) -> dict[str, Any]:
     pool = state.pool
+    named_source = None if body.source == "auto" else pool.resolve_language(body.source)
     target = pool.resolve_language(body.target)
     if body.format not in ("text", "html"):
         raise ApiError(400, f"{body.format[:40]} format is not supported")
     detections: list[DetectedLanguage] = []
-    if body.source == "auto":
+    if named_source is None:
         known = pool.sources_for(target)
         plain_text = documents.html_text if body.format == "html" else str
         detections = await asyncio.to_thread(lambda: [detect_source(plain_text(text), known, target) for text in texts])
         # a text in an unknown language is treated as one in the target language: it stays as it is
         sources = [detected.language if detected.language in known else target for detected in detections]
     else:
-        sources = [pool.resolve_language(body.source)] * len(texts)
+        sources = [named_source] * len(texts)
     request = parse_options(body, target, body.alternatives)
     if body.format == "html":
         translations = await translate_html_texts(state, texts, sources, request)
@@ -182,7 +208,7 @@ async def translate_html_texts(
     for text, source in zip(texts, sources):
         model = state.pool.model_for(source, request.options.target)
         translated, warnings = await documents.translate_html(
-            state.pool, model, text, request.with_options(source=source)
+            state.pool, state.memory, model, text, request.with_options(source=source)
         )
         translations.append(unscored_translation(text, translated, warnings))
     return translations
@@ -222,40 +248,47 @@ def format_score(guess: Guess) -> float | None:
     return None if math.isnan(score) else round(score, 4)
 
 
-async def translate_upload(state: ServerState, table: dict[str, Any], url: str) -> dict[str, Any]:
-    """url: of downloads, without the file's name."""
+async def translate_upload(
+    state: ServerState, table: dict[str, Any], url: str, client: str, charge: Callable[[int], None]
+) -> dict[str, Any]:
+    """url: of downloads, without the file's name. client: whose file it is. charge: is told the characters."""
     upload = table.get("file")
     if not isinstance(upload, Upload):
         raise missing_parameter("file")
-    if len(upload.content) > state.settings.limits.file_bytes:
+    if upload.size > state.settings.limits.file_bytes:
         raise file_too_large(state.settings.limits.file_bytes)
     for name in ("source", "target"):
         if not isinstance(table.get(name), str) or not table[name]:
             raise missing_parameter(name)
-    suffix = re.sub(r".*(?=\.)|^[^.]*$", "", upload.filename.lower())
+    if not upload.filename:
+        raise ApiError(400, "Invalid request: empty file")
+    suffix = Path(upload.filename).suffix.lower()
     if suffix not in documents.file_suffixes():
-        known = ", ".join(documents.file_suffixes())
-        reason = f"{suffix[:20]} is not one of {known}" if suffix else f"its name does not end with one of {known}"
-        raise ApiError(400, f"Invalid request: file format not supported: {reason}")
+        raise ApiError(400, "Invalid request: file format not supported")
     pool = state.pool
-    target = pool.resolve_language(table["target"])
     named_source = None if table["source"] == "auto" else pool.resolve_language(table["source"])
+    target = pool.resolve_language(table["target"])
     request = parse_options(parse_body(ExtendedOptions, table), target)
-    result = state.downloads.new_path(suffix)
-    given = state.downloads.new_path(suffix)
+    result = state.downloads.new_path(documents.result_suffix(suffix), client)
+    given = state.downloads.new_upload(suffix)
+    document = documents.UploadedDocument(state.workers, given, client, target)
     detected: dict[str, Any] = {}
     try:
-        await asyncio.to_thread(given.write_bytes, upload.content)
+        await asyncio.to_thread(upload.save, given)
+        segments = await document.read_segments()
+        charge(sum(len(segment.text) for segment in segments))
         if named_source is None:
-            found = await documents.detect_file_language(given, pool.sources_for(target), target)
+            found = await documents.detect_file_language(segments, pool.sources_for(target), target)
             detected = {"detectedLanguage": found._asdict()}
         source = named_source or found.language
-        counts = await documents.translate_file(
-            pool, pool.model_for(source, target), given, result, request.with_options(source=source)
-        )
+        model = pool.model_for(source, target)
+        results = await documents.translate_segments(pool, model, segments, request.with_options(source=source))
+        counts = await document.write(result, results)
+        state.downloads.make_room()
     finally:
         given.unlink(missing_ok=True)
-    return {"translatedFileUrl": url + result.name, **_format_counts(counts), **detected}
+    file_url = url + add_download_name(result.name, upload.filename, target)
+    return {"translatedFileUrl": file_url, **_format_counts(counts), **detected}
 
 
 def _format_counts(counts: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_STOPS = 4
 MAX_STOP_CHARACTERS = 200
 GREEDY_TEMPERATURE = 0.01  # below this the likeliest token is taken
-UNSUPPORTED_FIELDS = ("best_of", "logprobs", "suffix", "logit_bias")
+UNSUPPORTED_FIELDS = ("logprobs", "suffix", "logit_bias")
 
 
 class Completion(NamedTuple):
@@ -59,7 +59,7 @@ def make_router(state: ServerState) -> APIRouter:
     def find_model(name: str) -> ServedModel:
         model = state.pool.causal_model_named(name)
         if model is None:
-            raise ApiError(404, f"The model `{name[:100]}` does not exist", param="model", code="model_not_found")
+            raise ApiError(404, f"The model `{name[:100]}` does not exist", code="model_not_found")
         return model
 
     @router.get("/v1/models", **openapi.MODELS)
@@ -79,7 +79,7 @@ def make_router(state: ServerState) -> APIRouter:
         """Continue a prompt, or several."""
         body = await state.read_body(request, CompletionBody)
         tasks = make_tasks(body, state.settings.limits.texts)
-        state.check_size(request, [task.prompt for task in tasks])
+        state.check_size(request, [task.prompt for task in tasks], together=True)
         chosen = find_model(body.model)
         state.begin_stream([task.prompt for task in tasks])
         head = {
@@ -89,7 +89,8 @@ def make_router(state: ServerState) -> APIRouter:
             "model": chosen.name,
         }
         if body.stream:
-            return _stream_completions(state, request, chosen, tasks, head)
+            with_usage = bool(body.stream_options and body.stream_options.include_usage)
+            return _stream_completions(state, request, chosen, tasks, head, with_usage)
         try:
             return JSONResponse(await state.finish_in_time(request, complete_all(chosen, tasks, head)))
         finally:
@@ -105,18 +106,18 @@ def make_router(state: ServerState) -> APIRouter:
             finally:
                 cancelled.set()
         choices = [format_choice(n, one.text, one.finish_reason) for n, one in enumerate(completions)]
-        prompts = sum(one.prompt_tokens for one, task in zip(completions, tasks) if not task.copy)
-        tokens = sum(one.tokens for one in completions)
-        usage = {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
-        return {**head, "choices": choices, "usage": usage}
+        return {**head, "choices": choices, "usage": count_usage(completions, tasks)}
 
     return router
 
 
 def make_tasks(body: Any, max_tasks: int) -> list[CompletionTask]:
     for name in UNSUPPORTED_FIELDS:
-        if getattr(body, name) not in (None, {}):
-            raise ApiError(400, f"{name} is not supported by this server", param=name)
+        if getattr(body, name) not in (None, {}, ""):
+            raise ApiError(400, f"{name} is not supported by this server", param=name, code="unsupported_parameter")
+    check_candidates(body.n or 1, body.best_of)
+    if body.stream_options and not body.stream:
+        raise ApiError(400, "stream_options is only allowed with stream: true", param="stream_options")
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     stops = [] if body.stop is None else [body.stop] if isinstance(body.stop, str) else body.stop
     stops = [stop for stop in stops if stop]
@@ -130,17 +131,29 @@ def make_tasks(body: Any, max_tasks: int) -> list[CompletionTask]:
             400, f"{len(prompts) * count} completions requested: 1 to {max_tasks} are allowed", param="prompt"
         )
     temperature = 1.0 if body.temperature is None else body.temperature
-    settings: dict[str, Any] = {"length": body.max_tokens or 16}
-    if temperature < GREEDY_TEMPERATURE:
-        settings["beam_size"] = 1
-    else:
-        settings |= {"temperature": temperature, "top_p": body.top_p or 1.0}
+    top_p = 1.0 if body.top_p is None else body.top_p
+    greedy = temperature < GREEDY_TEMPERATURE or not top_p
+    settings: dict[str, Any] = {"length": 16 if body.max_tokens is None else body.max_tokens}
+    settings |= {"beam_size": 1} if greedy else {"temperature": temperature, "top_p": top_p}
     tasks = []
     for prompt in prompts:
         for copy in range(count):
-            seeded = {} if body.seed is None or temperature < GREEDY_TEMPERATURE else {"seed": body.seed + copy}
+            seeded = {} if body.seed is None or greedy else {"seed": body.seed + copy}
             tasks.append(CompletionTask(prompt, {**settings, **seeded}, stops, bool(body.echo), copy))
     return tasks
+
+
+def check_candidates(n: int, best_of: int | None) -> None:
+    """best_of candidates, of which the best n are returned: as many as n are those that n alone asks for."""
+    if best_of is not None and best_of < n:
+        raise ApiError(400, f"best_of ({best_of}) must be at least n ({n})", param="best_of")
+    if best_of is not None and best_of > n:
+        raise ApiError(
+            400,
+            f"best_of ({best_of}) above n ({n}) is not supported by this server",
+            param="best_of",
+            code="unsupported_parameter",
+        )
 
 
 class StopFilter:
@@ -177,6 +190,10 @@ def generate_pieces(model: "LanguageModel", task: CompletionTask) -> Iterator[st
     from headway.decode import stream
 
     prefix = model.encode_prompt(task.prompt)
+    if not task.settings["length"]:  # asked for by clients that want the prompt alone, with `echo`
+        yield task.prompt if task.echo else ""
+        yield Completion("", "length", len(prefix), 0)
+        return
     search = model.search(prefix, **task.settings)
     text = model.stream_decoder(prefix)
     stops = StopFilter(task.stops)
@@ -214,22 +231,32 @@ def _complete_task(model: ServedModel, task: CompletionTask, is_cancelled: Calla
 
 
 def _stream_completions(
-    state: ServerState, request: Request, model: ServedModel, tasks: list[CompletionTask], head: dict[str, Any]
+    state: ServerState,
+    request: Request,
+    model: ServedModel,
+    tasks: list[CompletionTask],
+    head: dict[str, Any],
+    with_usage: bool,
 ) -> Response:
     def work(emit: Emit) -> None:
+        completions = []
         for number, task in enumerate(tasks):
             for piece in generate_pieces(model.language_model, task):
                 if isinstance(piece, Completion):
-                    emit(format_choice(number, "", piece.finish_reason))
+                    completions.append(piece)
+                    emit({"choices": [format_choice(number, "", piece.finish_reason)]})
                 else:
-                    emit(format_choice(number, piece))
+                    emit({"choices": [format_choice(number, piece)]})
+        if with_usage:
+            emit({"choices": [], "usage": count_usage(completions, tasks)})
 
     def encode(event: Event) -> bytes:
-        data = event if "error" in event else {**head, "choices": [event]}
+        chunk = {"usage": None, **event} if with_usage else event
+        data = event if "error" in event else {**head, **chunk}
         return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
 
     def error_event(error: Exception) -> Event:
-        known = isinstance(error, HeadwayError)
+        known = isinstance(error, HeadwayError | ApiError)
         message = model.hide_path(str(error)) if known else "something went wrong on the server"
         return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
@@ -238,6 +265,13 @@ def _stream_completions(
     return EventStreamResponse(
         request, state, model, work, encode=encode, error_event=error_event, trailer=trailer, headers=headers
     )
+
+
+def count_usage(completions: Sequence[Completion], tasks: Sequence[CompletionTask]) -> dict[str, int]:
+    """Tokens; those of a prompt count once, however many completions it has."""
+    prompts = sum(one.prompt_tokens for one, task in zip(completions, tasks) if not task.copy)
+    tokens = sum(one.tokens for one in completions)
+    return {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
 
 
 def format_choice(number: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:

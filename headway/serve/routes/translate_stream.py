@@ -54,7 +54,7 @@ def make_router(state: ServerState) -> APIRouter:
             stream_sentences(model, body, search, source, target, emit)
 
         def error_event(error: Exception) -> Event:
-            if isinstance(error, HeadwayError):
+            if isinstance(error, HeadwayError | ApiError):
                 return {"event": "error", "error": model.hide_path(str(error))}
             pool.log(f"{type(error).__name__} in a stream", "internal error")
             return {"event": "error", "error": "something went wrong on the server"}
@@ -87,7 +87,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         summary.max_tokens,
         source,
         True,
-        make_protector((), translator.unknown_words),
+        make_protector((), translator.repertoire),
         summary.placeholders,
     )
     line = reader.read(body.q, 0, body.prefix)

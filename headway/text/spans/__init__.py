@@ -5,6 +5,6 @@ text ─► unknown_script, uppercase ─► protect (mask) ─► model ─► 
 
 protect         URLs, tags, placeholders, code, … masked by ⟦0⟧, ⟦1⟧, … and filled in again
 restore         put spans back into a translation that was made without them
-unknown_script  words in scripts that a model does not know; ligatures and invisible characters
+unknown_script  what a model cannot say: unknown scripts, rare characters; plain forms of styled letters, ligatures
 uppercase       lowercase TEXT IN CAPITALS for models that tokenize it badly
 """

@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headway.errors import HeadwayError
+from headway.text.spans.long_words import MAX_WORD_CHARACTERS, find_long_words
+from headway.text.spans.unknown_script import CharacterRepertoire
 
 EMOJI = "\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"  # with flags and skin tones
 SUPERSCRIPT_DIGITS = "⁰¹²³⁴-⁹"
@@ -19,13 +21,24 @@ TAG_ATTRIBUTES = (
     r"|checked|disabled|selected|hidden|required|readonly|async|defer|controls|autoplay|autofocus|loop|muted|open|reversed|multiple|nowrap|ismap"
     r"|allowfullscreen|default|novalidate|nomodule|inert|playsinline)(?=[\s/>]))*+"
 )
+# Elements whose content is not translated either: code, and what says so itself.
+KEPT_ELEMENTS = "code|kbd|samp|tt|var|pre|math|svg|script|style"
+NO_TRANSLATE = r"translate\s*=\s*[\"']?no\b|class\s*=\s*[\"']?[^\"'<>]{0,200}\bnotranslate\b"
+LINK_TARGET = r"\((?:[^()\s]|\([^()\s]{0,100}\)){1,1000}(?:\s\"[^\"\n]{0,200}\")?\)"  # of Markdown
 # What is protected by default; the first pattern that matches at a position wins. Each takes time linear in the length
 # of a line, whatever is in it: hence the bounds, and the possessive *+, which does not backtrack.
 SPAN_PATTERNS = {
     "placeholder": r"⟦\d*⟧",
-    "code": r"`[^`\n]+`",
+    "code": r"``[^\n]{1,1000}?``|(?P<emphasis>\*{1,3}|_{1,3})`[^`\n]+`(?P=emphasis)|`[^`\n]+`(?:\s?[+/,]\s?`[^`\n]+`)*",
+    "image": rf"!\[[^\[\]\n]{{0,500}}\]{LINK_TARGET}",
+    "link": rf"\[(?=[^\[\]\n]{{1,500}}\]{LINK_TARGET})|\]{LINK_TARGET}",
     "url": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
     "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
+    "element": (
+        rf"<(?P<kept>(?i:{KEPT_ELEMENTS})){TAG_ATTRIBUTES}\s*+>[\s\S]{{0,1000}}?</(?P=kept)\s*>"
+        rf"|<(?P<held>[A-Za-z][\w:.-]*+)(?=[^<>]{{0,500}}\s(?i:{NO_TRANSLATE})){TAG_ATTRIBUTES}\s*+>"
+        r"[\s\S]{0,1000}?</(?P=held)\s*>"
+    ),
     "tag": rf"</?[A-Za-z][\w:.-]*+{TAG_ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
@@ -41,14 +54,14 @@ SPAN_PATTERNS = {
 }
 # Every match of the above contains one of these.
 HINT = re.compile(
-    rf"[`@<&{{$%⟦\x1b{SUPERSCRIPT_DIGITS}{EMOJI}]|://|www\.|\[\d|\.{{5}}|___|===|\#\#\#|\*{{4}}|~~~|----|……"
+    rf"[`@<&{{$%⟦\x1b{SUPERSCRIPT_DIGITS}{EMOJI}]|\]\(|://|www\.|\[\d|\.{{5}}|___|===|\#\#\#|\*{{4}}|~~~|----|……"
 )
 PLACEHOLDER = re.compile(r"⟦(\d+)⟧")
 OUTER_PLACEHOLDERS = re.compile(r"(⟦(\d+)⟧\s*)(.*\S)(\s*⟦(\d+)⟧)", re.DOTALL)
 TOUCHING_PLACEHOLDER = re.compile(r"(?<=\w)(?=⟦\d)|(?<=\d⟧)(?=\w)")
 TRAILING_PLACEHOLDER = re.compile(r"(.*[.!?…])(\s*⟦\d+⟧)", re.DOTALL)
-OPENING_TAG = r"<([A-Za-z][\w:.-]*)(?:\s[\s\S]*)?(?<!/)>"
-CLOSING_TAG = r"</([A-Za-z][\w:.-]*)\s*>"
+OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?(?<!/)>|\[")
+CLOSING_TAG = re.compile(r"</([A-Za-z][\w:.-]*)\s*>|\]\(.*", re.DOTALL)
 
 
 @lru_cache(maxsize=1)
@@ -67,14 +80,14 @@ def space_placeholders(text: str) -> str:
 
 
 class Protector:
-    """Finds protected spans: first by custom patterns, then by the default ones, then words in unknown scripts."""
+    """Finds protected spans: first by custom patterns, then by the default ones, then what a model cannot say."""
 
     def __init__(
-        self, custom_patterns: Sequence[re.Pattern[str]] = (), unknown_script: re.Pattern[str] | None = None
+        self, custom_patterns: Sequence[re.Pattern[str]] = (), repertoire: CharacterRepertoire | None = None
     ) -> None:
-        """unknown_script: see headway.text.spans.unknown_script"""
+        """repertoire: the characters that a model can say"""
         self.custom_patterns = custom_patterns
-        self.unknown_script = unknown_script
+        self.repertoire = repertoire
 
     def find_spans(self, text: str) -> list[re.Match[str]]:
         """In order, without overlaps."""
@@ -82,8 +95,13 @@ class Protector:
         spans = drop_overlaps(match for match in matches if match[0].strip())
         if HINT.search(text):
             spans = add_without_overlap(spans, default_pattern().finditer(text))
-        if self.unknown_script is not None and not text.isascii():
-            spans = add_without_overlap(spans, self.unknown_script.finditer(text))
+        if self.repertoire is not None and not text.isascii():
+            ends = [0, *(span.end() for span in spans)]
+            starts = [*(span.start() for span in spans), len(text)]
+            found = [each for gap in zip(ends, starts) for each in self.repertoire.find_spans(text, *gap)]
+            spans = sorted([*spans, *found], key=lambda match: match.start())
+        if len(text) > MAX_WORD_CHARACTERS:
+            spans = add_without_overlap(spans, find_long_words(text, spans))
         return spans
 
     def mask(self, text: str) -> tuple[str, list[str]]:
@@ -109,9 +127,16 @@ class Protector:
 
 
 def add_without_overlap(taken: list[re.Match[str]], more: Iterable[re.Match[str]]) -> list[re.Match[str]]:
-    """The matches, and of `more` those that overlap none of them, in order."""
-    free = [one for one in more if all(one.end() <= t.start() or t.end() <= one.start() for t in taken)]
-    return sorted([*taken, *free], key=lambda match: match.start())
+    """The matches, and of `more` those that overlap none of them, in order. Both are in order, without overlaps."""
+    merged = []
+    index = 0
+    for one in more:
+        while index < len(taken) and taken[index].end() <= one.start():
+            merged.append(taken[index])
+            index += 1
+        if index == len(taken) or one.end() <= taken[index].start():
+            merged.append(one)
+    return [*merged, *taken[index:]]
 
 
 def drop_overlaps(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
@@ -126,8 +151,8 @@ def drop_overlaps(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
 
 
 @lru_cache(maxsize=16)
-def make_protector(patterns: tuple[str, ...] = (), unknown_script: re.Pattern[str] | None = None) -> Protector:
-    """A protector with custom patterns, and a pattern of words that a model cannot write."""
+def make_protector(patterns: tuple[str, ...] = (), repertoire: CharacterRepertoire | None = None) -> Protector:
+    """A protector with custom patterns, for a model that can say these characters."""
     compiled = []
     for pattern in patterns:
         try:
@@ -136,7 +161,7 @@ def make_protector(patterns: tuple[str, ...] = (), unknown_script: re.Pattern[st
             raise HeadwayError(f"{pattern!r} is not a regular expression: {error}.") from None
         if compiled[-1].match(""):
             raise HeadwayError(f"pattern {pattern!r} matches the empty string; it must match at least one character.")
-    return Protector(compiled, unknown_script)
+    return Protector(compiled, repertoire)
 
 
 def pair_tags(spans: Sequence[str]) -> list[tuple[int, int]]:
@@ -144,9 +169,9 @@ def pair_tags(spans: Sequence[str]) -> list[tuple[int, int]]:
     pairs = []
     unclosed: list[tuple[str, int]] = []
     for number, span in enumerate(spans):
-        if opening := re.fullmatch(OPENING_TAG, span):
+        if opening := OPENING_TAG.fullmatch(span):
             unclosed.append((opening[1], number))
-        elif closing := re.fullmatch(CLOSING_TAG, span):
+        elif closing := CLOSING_TAG.fullmatch(span):
             same_name = [index for index, (name, _) in enumerate(unclosed) if name == closing[1]]
             if same_name:
                 pairs.append((unclosed[same_name[-1]][1], number))
@@ -208,8 +233,8 @@ class MaskedText(NamedTuple):
         output = space_placeholders(output)
         for number, span in enumerate(self.spans):
             placeholder = format_placeholder(number)
-            opens = re.fullmatch(OPENING_TAG, span)
-            closes = re.fullmatch(CLOSING_TAG, span)
+            opens = OPENING_TAG.fullmatch(span)
+            closes = CLOSING_TAG.fullmatch(span)
             neighbour = r"\S" if opens or closes else r"\w"
             if not closes and re.search(placeholder + neighbour, self.text):
                 output = re.sub(rf"{placeholder}\s+", placeholder, output)

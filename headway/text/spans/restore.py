@@ -85,9 +85,9 @@ def _skip_placeholders(text: str, offset: int) -> int:
 
 
 def _tag_side(span: str) -> str:
-    if re.fullmatch(OPENING_TAG, span):
+    if OPENING_TAG.fullmatch(span):
         return "opens"
-    return "closes" if re.fullmatch(CLOSING_TAG, span) else ""
+    return "closes" if CLOSING_TAG.fullmatch(span) else ""
 
 
 def restore_spans(masked: MaskedText, output: str, links: Links) -> tuple[str, list[str]]:

@@ -174,6 +174,12 @@ class Tokenizer:
         return frozenset("".join(content.decode("utf-8", errors="ignore") for content in self._bytes))
 
     @functools.cached_property
+    def fragment_ids(self) -> frozenset[int]:
+        """Ids that stand for part of a character, or for an unknown one: without these, an output has no U+FFFD."""
+        texts = [content.decode("utf-8", errors="replace") for content in self._bytes]
+        return frozenset(n for n, text in enumerate(texts) if "\ufffd" in text)
+
+    @functools.cached_property
     def continuation_ids(self) -> frozenset[int]:
         """Ids that continue a word: their text begins with a letter, a digit or part of a character."""
         first_characters = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]

@@ -6,7 +6,6 @@ classify as the library does; all other text is left to the library.
 """
 
 import re
-import sys
 import unicodedata
 from collections.abc import Iterable
 from itertools import chain
@@ -15,7 +14,8 @@ from typing import Any
 from headway.text.tokenizer.vocabulary import byte_alphabet
 
 LAST_CODE_POINT = 0x2E7F  # beyond it are scripts written without spaces, where looking up words gains nothing
-MAX_CACHED_WORDS = 500_000  # about 150 bytes each
+MAX_CACHED_WORDS = 100_000  # about 250 bytes each; a server that is sent random words must not grow for ever
+MAX_WORD_IDS = 16  # of a word that is cached: one with more is hardly looked up again, and takes a kilobyte
 ASCII_SPACES = " \t\n\r\f\v"
 
 
@@ -62,7 +62,8 @@ def _make_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 class WordCache(dict[str, tuple[int, ...]]):
-    """The ids of each word, computed by the library's model when it is first looked up."""
+    """The ids of each word, computed by the library's model when it is first looked up. When it is full it begins anew:
+    frequent words are back at once, and what was looked up only once is gone."""
 
     def __init__(self, library: Any) -> None:
         super().__init__()
@@ -72,8 +73,10 @@ class WordCache(dict[str, tuple[int, ...]]):
     def __missing__(self, word: str) -> tuple[int, ...]:
         letters = "".join(self.letter_of_byte[byte] for byte in word.encode())
         ids = tuple(token.id for token in self.model.tokenize(letters))
-        if len(self) < MAX_CACHED_WORDS:
-            self[sys.intern(word)] = ids
+        if len(ids) <= MAX_WORD_IDS:
+            if len(self) >= MAX_CACHED_WORDS:
+                self.clear()
+            self[word] = ids
         return ids
 
 

@@ -164,3 +164,18 @@ def test_features() -> None:
     found = features("In 1999 and 7", 4, "1999", [-1.0, -3.0], usual_ratio=0.0)
     assert found == pytest.approx([-2.0, -3.0, 0.5, np.log(2), np.log(4), 0.5])
     assert features("x", 1, "", [])[5] == 1.0
+
+
+def test_both_sides_in_one_file(capsys: Capture, translator_dir: Path, text: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(translator_dir, model)
+    found = []
+    sides = [(text / name).read_text().splitlines() for name in ("valid.en", "valid.qtx")]
+    table = tmp_path / "valid.jsonl"
+    table.write_text("".join(json.dumps({"qtx": b, "en": a}) + "\n" for a, b in zip(*sides)))
+    for given in (["-s", text / "valid.en", "-t", text / "valid.qtx"], ["--pairs", table]):
+        assert main([*map(str, ["calibrate", "--model", model, *given])]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    assert main(["calibrate", "--model", str(model)]) == 2
+    assert "give --source and --target, or --pairs." in capsys.readouterr().err

@@ -114,7 +114,7 @@ def test_perplexity(capsys: Capture, lm_dir: Path, masked_dir: Path, toy: Path) 
 
 
 def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Path, toy: Path, tmp_path: Path) -> None:
-    usage = "give --source and --target, or --text."
+    usage = "give --source and --target, or --pairs"
     pair = ["-s", toy / "test.en", "-t", toy / "test.qtx"]
     for arguments in ([], ["-s", "x"], ["-t", "x"], [*pair, "--text", "x"], ["--text", "x", "-s", "y"]):
         assert usage in evaluated(capsys, "--model", translator_dir, *arguments, code=2)[1]
@@ -144,3 +144,25 @@ def test_both_engines_have_the_same_score(capsys: Capture, translator_dir: Path,
     one, other = (evaluated(capsys, *files, "--engine", name, "-v") for name in ("torch", "ctranslate2"))
     assert one[0].splitlines()[:2] == other[0].splitlines()[:2]
     assert "engine ctranslate2, float32, cpu" in other[1]
+
+
+def test_both_sides_in_one_file_of_any_kind(capsys: Capture, translator_dir: Path, toy: Path, tmp_path: Path) -> None:
+    sides = lines(toy / "test.en"), lines(toy / "test.qtx")
+    two = evaluated(capsys, "-m", translator_dir, "-s", toy / "test.en", "-t", toy / "test.qtx")[0].splitlines()
+    table = tmp_path / "test.csv"
+    table.write_text("qtx,en\n" + "".join(f'"{b}","{a}"\n' for a, b in zip(*sides)))
+    out, err = evaluated(capsys, "-m", translator_dir, "--pairs", table)
+    assert out.splitlines()[:2] == two[:2]
+    assert err == f"{table}: line 1 is taken as a header (qtx, en)\n"
+    numbered = tmp_path / "test.tsv"
+    numbered.write_text("".join(f"{n}\t{b}\t{a}\n" for n, (a, b) in enumerate(zip(*sides))))
+    given = ("-m", translator_dir, "--pairs", numbered, "--columns", "3,2")
+    assert evaluated(capsys, *given)[0].splitlines()[:2] == two[:2]
+    _, err = evaluated(capsys, *given, "-s", toy / "test.en", code=2)
+    assert "give --source and --target, or --pairs." in err
+    assert (
+        "--columns needs --pairs."
+        in evaluated(capsys, "-s", toy / "test.en", "-t", toy / "test.qtx", "--columns", "1,2", code=2)[1]
+    )
+    assert "--output is one of the input files" in evaluated(capsys, *given, "--output", numbered, code=2)[1]
+    assert "or --pairs, or --text." in evaluated(capsys, "-m", translator_dir, code=2)[1]

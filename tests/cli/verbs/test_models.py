@@ -95,7 +95,10 @@ def test_added_and_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -> Non
     model = make_model(tmp_path / "my-model", ["en"], ["de"])
     (model / "checkpoints").mkdir()
     _, err = ran(capsys, "models", "add", model, "--name", "mine")
-    assert err == f'copied to {shelf.own}/mine\nnext: headway translate --model mine "…"\n'
+    assert err == (
+        f'copied to {shelf.own}/mine\nnext: headway translate --model mine "…"\n'
+        "en → de without --model is translated by mine\n"
+    )
     assert {file.name for file in (shelf.own / "mine").iterdir()} == {
         "config.json", "model.safetensors", "tokenizer.json", "README.md",
     }  # fmt: skip
@@ -103,6 +106,29 @@ def test_added_and_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -> Non
     assert ran(capsys, "translate", "--model", "mine", "A dog.")[0].endswith("\n")
     assert ran(capsys, "models", "remove", "mine")[1] == f"removed {shelf.own}/mine\n"
     assert list(shelf.own.iterdir()) == []
+
+
+def test_what_is_added_takes_nothing_over(capsys: Capture, shelf: Shelf, tmp_path: Path) -> None:
+    """Another model for a direction is used where it is named, or made the default."""
+    bundled = shelf.add("en-de", "en de", "de en", bundled=True)
+    model = make_model(tmp_path / "medical", ["en"], ["de"])
+    told = ran(capsys, "models", "add", model)[1].splitlines()
+    change = "to change that: headway models default medical"
+    assert told[-1] == f"en → de without --model is translated by en-de, as before; {change}"
+    assert f"model {bundled}\n" in ran(capsys, "-v", "translate", "A dog.")[1]
+    told = ran(capsys, "models", "default", "medical")[1].splitlines()
+    assert told == ["en → de without --model is translated by medical"]
+    assert f"model {shelf.own}/medical\n" in ran(capsys, "-v", "translate", "A dog.")[1]
+    assert f"model {bundled}\n" in ran(capsys, "-v", "translate", "--to", "en", "Ein Hund.")[1]
+    ran(capsys, "models", "default", "en-de")
+    assert f"model {bundled}\n" in ran(capsys, "-v", "translate", "A dog.")[1]
+    ran(capsys, "models", "remove", "medical")
+    assert ran(capsys, "models", "add", model, "--name", "en-de", code=1)[1] == (
+        'error: "en-de" is the name of a bundled model, which yours would hide. Choose another --name, or say '
+        "--default if yours is to be used in its place.\n"
+    )
+    ran(capsys, "models", "add", model, "--name", "en-de", "--default")
+    assert f"model {shelf.own}/en-de\n" in ran(capsys, "-v", "translate", "A dog.")[1]
 
 
 def test_a_language_model_is_added_by_its_own_name(capsys: Capture, shelf: Shelf, lm_dir: Path, tmp_path: Path) -> None:
@@ -155,7 +181,7 @@ def test_nothing_is_written_to_the_package(capsys: Capture, shelf: Shelf, tmp_pa
     _, err = ran(capsys, verb, "--model", "en-de", "-s", tmp_path / "a", "-t", tmp_path / "a", code=1)
     assert err == (
         'error: "en-de" is a bundled model, which is never changed. Make a copy of your own, which is then found '
-        f"first: headway models add {folder}\n"
+        f"first: headway models add {folder} --default\n"
     )
     assert state(folder) == before
 
@@ -182,10 +208,22 @@ def test_what_cannot_be_removed(capsys: Capture, shelf: Shelf, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "words", [["add"], ["remove"], ["--name", "x"], ["remove", "x", "--name", "y"], ["add", "x", "--json"]]
+    "words",
+    [
+        ["add"],
+        ["remove"],
+        ["--name", "x"],
+        ["remove", "x", "--name", "y"],
+        ["add", "x", "--json"],
+        ["default"],
+        ["default", "x", "--default"],
+    ],
 )
 def test_wrong_usage(capsys: Capture, words: list[str]) -> None:
-    assert "use headway models, headway models add DIR [--name NAME], or" in ran(capsys, "models", *words, code=2)[1]
+    assert (
+        "use headway models, headway models add DIR [--name NAME] [--default], headway"
+        in ran(capsys, "models", *words, code=2)[1]
+    )
 
 
 # ---- every verb that takes a model takes its name, or finds one

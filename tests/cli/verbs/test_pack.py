@@ -1,6 +1,7 @@
 """headway pack: a BitNet model in few bytes, used like any other, trained no more."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -196,6 +197,20 @@ def test_eight_bits_are_a_quarter_and_near(translator_dir: Path, small_dir: Path
     assert "stored in eight bits. Made from" in (small_dir / "README.md").read_text()
 
 
+def test_eight_bits_are_not_packed_again(capsys: Capture, small_dir: Path, tmp_path: Path) -> None:
+    told = message(capsys, 1, "pack", small_dir, "--out", tmp_path / "never", "--int8")
+    assert f"{small_dir} cannot be packed: its matrices are in int8 already. Copy its directory." in told
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_folder_whose_name_is_not_utf8(translator_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"m\xff")
+    shutil.copytree(translator_dir, folder)
+    assert main(["pack", str(folder), "--out", f"{folder}-8", "--int8"]) == 0
+    assert "m\\udcff" in Path(f"{folder}-8", "README.md").read_text()
+    assert load_translator(f"{folder}-8", device="cpu", engine="torch")(["A dog runs."])
+
+
 def test_both_engines_take_eight_bits(translator_dir: Path, small_dir: Path, toy: Path) -> None:
     lines = (toy / "train.en").read_text().splitlines()[:40]
     expected = load_translator(translator_dir, device="cpu", engine="torch")(lines)
@@ -207,7 +222,7 @@ def test_both_engines_take_eight_bits(translator_dir: Path, small_dir: Path, toy
     ):
         translator = load_translator(small_dir, device="cpu", engine=engine, compute=compute)  # type: ignore[arg-type]
         assert sum(a == b for a, b in zip(translator(lines), expected)) > 30, (engine, compute)
-    quick = load_translator(small_dir, device="cpu", engine="ctranslate2").engines.ct2
+    quick = load_translator(small_dir, device="cpu", engine="ctranslate2").engines.torch_free
     assert quick is not None and quick.compute == "int8"
 
 

@@ -58,7 +58,9 @@ def test_it_serves_and_stops_as_told(translator_dir: Path, tmp_path: Path, numbe
         assert httpx.post(f"{url}/translate", json=BODY, timeout=60).json()["translatedText"]
         process.send_signal(number)
         assert process.wait(30) == 0, log.read_text()
-    lines = log.read_text().splitlines()
+    timed = log.read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ", line) for line in timed)
+    lines = [line.partition(" ")[2] for line in timed]
     assert lines[0] == f"serving {url} (Ctrl-C ends)"
     assert lines[-1] == "stopped"
     (told,) = [line for line in lines if line.startswith("POST /translate")]
@@ -88,6 +90,53 @@ def test_several_processes_share_the_port(translator_dir: Path, tmp_path: Path) 
     assert log.read_text().count('"message": "POST /translate"') == 6
 
 
+def test_open_doors_are_warned_of(translator_dir: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("anna annas-key\n")
+    log = tmp_path / "log"
+    with program("--model", str(translator_dir), "--host", "0.0.0.0", log=log):
+        pass
+    warnings = [line for line in log.read_text().splitlines() if "warning: " in line]
+    assert len(warnings) == 2
+    assert "--host 0.0.0.0 without --api-keys: everybody who can reach this machine can use the server" in warnings[0]
+    assert "/metrics is open to everybody. Give it --metrics-port or --metrics-keys." in warnings[1]
+    closed = ["--host", "0.0.0.0", "--api-keys", str(keys), "--metrics-port", "0", "--url-prefix", "/de"]
+    with program("--model", str(translator_dir), *closed, log=log) as (process, url):
+        assert "warning" not in log.read_text()
+        metrics = re.findall(r"http://127.0.0.1:\d+/metrics", log.read_text())[0]
+        assert f"serving {url}/de, {metrics} (Ctrl-C ends)" in log.read_text()
+        body = {**BODY, "api_key": "annas-key"}
+        assert httpx.post(f"{url}/de/translate", json=body, timeout=60).status_code == 200
+        assert 'headway_client_requests_total{client="anna",status="200"} 1.0' in httpx.get(metrics, timeout=30).text
+        keys.write_text("anna annas-key requests=none\n")
+        process.send_signal(signal.SIGHUP)  # it does not end, and says what is wrong
+        until_told(log, "keys, line 1: after the name and the key only requests=NUMBER")
+        keys.write_text("ben bens-key\n")
+        process.send_signal(signal.SIGHUP)
+        until_told(log, "keys read again")
+        assert httpx.post(f"{url}/translate", json=body, timeout=60).status_code == 403
+
+
+def until_told(log: Path, text: str) -> None:
+    end = time.monotonic() + 30
+    while text not in log.read_text():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+
+
+def test_limits_of_several_processes(translator_dir: Path, tmp_path: Path) -> None:
+    """Each has its share, since none knows what the others have done. Metrics are of all."""
+    log = tmp_path / "log"
+    options = ["--workers", "2", "--request-rate", "4", "--metrics-port", "0"]
+    with program("--model", str(translator_dir), *options, log=log) as (_, url):
+        metrics = re.findall(r"http://127.0.0.1:\d+/metrics", log.read_text())[0]
+        with httpx.Client(timeout=60) as one_connection:  # to one process
+            statuses = [one_connection.post(f"{url}/translate", json=BODY).status_code for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        counted = httpx.get(metrics, timeout=30).text
+        assert 'headway_client_requests_total{client="-",status="429"} 1.0' in counted
+
+
 def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> None:
     model = ["serve", "--model", str(translator_dir)]
     assert main([*model, "--memory", "much"]) == 2
@@ -96,6 +145,16 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
     assert "there is no model directory" in capsys.readouterr().err
     assert main([*model, "--api-keys", str(tmp_path / "nothing")]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
+    for wrong, why in [
+        (["--trusted-proxy", "nginx"], "--trusted-proxy nginx is not an address"),
+        (["--allowed-host", "a b"], "--allowed-host a b is not a host name"),
+        (["--url-prefix", "a b"], "--url-prefix a b is not a path"),
+        (["--metrics-keys", str(tmp_path / "nothing")], "--metrics-keys"),
+    ]:
+        assert main([*model, *wrong]) == 1
+        assert why in capsys.readouterr().err
+        assert main([*model, *wrong, "--workers", "2"]) == 1
+        assert why in capsys.readouterr().err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main([*model, "--port", str(port)]) == 1
@@ -175,3 +234,23 @@ def test_sizes(check_command: Callable[[list[str]], None]) -> None:
     sizes = {"500M": 500 * 2**20, "4G": 4 * 2**30, "1.5GB": 3 * 2**29, "2 GiB": 2**31, "1000": 1000}
     assert {text: ByteSize().convert(text, None, None) for text in sizes} == sizes
     check_command(["headway", "serve", "--model", "m", "--memory", "4G", "--cors", "*"])
+
+
+def test_a_worker_that_cannot_begin_says_why(
+    translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The file of keys may have been damaged since the server began: a line in the log, and no traceback."""
+    verb, server, settings = map(
+        import_module, ("headway.cli.verbs.serve", "headway.serve.server", "headway.serve.settings")
+    )
+    keys = tmp_path / "keys"
+    keys.write_text("anna sha256:12\n")
+    made = settings.ServerSettings(models=(str(translator_dir),), api_keys=str(keys))
+    monkeypatch.setenv(server.SETTINGS_VARIABLE, made.to_json())
+    monkeypatch.setenv(verb.LOG_SETTINGS_VARIABLE, "0 text never")
+    for name in ("verbosity", "log_format", "color", "timestamps"):
+        monkeypatch.setattr(verb.settings, name, getattr(verb.settings, name))
+    with pytest.raises(SystemExit):
+        verb.create_worker_app()
+    error = capsys.readouterr().err
+    assert "line 1: after sha256: there must be 64 hexadecimal digits" in error and "Traceback" not in error

@@ -100,4 +100,8 @@ def test_what_is_wrong_is_said(capsys: Capture, model: Path, lm_dir: Path, text:
     assert "give --source and --target, or --pairs" in told(capsys, 2, "shortlist", "-m", model)
     assert not (model / SHORTLIST_FILE).exists()
     (model / SHORTLIST_FILE).write_bytes(b"nothing")
-    assert f"{SHORTLIST_FILE} is damaged." in told(capsys, 1, "translate", "--model", model, "A dog runs.")
+    plain = ("translate", "--model", model, "--engine", "torch", "A dog runs.")
+    assert f"{SHORTLIST_FILE} is damaged." in told(capsys, 1, *plain, "--shortlist")
+    assert f"warning: the shortlist is not used: {model / SHORTLIST_FILE} is damaged. Copy it again" in told(
+        capsys, 0, *plain
+    )

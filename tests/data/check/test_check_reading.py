@@ -9,6 +9,7 @@ import pytest
 from headway.data.check.faults import FAULT_BITS, FAULT_NAMES
 from headway.data.check.raw_lines import LineGroup, check_corpus_files, decode_pairs, read_groups, read_pairs_at
 from headway.data.parallel_files import ParallelFiles
+from headway.data.table_layout import TableLayout
 from headway.errors import HeadwayError
 
 TWO = ParallelFiles("a.en", "a.de", "en", "de")
@@ -34,7 +35,10 @@ def names(faults: int) -> list[str]:
         (TABLE, (b"One.\n",), ("One.", ""), ["broken"]),
         (TABLE, (b"One\xff\n",), ("One\ufffd", ""), ["encoding", "broken"]),
         (TABLE, (b"\tEins.\n",), ("", "Eins."), []),
-        (TABLE._replace(columns=("3", "1")), (b"a\tb\tc\n",), ("c", "a"), []),
+        (TABLE._replace(layout=TableLayout((2, 0))), (b"a\tb\tc\n",), ("c", "a"), []),
+        (TABLE._replace(layout=TableLayout(width=3)), (b"a\tb\n",), ("a\tb", ""), ["broken"]),
+        (TABLE._replace(layout=TableLayout(width=3)), (b"a\tb\tc\td\n",), ("a\tb\tc\td", ""), ["broken"]),
+        (TABLE._replace(layout=TableLayout(width=3)), (b"a\tb\tc\t\n",), ("a", "b"), []),
         (OBJECTS, (b'{"en": "One.", "de": "Eins."}\n',), ("One.", "Eins."), []),
         (OBJECTS, (b'{"en": "One.",\n',), ('{"en": "One.",', ""), ["broken"]),
         (OBJECTS, (b'{"en": "One."}\n',), ('{"en": "One."}', ""), ["broken"]),

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -303,7 +304,7 @@ def test_where_a_clean_corpus_cannot_go(put: Put, rows: list[Row], tmp_path: Pat
     for out, message in [
         (
             tmp_path / "x.txt",
-            "the file is a table, so its name must end in .tsv or .tab, optionally followed by .gz, .xz, .zst.",
+            "the file is a table, so its name must end in .tsv or .tab, optionally followed by .gz, .bz2, .xz, .zst.",
         ),
         (tmp_path / "no" / "x.tsv", f"the folder {tmp_path / 'no'} does not exist."),
         (Path(files.source), "this file is being checked and is never overwritten. Give another one."),
@@ -358,3 +359,50 @@ def test_names_are_no_foreign_language(put: Put, rows: list[Row]) -> None:
     report = check([put(spoilt)], LANGUAGES)
     assert report.numbers("language").tolist() == [1]
     assert find_other_language(spoilt[0][0], "en")  # by itself it would be one
+
+
+def test_free_translations_in_a_sorted_corpus_are_not_taken_for_moved_lines(tmp_path: Path) -> None:
+    """Sentences that begin alike are translated alike, and so not word by word in many lines one after the other."""
+    generator = random.Random(3)
+    words = [f"word{number}" for number in range(400)]
+    pairs = []
+    for _ in range(6000):
+        chosen = generator.sample(words, 6)
+        pairs.append((" ".join(chosen), " ".join(f"{word}x" for word in chosen)))
+    for _ in range(6):
+        beginning, free = generator.sample(words, 4), generator.sample(words, 4)
+        for _ in range(25):
+            rest = generator.sample(words, 2)
+            target = [f"{word}x" for word in (*free, *rest)]
+            pairs.append((f"{' '.join(beginning)} {' '.join(rest)}", " ".join(target)))
+    pairs.sort()
+    path = tmp_path / "sorted.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    assert check([ParallelFiles(str(path))], CheckSettings(workers=1)).runs == []
+    late = [b for _, b in pairs[1001:1101]]
+    moved = [*pairs[:1000], *zip([a for a, _ in pairs[1000:1100]], late), *pairs[1100:]]
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in moved))
+    [run] = check([ParallelFiles(str(path))], CheckSettings(workers=1)).runs
+    assert abs(run.first - 1001) < 9 and abs(run.last - 1100) < 9 and run.offset == -1
+
+
+def test_headers_quotes_and_other_formats_are_checked_by_their_own_lines(tmp_path: Path) -> None:
+    plain = tmp_path / "a.tsv"
+    plain.write_text("en\tde\nOne.\tEins.\nTwo.\tZwei.\tDrei.\nOne.\tEins.\n")
+    report = check([ParallelFiles(str(plain))], CheckSettings(workers=1))
+    assert report.lines == [3]
+    assert report.lines_of("broken") == {str(plain): [3]} and report.lines_of("duplicate") == {str(plain): [4]}
+    assert "line 1 is taken as a header (en, de)" in report.notes[0]
+    assert report.format_location(report.locate(2)) == "line 4"
+    quoted = tmp_path / "b.csv"
+    quoted.write_text('en,de\n"One, or\nmore.",Eins.\nTwo.,Zwei.\nTwo.,Zwei.\n')
+    report = check([ParallelFiles(str(quoted))], CheckSettings(workers=1))
+    assert report.lines == [3] and report.lines_of("duplicate") == {str(quoted): [3]}
+    assert report.format_location(report.locate(2)) == "row 3"
+    assert write_clean(report, tmp_path / "clean.tsv.bz2") == 2
+    assert list(read_parallel(ParallelFiles(str(tmp_path / "clean.tsv.bz2")))) == [
+        ("One, or more.", "Eins."),
+        ("Two.", "Zwei."),
+    ]
+    [files] = InputFiles(pairs=[str(quoted)]).corpora(None, ("", ""))
+    assert find_languages([files]) == ("en", "de")

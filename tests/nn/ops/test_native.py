@@ -1,12 +1,14 @@
 """Kernels in C: the same by every processor's instructions, and equal to what PyTorch makes of the same numbers."""
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -189,11 +191,11 @@ def test_memory_of_a_thread_goes_with_it() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux what kind of memory it is")
 def test_large_memory_is_not_shared_with_children() -> None:
-    memory = native.zeros((native.MIN_HUGE_PAGE_BYTES,), torch.uint8)
+    memory = native.zeros((native.MIN_HUGE_PAGE_BYTES,), np.uint8)
     for line in Path("/proc/self/maps").read_text().splitlines():
         ends, rights = line.split()[:2]
         first, last = (int(end, 16) for end in ends.split("-"))
-        if first <= memory.data_ptr() < last:
+        if first <= native.address_of(memory) < last:
             assert rights == "rw-p"
             return
     pytest.fail("it is not in the memory of this process")
@@ -205,6 +207,7 @@ def test_large_memory_is_not_shared_with_children() -> None:
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     native.load_library.cache_clear()
+    native._announce.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     yield tmp_path / "headway"
     native.load_library.cache_clear()
@@ -212,17 +215,55 @@ def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 def test_they_are_compiled_once(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.load_library() is not None
-    (made,) = anew.iterdir()
+    (made,) = anew.glob("*.so")
     native.load_library.cache_clear()
     monkeypatch.setattr(subprocess, "run", None)
     assert native.load_library() is not None
-    assert [made] == list(anew.iterdir())
+    assert [made] == list(anew.glob("*.so"))
+
+
+COUNTED = """#!/bin/sh
+echo called >> "$COUNT"
+exec cc "$@"
+"""
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    compiler = tmp_path / "counted-cc"
+    compiler.write_text(COUNTED)
+    compiler.chmod(0o755)
+    environment = {**os.environ, "CC": str(compiler), "COUNT": str(tmp_path / "calls"), "XDG_CACHE_HOME": str(tmp_path)}
+    program = "from headway.nn.ops import native; assert native.load_library() is not None"
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    told = [process.communicate(timeout=300)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * 4, told
+    assert (tmp_path / "calls").read_text().splitlines() == ["called"]
+    line = "headway: compiling kernels for this processor, once; this takes a few seconds\n"
+    assert sorted(told) == ["", "", "", line]
 
 
 @pytest.mark.parametrize("bad", ["false", "/nowhere/cc", "cc --no-such-option"])
-def test_a_bad_compiler_is_passed_over(anew: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+def test_a_bad_compiler_is_passed_over(
+    anew: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bad: str
+) -> None:
     monkeypatch.setenv("CC", bad)
     assert native.load_library() is not None
+    assert capsys.readouterr().err.count("compiling kernels") == 1
+
+
+def test_a_folder_without_room_is_passed_over(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the compiler itself fails, as it does where it is broken."""
+    compiler = anew.parent / "cc-without-room"
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *{anew}*) exit 1;; esac\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    other = anew.parent / "elsewhere"
+    monkeypatch.setattr(native, "_temporary_folder", lambda: other)
+    assert native.load_library() is not None
+    assert not list(anew.glob("*.so")) and list(other.glob("*.so"))
 
 
 def test_without_a_compiler_there_are_none(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,14 @@
 """What the page asks beside the stream, against the traces of the same models."""
 
 import base64
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from serve.conftest import Running, running
+from serve.conftest import Running, running, until
 
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.trace import Trace
@@ -148,3 +149,24 @@ def test_a_prefix_of_tokens_is_kept_as_it_is(served: Running, trace: Trace, sent
     assert found["ids"][:3] == body["prefix"]
     events = [json.loads(line) for line in served.post("/api/translate", {**body, "prefix": [9999]}).text.splitlines()]
     assert "there is no token 9999" in events[-1]["error"]
+
+
+def test_work_counts_until_its_thread_ends(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the time is up or the client has left: otherwise those who leave could occupy all threads."""
+    may_end = threading.Event()
+
+    def describe(*_: Any) -> dict[str, Any]:
+        may_end.wait(30)
+        return {}
+
+    monkeypatch.setattr("headway.serve.routes.inspect.describe_served_model", describe)
+    with running(translator_dir, limits={"request_seconds": 0.2, "streams": 2}) as server:
+        path = f"/api/models/{translator_dir.name}"
+        try:
+            assert [server.get(path).status_code for _ in range(3)] == [504, 504, 429]
+            assert server.state.open_streams == 2
+        finally:
+            may_end.set()
+        until(lambda: server.state.open_streams == 0)
+        assert server.state.memory.reserved_bytes == 0
+        assert server.get(path).status_code == 200

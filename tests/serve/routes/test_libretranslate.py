@@ -145,13 +145,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"target": "xx"}, "xx is not supported"),
     ({"format": "pdf"}, "pdf format is not supported"),
     ({"source": "qtx", "target": "en"}, "English (en) is not available as a target language from qtx (qtx)"),
-    ({"alternatives": 10_000}, "Invalid request: alternatives parameter must be at most 10"),
-    ({"alternatives": -1}, "Invalid request: alternatives parameter must be at least 0"),
-    ({"alternatives": "many"}, "Invalid request: alternatives parameter is not an integer"),
-    ({"beam_size": 1e9}, "Invalid request: beam_size parameter must be at most 16"),
+    ({"alternatives": 10_000}, "Invalid request: alternatives parameter must be <= 10"),
+    ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+    ({"beam_size": 1e9}, "Invalid request: beam_size parameter must be <= 16"),
     ({"beam_size": 10**400}, "Invalid request: beam_size parameter"),
     ({"scores": "perhaps"}, "Invalid request: scores parameter is not true or false"),
-    ({"min_score": 2}, "Invalid request: min_score parameter must be at most 1"),
+    ({"min_score": 2}, "Invalid request: min_score parameter must be <= 1"),
     ({"glossary": ["dog"]}, "Invalid request: glossary parameter is not an object"),
     ({"glossary": "dog"}, "Invalid request: glossary parameter is not an object"),
     ({"protect": ["x"] * 101}, "Invalid request: protect parameter is too long: 100 at most"),
@@ -185,6 +184,8 @@ HALF = b'--y\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--y--\r\
         (b"q=%ff", "application/x-www-form-urlencoded", "Invalid request: the form cannot be read"),
         (b"a&" * 1000, "application/x-www-form-urlencoded", "Invalid request: missing q parameter"),
         (b"a=1&" * 5000, "application/x-www-form-urlencoded", "Invalid request: the form cannot be read"),
+        (b"q=" + b"%" * 40_000, "application/x-www-form-urlencoded", "Invalid request: missing source parameter"),
+        (b"q=%ff" * 10_000, "application/x-www-form-urlencoded", "Invalid request: the form cannot be read"),
         (b"x", "multipart/form-data", "Invalid request: the form cannot be read"),
         (b"x", "multipart/form-data; boundary=y", "Invalid request: "),
         (HALF, "multipart/form-data; boundary=y; charset=?", "Invalid request: missing source parameter"),
@@ -235,7 +236,7 @@ def test_glossary_protected_texts_and_a_least_score(served: Running, sentences: 
 def test_detect(served: Running) -> None:
     assert served.post("/detect", data={"q": "12"}).json() == [{"confidence": 0, "language": "en"}]
     assert served.error("/detect", {}) == (400, "Invalid request: missing q parameter")
-    assert served.error("/detect", {"q": ["a"]}) == (400, "Invalid request: q parameter is not a string")
+    assert served.error("/detect", {"q": ["a", 7]}) == (400, "Invalid request: q parameter is not a string")
 
 
 def test_nothing_is_detected_without_a_translator(lm_dir: Path) -> None:
@@ -248,7 +249,8 @@ def test_the_rest(served: Running) -> None:
     assert served.get("/health").json() == {"status": "ok"}
     settings = served.get("/frontend/settings").json()
     assert settings["charLimit"] == 50_000
-    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert settings["language"]["source"] == {"code": "auto", "name": "Auto Detect"}
+    assert settings["language"]["target"] == {"code": "qtx", "name": "qtx"}
     missing = served.get("/nothing")
     assert missing.status_code == 404
     assert missing.json() == {"error": "there is nothing at this address: see /docs"}

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from headway.documents.segments import SegmentResult
 from headway.documents.txt import translate_bytes
-from headway.serve.translate import split_text
 from headway.text.segment.wrapped_lines import unwrap_text
 
 PROSE = (
@@ -80,15 +79,6 @@ def test_a_document_of_plain_text_too() -> None:
     )
     assert counts.segments == 2
     assert said.decode() == f"TITLE\n\n{broken.upper()}\n"
-
-
-def test_a_server_takes_a_long_text_in_pieces_of_whole_paragraphs() -> None:
-    broken = "\n".join(textwrap.wrap(PROSE, 50))
-    text = "\n".join([broken, "", "a line", "", broken, ""] * 9)
-    pieces = split_text(text)
-    assert "".join(pieces) == text
-    assert len(pieces) > 3
-    assert all(piece.count("opinion.") == piece.count("The committee") for piece in pieces)
 
 
 lines = st.lists(st.text(alphabet="aBc é.,-\t ", max_size=60), max_size=8)

@@ -56,6 +56,16 @@ def test_what_is_not(text: str) -> None:
         ("Total ......... 12", "Total ⟦0⟧ 12"),
         ("the study[2][3] says", "the study⟦0⟧ says"),
         ("the study² and the house.”³ Yes", "the study⟦0⟧ and the house.”⟦1⟧ Yes"),
+        ("Press <kbd>Enter</kbd> to go.", "Press ⟦0⟧ to go."),
+        ("The <code class='x'>a <b>c</b></code> and <CODE>b</CODE>", "The ⟦0⟧ and ⟦1⟧"),
+        ('A <span translate="no">Blue House</span> is <b>new</b>.', "A ⟦0⟧ is ⟦1⟧new⟦2⟧."),
+        ("A <i class='a notranslate'>Blue House</i> is new.", "A ⟦0⟧ is new."),
+        ('A <b title="x>y">big</b> dog', "A ⟦0⟧big⟦1⟧ dog"),
+        ("An unclosed <code>print is a tag", "An unclosed ⟦0⟧print is a tag"),
+        ("Press `Ctrl`+`C` or ``a `b` c``.", "Press ⟦0⟧ or ⟦1⟧."),
+        ("Use **`a`**, `b`, `c` or `d`.", "Use ⟦0⟧, ⟦1⟧ or ⟦2⟧."),
+        ("See [the manual](docs/a.md) and ![a dog](b.png).", "See ⟦0⟧the manual⟦1⟧ and ⟦2⟧."),
+        ('See [it](a_(b).md "A title") or [this] (not that)', "See ⟦0⟧it⟦1⟧ or [this] (not that)"),
     ],
 )
 def test_notes_and_lines_are_protected(text: str, masked: str) -> None:

@@ -65,4 +65,13 @@ def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = CachedEncoder(tokenizer._library)
     text = "one two three four five"
     assert encoder.encode(text) == encoder.encode(text) == by_the_library(tokenizer, text)
-    assert len(encoder.cache) == 3
+    assert 0 < len(encoder.cache) <= 3
+    assert " five" in encoder.cache  # it begins anew: words that nobody asks for again do not fill it for ever
+
+
+def test_words_of_many_ids_are_not_kept() -> None:
+    tokenizer = TOKENIZERS["bpe(400)"]
+    encoder = CachedEncoder(tokenizer._library)
+    text = "dog " + "qxzjvkw" * 9
+    assert encoder.encode(text) == by_the_library(tokenizer, text)
+    assert list(encoder.cache) == [" dog"]

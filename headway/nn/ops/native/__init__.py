@@ -1,11 +1,11 @@
 """CPU kernels in C for int8 decoding, compiled on first use by the user's compiler for the user's processor.
 
-Compiling takes a few seconds, once. Without a compiler PyTorch's kernels do the same, slower; HEADWAY_NATIVE=0 turns
-these off.
+Compiling takes a few seconds, once. Without a compiler other engines do the same, slower; HEADWAY_NATIVE=0 turns
+these off. Nothing here imports torch.
 
     linear.c             int8 linear layers, norms        layers.c   the encoder, and a decoder step, in one call each
     attention.c          attention over an int8 KV cache  search.c   the whole search, greedy or a beam, in one call
-    encoder_attention.c  self-attention in float32        common.h   vectors, and the structures that Python fills
+    encoder_attention.c  self-attention in float32        common.h   vectors, and the structures that tables.py fills
 """
 
 import contextlib
@@ -16,17 +16,16 @@ import itertools
 import math
 import mmap
 import os
-import platform
 import shutil
 import stat
-import subprocess
-import tempfile
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+
+Array = np.ndarray[Any, Any]  # numpy.typing takes long to import
 
 SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 HEADERS = sorted(Path(__file__).parent.glob("*.h"))
@@ -60,12 +59,14 @@ def load_library() -> ctypes.CDLL | None:
     for compiler, folder in itertools.product(filter(None, compilers), folders):
         try:
             return ctypes.CDLL(str(compile_library(compiler, folder())))
-        except (OSError, RuntimeError, subprocess.SubprocessError):  # try another folder, or another compiler
+        except (OSError, RuntimeError):  # try another folder, or another compiler
             continue
     return None
 
 
 def _temporary_folder() -> Path:
+    import tempfile
+
     return Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"
 
 
@@ -79,12 +80,43 @@ def compile_library(compiler: str, folder: Path) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(f"{folder} is writable by other users")
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            output = Path(temporary) / path.name
-            command = [*compiler.split(), *FLAGS, "-o", str(output), *map(str, SOURCES), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_S)
-            output.replace(path)  # atomic: several processes may do so at once
+        with _lock_file(folder / "compile.lock"):
+            if not path.exists():  # another process may have compiled it meanwhile
+                _compile(compiler, path)
     return path
+
+
+def _compile(compiler: str, path: Path) -> None:
+    import subprocess
+    import tempfile
+
+    _announce()
+    with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+        output = Path(temporary) / path.name
+        command = [*compiler.split(), *FLAGS, "-o", str(output), *map(str, SOURCES), "-lm"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_S)
+        except subprocess.SubprocessError as error:
+            raise RuntimeError(f"{compiler} failed") from error
+        output.replace(path)  # atomic: where files cannot be locked, several processes may do so at once
+
+
+@functools.cache
+def _announce() -> None:
+    """Once, however many compilers are tried."""
+    if sys.stderr is not None:
+        print("headway: compiling kernels for this processor, once; this takes a few seconds", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _lock_file(path: Path) -> Iterator[None]:
+    """Processes, and threads, that start together wait for the one that compiles."""
+    import fcntl
+
+    with open(path, "w") as file:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def cache_folder() -> Path:
@@ -96,15 +128,27 @@ def processor_flags() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
+        lines = []
+    found = next((line for line in lines if line.startswith(("flags", "Features"))), None)
+    if found is not None:
+        return found
+    import platform
+
+    return f"{platform.machine()} {platform.processor()}"
 
 
-def call(name: str, *arguments: Tensor | int | float | None) -> None:
-    """Call a function of the library. Tensors are passed by address: they must be on the CPU, in the expected
-    layout."""
-    if _load_functions()[name](*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the library with numbers, None, and arrays or tensors. These are passed by address: they must
+    be on the CPU, in the expected layout."""
+    if _load_functions()[name](*map(address_of, arguments)):
         raise MemoryError("out of memory in a native kernel")
+
+
+def address_of(part: Any) -> Any:
+    """The address of an array's or a tensor's first number; anything else as it is."""
+    if isinstance(part, np.ndarray):
+        return part.__array_interface__["data"][0]
+    return part.data_ptr() if hasattr(part, "data_ptr") else part
 
 
 @functools.cache
@@ -118,12 +162,12 @@ def _load_functions() -> dict[str, Any]:
     return functions
 
 
-def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def zeros(shape: Sequence[int], dtype: Any) -> Array:
     """Zeros, in huge pages if there are many: fewer TLB misses."""
-    count = math.prod(shape) * dtype.itemsize
+    count = math.prod(shape) * np.dtype(dtype).itemsize
     if count < MIN_HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return torch.zeros(*shape, dtype=dtype, device="cpu")
+        return np.zeros(shape, dtype)
     pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
     with contextlib.suppress(OSError):  # a system without them
         pages.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(pages, dtype=dtype).view(*shape)
+    return np.frombuffer(pages, dtype).reshape(shape)

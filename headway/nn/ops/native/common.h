@@ -212,7 +212,7 @@ API int hw_cross_attention(const float *q, int64_t stride, int64_t now, const in
 
 /* ---- layers.c ---- */
 
-/* The fields of these structures, their order and types, are those of headway/decode/cpu/native_tables.py. */
+/* The fields of these structures, their order and types, are those of headway/nn/ops/native/tables.py. */
 typedef struct {
     linear_t query, key_value, output; /* self-attention: `query` projects to queries, keys and values */
     norm_t norm;

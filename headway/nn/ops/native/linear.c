@@ -46,11 +46,12 @@ API int hw_max_signed_input(void) { return MAX_SIGNED_INPUT; }
 API int hw_pack(const int8_t *weight, int64_t outputs, int64_t inputs, int64_t positive, int8_t *packed, int32_t *offsets) {
     int64_t fours = (inputs + 3) / 4;
     for (int64_t o = 0; o < outputs; o++) {
-        offsets[o] = 0;
-        for (int64_t i = 0; i < inputs; i++) {
-            packed[((o / BLOCK * fours + i / 4) * BLOCK + o % BLOCK) * 4 + i % 4] = weight[o * inputs + i];
-            offsets[o] += positive ? 0 : ZERO * weight[o * inputs + i];
-        }
+        const int8_t *row = weight + o * inputs;
+        int8_t *to = packed + (o / BLOCK * fours * BLOCK + o % BLOCK) * 4;
+        int32_t sum = 0;
+        for (int64_t i = 0; i < inputs; i += 4) memcpy(to + i * BLOCK, row + i, inputs - i < 4 ? inputs - i : 4);
+        for (int64_t i = 0; i < inputs; i++) sum += row[i];
+        offsets[o] = positive ? 0 : ZERO * sum;
     }
     return 0;
 }

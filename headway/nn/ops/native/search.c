@@ -15,8 +15,17 @@ typedef struct {
     const int64_t *limit;    /* (P,) maximum length of a hypothesis */
     const int64_t *suppress; /* ids that are never chosen */
     int32_t *lattice;        /* (steps, 4, P, C) from this call's first step on: ids, parents, bits of logps and of sums */
+    int32_t *inputs;         /* (P, capacity, width) the token that each slot was given at each position */
+    const int32_t *stop;     /* not 0: end before the next step */
     int64_t suppressed, active, beam, candidates, end, min_length;
+    int64_t no_repeat; /* no n-gram of this size may occur twice in a hypothesis; 0: any may */
+    int64_t steps;     /* that this call may make */
 } search_t;
+
+typedef struct { /* ids that a hypothesis may not continue with, because an n-gram would repeat */
+    const int32_t *ids;
+    int64_t count;
+} banned_t;
 
 typedef struct { /* candidates, best first */
     float *sums, *logps;
@@ -30,10 +39,28 @@ typedef struct {
     int64_t count;      /* of tokens among the best */
 } row_state_t;
 
-static int forbidden(const search_t *search, int64_t step, int32_t id) {
+/* The tokens that would complete an n-gram which hypothesis w of sentence p has already; returns how many. Position 0 holds the
+   start token, which belongs to no n-gram. */
+static int64_t find_banned(const search_t *search, const cache_t *cache, int64_t p, int64_t w, int32_t *to) {
+    int64_t n = search->no_repeat, last = cache->length - 1, count = 0;
+    const int64_t *owners = cache->owners + (p * cache->width + w) * cache->capacity;
+    const int32_t *inputs = search->inputs + p * cache->capacity * cache->width;
+    for (int64_t end = n; end <= last; end++) {
+        int64_t same = 1;
+        while (same < n && inputs[(end - same) * cache->width + owners[end - same]] ==
+                               inputs[(last + 1 - same) * cache->width + owners[last + 1 - same]])
+            same++;
+        if (same == n) to[count++] = inputs[end * cache->width + owners[end]];
+    }
+    return count;
+}
+
+static int forbidden(const search_t *search, int64_t step, const banned_t *banned, int32_t id) {
     if (id == search->end && step + 1 < search->min_length) return 1;
     for (int64_t i = 0; i < search->suppressed; i++)
         if (search->suppress[i] == id) return 1;
+    for (int64_t i = 0; i < banned->count; i++)
+        if (banned->ids[i] == id) return 1;
     return 0;
 }
 
@@ -49,8 +76,8 @@ static void insert(float value, int32_t id, int64_t wanted, row_state_t *state, 
 }
 
 /* Take in the scores of the tokens from `first` on; count is a multiple of LANES, padded with -inf. */
-static void scan(const search_t *search, int64_t step, const float *scores, int64_t count, int64_t first, row_state_t *state,
-                 float *values, int32_t *ids) {
+static void scan(const search_t *search, int64_t step, const banned_t *banned, const float *scores, int64_t count,
+                 int64_t first, row_state_t *state, float *values, int32_t *ids) {
     int64_t wanted = search->candidates;
     lanes_t tops = load(scores), sum = {0};
     for (int64_t i = LANES; i < count; i += LANES) tops = max_lanes(tops, load(scores + i));
@@ -66,7 +93,7 @@ static void scan(const search_t *search, int64_t step, const float *scores, int6
     for (int64_t i = 0; i < count; i += LANES) {
         if (!any_true(load(scores + i) > threshold)) continue;
         for (int64_t j = i; j < i + LANES; j++)
-            if (scores[j] > threshold && !forbidden(search, step, (int32_t)(first + j))) {
+            if (scores[j] > threshold && !forbidden(search, step, banned, (int32_t)(first + j))) {
                 insert(scores[j], (int32_t)(first + j), wanted, state, values, ids);
                 threshold = state->count < wanted ? -INFINITY : values[wanted - 1];
             }
@@ -74,8 +101,8 @@ static void scan(const search_t *search, int64_t step, const float *scores, int6
 }
 
 /* The best tokens of each row of x, up to PANEL rows: log-probabilities and ids; -inf where there are too few. */
-static int best_tokens(const linear_t *output, const search_t *search, int64_t step, const float *x, int64_t rows,
-                       float *values, int32_t *ids) {
+static int best_tokens(const linear_t *output, const search_t *search, int64_t step, const banned_t *banned, const float *x,
+                       int64_t rows, float *values, int32_t *ids) {
     int64_t wanted = search->candidates, vocabulary = output->outputs;
     float *scores = scratch(SCORES, sizeof(float) * rows * CHUNK + sizeof(row_state_t) * rows);
     row_state_t *states = (row_state_t *)(scores + rows * CHUNK);
@@ -87,7 +114,7 @@ static int best_tokens(const linear_t *output, const search_t *search, int64_t s
         multiply(output, &quantised, rows, first, last, scores, CHUNK);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = last - first; i < count; i++) scores[r * CHUNK + i] = -INFINITY;
-            scan(search, step, scores + r * CHUNK, count, first, states + r, values + r * wanted, ids + r * wanted);
+            scan(search, step, banned + r, scores + r * CHUNK, count, first, states + r, values + r * wanted, ids + r * wanted);
         }
     }
     for (int64_t r = 0; r < rows; r++, values += wanted, ids += wanted) {
@@ -167,35 +194,56 @@ static int next_beam(search_t *search, cache_t *cache, int64_t p, const candidat
 
 typedef struct {
     float *x, *values, *sums;
-    int32_t *tokens;
+    int32_t *tokens, *banned_ids; /* banned_ids: (PANEL, capacity) */
     int64_t *ids, *owners;
+    banned_t banned[PANEL];
 } buffers_t;
 
 static int new_buffers(const stack_table_t *stack, const search_t *search, const cache_t *cache, buffers_t *buffers) {
     int64_t rows = search->active * search->beam;
-    size_t numbers = rows * (stack->width + 2 * search->candidates + 1);
+    size_t numbers = rows * (stack->width + 2 * search->candidates + 1) + (search->no_repeat ? PANEL * cache->capacity : 0);
     buffers->ids = scratch(SEARCH, sizeof(int64_t) * (rows + search->beam * cache->capacity) + sizeof(float) * numbers);
     buffers->owners = buffers->ids + rows;
     buffers->x = (float *)(buffers->owners + search->beam * cache->capacity);
     buffers->values = buffers->x + rows * stack->width;
     buffers->sums = buffers->values + rows * search->candidates;
     buffers->tokens = (int32_t *)(buffers->sums + rows);
+    buffers->banned_ids = buffers->tokens + rows * search->candidates;
     return !buffers->ids;
+}
+
+/* The best tokens of all hypotheses, a panel of rows at a time. */
+static int best_of_rows(const linear_t *output, const stack_table_t *stack, const cache_t *cache, const search_t *search,
+                        buffers_t *on) {
+    int64_t rows = search->active * cache->now, wanted = search->candidates;
+    for (int64_t r = 0; r < rows; r += PANEL) {
+        int64_t count = rows - r < PANEL ? rows - r : PANEL;
+        for (int64_t i = 0; i < count; i++) {
+            int32_t *ids = on->banned_ids + i * cache->capacity;
+            int64_t p = search->live[(r + i) / cache->now], w = (r + i) % cache->now;
+            on->banned[i] = (banned_t){ids, search->no_repeat ? find_banned(search, cache, p, w, ids) : 0};
+        }
+        if (best_tokens(output, search, cache->length - 1, on->banned, on->x + r * stack->width, count, on->values + r * wanted,
+                        on->tokens + r * wanted))
+            return 1;
+    }
+    return 0;
 }
 
 static int step(const stack_table_t *stack, const linear_t *output, cache_t *cache, search_t *search, buffers_t *on,
                 int32_t *written) {
-    int64_t now = cache->now, rows = search->active * now, wanted = search->candidates, beam = search->beam, active = 0;
+    int64_t now = cache->now, wanted = search->candidates, beam = search->beam, active = 0;
     int64_t row = cache->sentences * wanted; /* of the lattice */
     for (int64_t b = 0; b < search->active; b++)
         for (int64_t w = 0; w < cache->width; w++)
             cache->owners[(search->live[b] * cache->width + w) * cache->capacity + cache->length] = w;
+    for (int64_t b = 0; b < search->active; b++)
+        for (int64_t w = 0; w < now; w++)
+            search->inputs[(search->live[b] * cache->capacity + cache->length) * cache->width + w] =
+                (int32_t)search->ids[b * now + w];
     cache->length++;
     if (hw_decode(stack, cache, search->live, search->active, search->ids, on->x)) return 1;
-    for (int64_t r = 0; r < rows; r += PANEL)
-        if (best_tokens(output, search, cache->length - 1, on->x + r * stack->width, rows - r < PANEL ? rows - r : PANEL,
-                        on->values + r * wanted, on->tokens + r * wanted))
-            return 1;
+    if (best_of_rows(output, stack, cache, search, on)) return 1;
     for (int64_t b = 0; b < search->active; b++) {
         int64_t p = search->live[b];
         int32_t *at = written + p * wanted;
@@ -212,12 +260,14 @@ static int step(const stack_table_t *stack, const linear_t *output, cache_t *cac
     return 0;
 }
 
-/* As many steps as the cache has capacity for, or until all sentences are done. */
+/* Up to `steps`, until all sentences are done or another thread sets `stop`. */
 API int hw_search(const stack_table_t *stack, const linear_t *output, cache_t *cache, search_t *search) {
     buffers_t on;
     if (new_buffers(stack, search, cache, &on)) return 1;
     int32_t *written = search->lattice;
-    for (; search->active && cache->length < cache->capacity; written += 4 * cache->sentences * search->candidates)
+    const volatile int32_t *stop = search->stop;
+    int64_t end = cache->length + search->steps;
+    for (; search->active && cache->length < end && !*stop; written += 4 * cache->sentences * search->candidates)
         if (step(stack, output, cache, search, &on, written)) return 1;
     return 0;
 }
