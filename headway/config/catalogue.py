@@ -15,6 +15,7 @@ class Entry(NamedTuple):
     line: str  # one line that describes it
     cost: str = ""  # of a sequence of length n
     reference: str = ""
+    names: str = ""  # other names, separated by commas: nicknames and titles of papers, which a search finds too
 
 
 CATALOGUE: tuple[Entry, ...] = (
