@@ -228,7 +228,7 @@ def _check_cross(part: Any) -> None:
     """Cross-attention sees all of the source, without positions."""
     try:
         part.check(FULL, NoPosition.Config())
-        supported = not part.reads
+        supported = part.cross_attends and not part.reads
     except ConfigError:
         supported = False
     if not supported:

@@ -21,8 +21,9 @@ from headway.train.loss import batch_loss
 from headway.train.objectives import Batch
 
 FORMS = {("position", "learned"): "learned(32)", ("position", "t5"): "t5(8, max_distance=6)"}
-OBJECTIVES = {"encoder": "masked", "decoder": "causal", "both": "translation", "listening": "translation"}
 FAMILIES = ("encoder", "decoder", "both", "listening")  # the last: the kinds in the decoder, behind a plain encoder
+READING = "reading"  # a further family: the kinds in the encoder, before a plain decoder
+OBJECTIVES = dict(zip((*FAMILIES, READING), ("masked", "causal", *["translation"] * 3)))
 SLOTS = ("mixer", "position", "mask", "feedforward", "residual", "linear", "norm")
 ALTERNATING = ("mixer", "position", "mask", "feedforward")  # slots that take a list
 VOCABULARY = 29
@@ -59,7 +60,7 @@ class Combination(NamedTuple):
             "linear": linear,
             "norm": norm,
             "encoder": encoder,
-            "decoder": {"layers": 0} if family == "encoder" else listener,
+            "decoder": {"encoder": {"layers": 0}, READING: plain}.get(family, listener),
             "head": "masked" if family == "encoder" else "logits",
         }
         return {"model": model, "train": {"objective": OBJECTIVES[family], "max_tokens": 16}}

@@ -37,6 +37,8 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
     try:
         config.resolved()
     except ConfigError as error:
+        if error.where == "decoder.mask":
+            return small(encoder={entry.slot: value})  # it hears the future too, so never in a decoder
         if error.where != "encoder.mask":
             raise
         config = small(sides={entry.slot: value, "mask": "causal"})  # it hears the past alone, in an encoder too

@@ -4,8 +4,8 @@ forward(x, ctx, *, source=None, cache=None) -> (B, T, d)
     The same in training and in decoding. source: encoder output to attend to instead of x; cache: what it keeps of
     earlier calls, updated in place. ctx.queries says which positions x has and what of it is padding. With a cache,
     padding anywhere in x has no effect and takes no position; without one, padding is at the end of a row and does not
-    affect what precedes it. source is None for a mixer without cross-attention: one that refuses the mask "full" is
-    never given one.
+    affect what precedes it. source is None for a mixer without cross-attention: one that refuses the mask "full", or
+    whose Config says `cross_attends = False`, is never given one.
 new_cache(batch, device, *, lookback=None, trainable=False) -> LayerCache or None
     lookback: how far back its mask looks; trainable: the weights change before the cache is read again. None: it needs
     no cache (then `needs_cache = False`). A mixer that can be cross-attention also takes `cross`.
@@ -29,6 +29,7 @@ class MixerConfig(Part):
     """The base class of a mixer's settings, with the defaults of what a kind does not override."""
 
     reads: ClassVar[str] = ""  # name of the published keys and values that it reads instead of making its own
+    cross_attends: ClassVar[bool] = True  # to encoder output too, if it takes the mask "full"
 
     def resolved(self, scope: Scope) -> Self:
         """Derived values filled in, impossible ones refused."""
