@@ -49,6 +49,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "silu", "headway.nn.layers.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017"),
     Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
     Entry("feedforward", "moe", "headway.nn.layers.moe:MixtureOfExperts", "several feed-forwards, of which each token uses `top_k`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024"),
+    Entry("feedforward", "kan", "headway.nn.layers.kan:KAN", "a learned spline on every connection, in place of activations", "O(n)", "Liu 2024", names="Kolmogorov-Arnold network, Kolmogorov-Arnold Networks, B-splines, efficient-kan"),
     # residual connections, norms and linear layers
     Entry("residual", "post", "headway.nn.layers.residual:PostNorm", "norm(x + f(x))", "", "Vaswani 2017"),
     Entry("residual", "pre", "headway.nn.layers.residual:PreNorm", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),

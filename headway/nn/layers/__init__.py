@@ -3,7 +3,8 @@
 embedding.py    ids -> vectors                      feedforward.py  relu, gelu, silu, swiglu
 norms.py        layer norm, RMS norm                moe.py          mixture of experts
 residual.py     post- and pre-norm, DeepNorm …      heads.py        logits, masked LM, pooled classifier
-linear.py       Dense, the base class Linear        bitlinear.py    BitNet, ternary weights
+linear.py       Dense, the base class Linear        kan.py          Kolmogorov-Arnold networks, splines
+                                                    bitlinear.py    BitNet, ternary weights
                                                     int8.py         8-bit inference on a CPU
 
 ids ── embedding ──► x ── [ residual( norm, mixer | feedforward ) ] × layers ──► head ──► logits

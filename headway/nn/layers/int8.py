@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.layers.linear import Dense, Linear
+from headway.nn.layers.linear import Dense, Linear, ScaledDense
 from headway.nn.ops import native
 from headway.nn.ops.int8_rows import MAX_INT8, pack_rows, quantise_rows
 from headway.nn.transformer import Transformer
@@ -113,6 +113,7 @@ def quantise_model(model: Transformer) -> Transformer:
     model = copy.deepcopy(model)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
+            child = child.fold() if isinstance(child, ScaledDense) else child
             if type(child) is Dense and name not in getattr(module, "keep_float", ()):
                 positive = name == "outer" and getattr(module, "activation", None) is F.relu
                 setattr(module, name, Int8Linear(*quantise_weight(child.weight), child.bias, positive=positive))

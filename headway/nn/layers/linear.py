@@ -37,6 +37,31 @@ class Dense(Linear):
         return apply_linear(x, self.weight, self.bias)
 
 
+class ScaledDense(Linear):
+    """xWᵀ, where each output has a further factor for each group of `group` inputs: the scaler of a spline (KAN)."""
+
+    weight: nn.Parameter
+
+    def __init__(self, groups: int, group: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, groups * group))
+        self.scaler = nn.Parameter(torch.ones(outputs, groups, 1))  # a third axis: it is no matrix
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self._scaled_weight())
+
+    def fold(self) -> Dense:
+        """The same as one matrix, for inference."""
+        scaled = self._scaled_weight().detach()
+        dense = Dense(Dense.Config(), *reversed(scaled.shape), bias=False)
+        dense.weight = nn.Parameter(scaled, requires_grad=False)
+        return dense
+
+    def _scaled_weight(self) -> Tensor:
+        outputs, groups, _ = self.scaler.shape
+        return (self.weight.view(outputs, groups, -1) * self.scaler).flatten(1)
+
+
 def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """xWᵀ + b"""
     if bias is None or fused.unsupported(x):

@@ -3,6 +3,7 @@
 attention.py         attend: scaled dot-product attention, by one of several kernels
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 retention.py         retention: recurrent, parallel and chunkwise
+splines.py           B-spline bases, for Kolmogorov-Arnold layers
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
 fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU
