@@ -1,9 +1,10 @@
 """Two strangers that the contracts must carry, though Headway ships neither: a ring that forgets almost at once, and a
-recurrence. They reach the model as any kind does, by lines in the catalogue."""
+recurrence. They reach the model as any kind does, by lines in the catalogue. Beside them, kinds that break one promise
+each, which the tests of that promise must notice."""
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from headway.nn.cache import sliding_window
 from headway.nn.cache.kv import LayerCache
 from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context
-from headway.nn.masks.masks import Mask
+from headway.nn.masks.masks import CAUSAL, Mask
 from headway.nn.mixers.attention import Attention
 from headway.nn.mixers.mixer import MixerConfig
 from headway.nn.positions.positions import Position
@@ -27,12 +28,26 @@ TOYS = (
     catalogue.Entry("mixer", "ring", f"{__name__}:Ring", "attention that remembers a window"),
     catalogue.Entry("mixer", "decay", f"{__name__}:Decay", "a decaying running sum"),
 )
+BROKEN = tuple(
+    catalogue.Entry("mixer", kind, f"{__name__}:{name}", line)
+    for kind, name, line in (
+        ("deaf_to_masks", "DeafToMasks", "attention that takes every mask, and sees all of the past"),
+        ("never_ahead", "NeverAhead", "attention that takes every mask, and sees none of the future"),
+        ("deaf_to_positions", "DeafToPositions", "attention that takes every position, and applies none"),
+        ("torch_linear", "TorchLinear", "linear layers that the config does not reach"),
+        ("own_matrix", "OwnMatrix", "a matrix that the config does not reach"),
+        ("no_outputs", "NoOutputs", "names no residual outputs"),
+        ("wrong_outputs", "WrongOutputs", "names a layer whose scale is lost before the output"),
+        ("hoarder", "Hoarder", "says that its cache is bounded, and keeps everything"),
+        ("miser", "Miser", "says that its cache grows, and keeps one vector"),
+    )
+)
 
 
 @contextlib.contextmanager
-def in_catalogue() -> Iterator[None]:
+def in_catalogue(entries: tuple[catalogue.Entry, ...] = TOYS) -> Iterator[None]:
     before = catalogue.CATALOGUE
-    catalogue.CATALOGUE = (*before, *TOYS)
+    catalogue.CATALOGUE = (*before, *entries)
     try:
         yield
     finally:
@@ -74,6 +89,8 @@ class Ring(Attention):
 class Decay(nn.Module):
     """sₜ = rate · sₜ₋₁ + xₜW, read as sₜV"""
 
+    residual_outputs: tuple[str, ...] = ("write", "read")
+
     @dataclass(frozen=True, kw_only=True)
     class Config(MixerConfig):
         kind: str = "decay"
@@ -84,6 +101,9 @@ class Decay(nn.Module):
                 raise ConfigError(f'a running sum supports only the mask "causal", not "{mask.name}".', "mask")
             if position.applies_to in ("qk", "scores"):
                 raise ConfigError(f"a running sum has no scores for {position.kind} to change.", "position")
+
+        def bounded(self, mask: Mask) -> bool:
+            return True
 
         def cost(self, scope: Scope) -> Cost:
             weights = scope.linear_parameters(scope.d_model, scope.d_model)
@@ -114,3 +134,90 @@ class Decay(nn.Module):
         self, batch: int, device: torch.device, *, lookback: int | None = None, trainable: bool = False
     ) -> RecurrentState:
         return RecurrentState(batch, device)
+
+
+class DeafToMasks(Attention):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Attention.Config):
+        kind: str = "deaf_to_masks"
+
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: Any = None) -> Tensor:
+        return super().forward(x, replace(ctx, mask=CAUSAL), source=source, cache=cache)
+
+
+class NeverAhead(Attention):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Attention.Config):
+        kind: str = "never_ahead"
+
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: Any = None) -> Tensor:
+        return super().forward(x, replace(ctx, mask=CAUSAL & ctx.mask), source=source, cache=cache)
+
+
+class DeafToPositions(Attention):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Attention.Config):
+        kind: str = "deaf_to_positions"
+
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: Any = None) -> Tensor:
+        return super().forward(x, replace(ctx, position=None), source=source, cache=cache)
+
+
+class TorchLinear(Decay):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Decay.Config):
+        kind: str = "torch_linear"
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__(config, scope)
+        self.read = nn.Linear(scope.d_model, scope.d_model)
+
+
+class OwnMatrix(Decay):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Decay.Config):
+        kind: str = "own_matrix"
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__(config, scope)
+        self.turn = nn.Parameter(torch.eye(scope.d_model))
+
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: Any = None) -> Tensor:
+        return super().forward(x @ self.turn, ctx, source=source, cache=cache)
+
+
+class NoOutputs(Decay):
+    residual_outputs = ()
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Decay.Config):
+        kind: str = "no_outputs"
+
+
+class WrongOutputs(Decay):
+    residual_outputs = ("write",)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Decay.Config):
+        kind: str = "wrong_outputs"
+
+    def forward(self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: Any = None) -> Tensor:
+        return nn.functional.normalize(super().forward(x, ctx, source=source, cache=cache), dim=-1)
+
+
+class Hoarder(Attention):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Attention.Config):
+        kind: str = "hoarder"
+
+        def bounded(self, mask: Mask) -> bool:
+            return True
+
+
+class Miser(Decay):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Decay.Config):
+        kind: str = "miser"
+
+        def bounded(self, mask: Mask) -> bool:
+            return False

@@ -12,6 +12,12 @@ new_cache(batch, device, *, lookback=None, trainable=False) -> LayerCache or Non
 residual_outputs
     The linear layers whose output is added to the residual stream, by name: residuals for deep models scale their
     initial weights down.
+keep_float
+    Linear layers and matrices that are neither of the config's linear kind nor quantised, by name, where rounding would
+    break the layer. None, unless it is set.
+
+Nothing is ignored silently: `Config.check` refuses a mask or a position that the mixer cannot apply. Tests hold it to
+that (tests/contracts/test_promises.py).
 """
 
 from dataclasses import dataclass
