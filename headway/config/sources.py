@@ -60,12 +60,32 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> list[Layer]:
 def compose(layers: Sequence[Layer]) -> tuple[Config, dict[str, str]]:
     """The config of all layers, of which the later ones win, and for each of its values the layer that gave it."""
     tree, origins, _ = merge_layers(layers)
-    config = read_config(tree)
-    given = dict(flatten(from_dict(Config, tree).to_dict()))
+    given = from_dict(Config, tree)
+    derived = _derive_cross(given, layers, tree)
+    config, known = read_config(tree), dict(flatten(given.to_dict()))
     return config, {
-        path: _find_origin(path, origins, "default" if path in given else "derived")
+        path: _find_origin(path, origins, "default" if path in known else derived.get(path, "derived"))
         for path, _ in flatten(config.to_dict())
     }
+
+
+def _derive_cross(given: Config, layers: Sequence[Layer], tree: dict[str, Any]) -> dict[str, str]:
+    """The origin of cross-attention that no layer gives. Where no mixer has heads, it takes those of the last one that
+    was replaced, such as the preset's."""
+    derived = given.model.derived_cross
+    if derived is None:
+        return {}
+    path = "model.decoder.cross"
+    if derived.origin:
+        return {path: f"derived from model.{derived.origin}"}
+    for count in range(len(layers) - 1, 0, -1):
+        earlier = merge_layers(layers[:count])
+        replaced = from_dict(Config, earlier.tree).model.derived_cross
+        if replaced is not None and replaced.origin:
+            tree["model"]["decoder"]["cross"] = replaced.parts[0].to_dict()
+            mixer = f"model.{replaced.origin}"
+            return {path: f"derived from {mixer} of {_find_origin(mixer, earlier.origins, 'the defaults')}"}
+    return {path: derived.description}
 
 
 def find_old_names(layers: Sequence[Layer]) -> list[str]:

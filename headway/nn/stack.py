@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,17 @@ from headway.nn.sequence import LastToken, TokenPositions
 COPIED_SETTINGS = ("heads", "d_k")  # that cross-attention takes from a mixer that is not attention
 
 
+class DerivedCross(NamedTuple):
+    """Cross-attention that the config leaves out."""
+
+    parts: tuple[Part, ...]
+    origin: str  # the slot of the mixers whose heads it has: "decoder.mixer" …; "" where no mixer has any
+
+    @property
+    def description(self) -> str:
+        return f"derived from {self.origin or 'the defaults of attention, as no mixer has heads'}"
+
+
 class Stack(nn.Module):
     @dataclass(frozen=True, kw_only=True)
     class Config(Node):
@@ -38,25 +49,22 @@ class Stack(nn.Module):
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
 
-        def resolved(self, scope: Scope, has_source: bool) -> "Stack.Config":
-            """Derived values filled in, impossible combinations refused. `has_source`: there is an encoder to attend
-            to."""
+        def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
+            """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
             if not self.layers:
                 return self  # the model has no such side
             mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
-            if self.cross and not has_source:
+            if self.cross and encoder is None:
                 why = (
                     "an encoder has no cross-attention"
                     if scope.side == "encoder"
                     else "there is no encoder to attend to"
                 )
                 raise ConfigError(f"{why}. Leave cross out.", "cross")
-            cross = (self.cross or tuple(map(_cross_attention_like, self.mixer))) if has_source else None
-            filled: dict[str, Any] = {"mask": mask, "cross": cross}
-            for name in ("mixer", "cross", "feedforward"):
-                parts = filled.get(name, getattr(self, name))
-                if parts is not None:
-                    filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in parts)
+            filled: dict[str, Any] = {"mask": mask}
+            for name in ("mixer", "feedforward"):
+                filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in getattr(self, name))
+            filled["cross"] = None if encoder is None else self._resolved_cross(scope, encoder)
             for name in ("position", "mask", "mixer", "cross", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
@@ -65,6 +73,26 @@ class Stack(nn.Module):
             result = replace(result, position=result._positions(scope))
             result._check(scope)
             return result
+
+        def derived_cross(self, encoder: "Stack.Config") -> DerivedCross:
+            """Attention like the mixer of each layer. One without heads takes those of the others in this stack, or
+            of the encoder."""
+            own, other = attention_like(self.mixer), attention_like(encoder.mixer)
+            parts = tuple(attention_like((mixer,)) or own or other or Attention.Config() for mixer in self.mixer)
+            return DerivedCross(parts, "decoder.mixer" if own else "encoder.mixer" if other else "")
+
+        def _resolved_cross(self, scope: Scope, encoder: "Stack.Config") -> tuple[Part, ...]:
+            derived = None if self.cross else self.derived_cross(encoder)
+            parts: Any = self.cross if derived is None else derived.parts
+            try:
+                return tuple(part.resolved(scope) for part in parts)
+            except ConfigError as error:
+                if derived is None:
+                    raise error.inside("cross") from None
+                message = (
+                    f'{error.message} This cross-attention is {derived.description}: or set cross = "attention(…)".'
+                )
+                raise ConfigError(message, error.where).inside("cross") from None
 
         def _positions(self, scope: Scope) -> tuple[Part, ...]:
             """Each resolved with the mixers of its layers."""
@@ -218,10 +246,17 @@ def _max_lookback(masks: Iterable[Mask]) -> int | None:
     return None if None in lookbacks else max(lookback for lookback in lookbacks if lookback is not None)
 
 
-def _cross_attention_like(mixer: Part) -> Part:
-    """Attention with the settings of this mixer, which may be of another kind; then with its heads, if it has any."""
-    names = [spec.name for spec in fields(Attention.Config)] if isinstance(mixer, Attention.Config) else COPIED_SETTINGS
-    return Attention.Config(**{n: getattr(mixer, n) for n in names if n != "kind" and hasattr(mixer, n)})
+def attention_like(mixers: Iterable[Part]) -> Part | None:
+    """Attention with all settings of the first of these that is attention, or else with the heads of the first that has
+    heads; None if none has."""
+    with_heads = [mixer for mixer in mixers if hasattr(mixer, "heads")]
+    for mixer in with_heads:
+        if isinstance(mixer, Attention.Config):
+            names = [spec.name for spec in fields(Attention.Config) if spec.name != "kind"]
+            return Attention.Config(**{name: getattr(mixer, name) for name in names})
+    for mixer in with_heads:
+        return Attention.Config(**{name: getattr(mixer, name) for name in COPIED_SETTINGS if hasattr(mixer, name)})
+    return None
 
 
 def _check_cross(part: Any) -> None:

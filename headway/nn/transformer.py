@@ -21,7 +21,7 @@ from headway.nn.sequence import (
     positions_after,
     positions_from_start,
 )
-from headway.nn.stack import Stack
+from headway.nn.stack import DerivedCross, Stack
 from headway.nn.statistics import LayerStatistics
 
 
@@ -73,12 +73,18 @@ class Transformer(nn.Module):
                 )
             filled: dict[str, Any] = {"source_vocabulary": source}
             for side in ("encoder", "decoder"):
-                has_source = side == "decoder" and bool(self.encoder.layers)
+                encoder = self.encoder if side == "decoder" and self.encoder.layers else None
                 try:
-                    filled[side] = getattr(self, side).resolved(self.scope(side), has_source)
+                    filled[side] = getattr(self, side).resolved(self.scope(side), encoder)
                 except ConfigError as error:
                     raise error.inside(side) from None
             return replace(self, **filled)
+
+        @property
+        def derived_cross(self) -> DerivedCross | None:
+            """The cross-attention that is derived, if this model has any that it does not give."""
+            needed = self.encoder.layers and self.decoder.layers and not self.decoder.cross
+            return self.decoder.derived_cross(self.encoder) if needed else None
 
         @property
         def sides(self) -> list[str]:
