@@ -42,6 +42,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mixer", "attention", "headway.nn.mixers.attention:Attention", "multi-head attention; grouped or single keys with `groups`", "O(n²)", "Vaswani 2017; Shazeer 2019; Ainslie 2023"),
     Entry("mixer", "shared_kv", "headway.nn.mixers.shared_kv:SharedKVAttention", "attention over keys and values that are computed once for all such layers", "O(n²)", "Sun 2024"),
     Entry("mixer", "retention", "headway.nn.mixers.retention:Retention", "no softmax: the past decays, and is kept as one matrix a head", "O(n)", "Sun 2023; Sun 2024"),
+    Entry("mixer", "longnet", "headway.nn.mixers.longnet:LongNet", "dilated attention: segments of several lengths, of which every r-th token attends", "O(n)", "Ding 2023", names="dilated attention, LongNet: Scaling Transformers to 1,000,000,000 Tokens"),
     # each position by itself
     Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),
