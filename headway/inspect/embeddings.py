@@ -111,8 +111,8 @@ def _score_tables(
     title = part.kind
     ones = torch.ones(1, heads, positions.length, width, device=model.device)
     if part.applies_to == "qk":
-        rotated = module.rotate(ones, positions)[0, 0]
-        values = rotated @ rotated.T / width
+        q, k = module.transform_query(ones, positions, own), module.rotate(ones, positions)
+        values = q[0, 0] @ k[0, 0].T / width
     else:
         ones = ones.to(next(module.parameters(), ones).dtype)
         scale = getattr(mixers[layer], "scale", 1.0)

@@ -110,6 +110,7 @@ class Stack(nn.Module):
                         f'a decoder must not see the future, and the mask "{mask.name}" shows it. Write "causal & …".',
                         "mask",
                     )
+                position.check(mask)
                 mixer.check(mask, position)
             for cross in filter(None, self.tiled("cross")):
                 _check_cross(cross)

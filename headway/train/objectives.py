@@ -242,7 +242,7 @@ class CausalObjective:
 def refuse_unbounded_memory(decoder: Any) -> None:
     """With `carry`, a text has no first position and no end: positions must be relative and lookback bounded."""
     for layer, (part, mixer, position) in enumerate(zip(*map(decoder.tiled, ("mask", "mixer", "position"))), 1):
-        if position.applies_to == "input":
+        if position.applies_to == "input" or position.counts_from_start:
             raise ConfigError(
                 f"with carry, a text continues from step to step, and {position.kind} positions count from its start. "
                 'Choose "none" or relative positions: "rope", or with attention "transformer_xl", "alibi", "t5", '

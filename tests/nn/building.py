@@ -37,7 +37,7 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
     try:
         config.resolved()
     except ConfigError as error:
-        if error.where == "decoder.mask":
+        if error.where in ("decoder.mask", "decoder.position"):
             return small(encoder={entry.slot: value})  # it hears the future too, so never in a decoder
         if error.where != "encoder.mask":
             raise

@@ -39,10 +39,11 @@ PLAIN = Combination(
 
 
 def decodes(slot: str, kind: str) -> bool:
-    """Whether it can stand in a decoder: a mixer that hears the future refuses every mask that hides it."""
+    """Whether it can stand in a decoder: a mixer that hears the future refuses every mask that hides it, and a position
+    may need the length of the text."""
     values = {"family": ("decoder",), "mask": ("causal",), slot: forms_of(slot, kind)[0]}
-    refusal = PLAIN._replace(**values).refusal() if slot == "mixer" else None
-    return refusal is None or slot_of(refusal) != "mask"
+    refusal = PLAIN._replace(**values).refusal() if slot in ("mixer", "position") else None
+    return refusal is None or slot_of(refusal) != ("mask" if slot == "mixer" else slot)
 
 
 each_kind = pytest.mark.parametrize(("slot", "kind"), KINDS)

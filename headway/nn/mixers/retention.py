@@ -112,7 +112,7 @@ class Retention(nn.Module):
         c = self.config
         assert source is None and c.d_k and c.d_v
         q, k, v = (split_heads(project(x), c.heads) for project in (self.query, self.key, self.value))
-        q, k = ctx.rotate(q, ctx.queries), ctx.rotate(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
+        q, k = ctx.transform_query(q), ctx.rotate(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
         log_decay, valid = self._log_decay(x, ctx), ctx.queries.valid
         if valid is not None:
             k = k.masked_fill(~valid[:, None, :, None], 0.0)

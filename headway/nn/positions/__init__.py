@@ -2,7 +2,9 @@
 
     applies_to   where                          kinds
     "input"      added to x before layer 0      sinusoidal, learned            positions.py
+                                                counting, normalised           counting.py
     "qk"         rotates queries and keys       rope (rotary)                  positions.py
+                                                xpos (rotary that fades)       xpos.py
     "scores"     changes attention scores       alibi                          positions.py
                                                 t5 (bucketed bias)             t5.py
                                                 shaw (relative keys, values)   shaw.py

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headway.config.schema import Part, number
 from headway.errors import HeadwayError
 from headway.nn.build import Cost, Scope
+from headway.nn.masks.masks import Mask
 from headway.nn.positions.score_mod import ScoreMod, ScoreModInputs
 from headway.nn.sequence import TokenPositions
 
@@ -31,10 +32,14 @@ class Position(nn.Module):
         # A mixer refuses what it cannot apply.
         applies_to: ClassVar[Literal["nothing", "input", "qk", "scores"]] = "nothing"
         needs_weights: ClassVar[bool] = False  # of attention, which only the kernel "math" returns
+        counts_from_start: ClassVar[bool] = False  # its numbers grow with the position: a text must have an end
 
         def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "Position.Config":
             """Derived values filled in. `mixers`: of the layers that share this position."""
             return self
+
+        def check(self, mask: Mask) -> None:
+            """Raise a ConfigError for the mask of a layer under which it makes no sense."""
 
         def cost(self, scope: Scope) -> Cost:
             return Cost()
@@ -95,6 +100,13 @@ class Sinusoidal(Position):
         return x + self._values(tokens.positions).to(x.dtype)
 
 
+def last_position(tokens: TokenPositions) -> int:
+    """The largest position of a real token, -1 if there is none; a device sync."""
+    positions, valid = tokens.positions, tokens.valid
+    real = positions if valid is None else positions.expand_as(valid)[valid]
+    return int(real.max()) if real.numel() else -1
+
+
 class Learned(Position):
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
@@ -112,8 +124,7 @@ class Learned(Position):
     def add(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         positions, size = tokens.positions, self.table.num_embeddings
         if tokens.end > size:  # an upper bound, which padding may have raised: look at the real tokens
-            real = positions if tokens.valid is None else positions.expand_as(tokens.valid)[tokens.valid]
-            length = int(real.max()) + 1 if real.numel() else 0
+            length = last_position(tokens) + 1
             if length > size:
                 raise HeadwayError(
                     f"this model learned {size} positions and was given {length} tokens. Shorten the text, or train "
