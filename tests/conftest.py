@@ -43,6 +43,13 @@ def same_random_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
+def one_torch_thread() -> None:
+    """Again before each test: two threads of one that changed it would wait for each other in all later tests."""
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
 def nan_in_empty_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody wrote must not be read: `torch.empty` gives NaN, or the largest integer, not leftovers."""
 
