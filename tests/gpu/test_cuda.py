@@ -15,6 +15,7 @@ from headway.nn.layers.bitlinear import bit_linear, packed_state_dict, round_to_
 from headway.nn.masks.masks import BoundMask, make_mask
 from headway.nn.ops.attention import attend
 from headway.nn.ops.retention import fixed_log_decay, retain
+from headway.nn.ops.scan import scan
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod
 from headway.nn.sequence import positions_from_start
 from headway.nn.transformer import Transformer
@@ -75,6 +76,22 @@ def test_forms_of_retention_are_equal_with_gradients(dtype: torch.dtype, near: f
     for other in results[1:]:
         for one, expected in zip(other, results[0]):
             assert (one - expected).float().norm() / expected.float().norm() < near
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("length", [9, 300])
+def test_forms_of_the_scan_are_equal_with_gradients(length: int, dtype: torch.dtype, near: float) -> None:
+    """By Triton where it is installed."""
+    a = torch.rand(2, length, 1, 70, device="cuda", dtype=dtype, requires_grad=True)
+    b = torch.randn(2, length, 3, 70, device="cuda", dtype=dtype, requires_grad=True)
+    initial = torch.randn(2, 3, 70, device="cuda", dtype=dtype, requires_grad=True)
+    results = []
+    for form in ("recurrent", "chunked"):
+        states, final = scan(a, b, initial, form=form)
+        loss = states.square().sum() + final.sum()
+        results.append((states, final, *torch.autograd.grad(loss, (a, b, initial))))
+    for expected, one in zip(*results):
+        assert (one - expected).double().norm() / expected.double().norm() < near
 
 
 def turns(*parts: str) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ varlen_attention.py  attention over packed texts (varlen), each query sees one i
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
 retention.py         retention: recurrent, parallel and chunkwise
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
+scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
 fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU

@@ -61,3 +61,11 @@ def test_spans(kind: str, drops: bool) -> None:
     assert compiles(varlen_attention.backward_queries, types, **sizes)
     types = f"{three} {kind} *fp32 *fp32 {kind} {kind} {'*i32 ' * 5} {'i32 ' * 6} fp32 fp32"
     assert compiles(varlen_attention.backward_keys, types, **sizes)
+
+
+@pytest.mark.parametrize("kind", ["*fp32", "*fp64"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan(kind: str, reverse: bool) -> None:
+    from headway.nn.ops.triton.scan import scan
+
+    assert compiles(scan, " ".join([kind] * 4) + " i32 i32", REVERSE=reverse, BLOCK=64)
