@@ -46,6 +46,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mixer", "shared_kv", "headway.nn.mixers.shared_kv:SharedKVAttention", "attention over keys and values that are computed once for all such layers", "O(n²)", "Sun 2024"),
     Entry("mixer", "retention", "headway.nn.mixers.retention:Retention", "no softmax: the past decays, and is kept as one matrix a head", "O(n)", "Sun 2023; Sun 2024"),
     Entry("mixer", "longnet", "headway.nn.mixers.longnet:LongNet", "dilated attention: segments of several lengths, of which every r-th token attends", "O(n)", "Ding 2023", names="dilated attention, LongNet: Scaling Transformers to 1,000,000,000 Tokens"),
+    Entry("mixer", "crate", "headway.nn.mixers.crate:SubspaceAttention", "attention whose queries, keys and values are one projection", "O(n²)", "Yu 2023", names="CRATE, MSSA, multi-head subspace self-attention, White-Box Transformers via Sparse Rate Reduction"),
     # each position by itself
     Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),
@@ -54,11 +55,13 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
     Entry("feedforward", "moe", "headway.nn.layers.moe:MixtureOfExperts", "several feed-forwards, of which each token uses `top_k`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024"),
     Entry("feedforward", "kan", "headway.nn.layers.kan:KAN", "a learned spline on every connection, in place of activations", "O(n)", "Liu 2024", names="Kolmogorov-Arnold network, Kolmogorov-Arnold Networks, B-splines, efficient-kan"),
+    Entry("feedforward", "ista", "headway.nn.layers.ista:ISTA", "a step towards a sparse code, by one dictionary", "O(n)", "Yu 2023", names="CRATE, sparse coding, iterative shrinkage-thresholding, White-Box Transformers via Sparse Rate Reduction"),
     # residual connections, norms and linear layers
     Entry("residual", "post", "headway.nn.layers.residual:PostNorm", "norm(x + f(x))", "", "Vaswani 2017"),
     Entry("residual", "pre", "headway.nn.layers.residual:PreNorm", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
     Entry("residual", "deepnorm", "headway.nn.layers.residual:DeepNorm", "norm(α·x + f(x)), α and the first weights by depth", "", "Wang 2022"),
     Entry("residual", "residual_dual", "headway.nn.layers.residual:ResiDual", "post, and a second stream without norms; their sum at the end (ResiDual)", "", "Xie 2023"),
+    Entry("residual", "crate", "headway.nn.layers.residual:CrateResidual", "pre, but feed-forwards continue from the normed stream", "", "Yu 2023", names="CRATE, residual from the norm"),
     Entry("norm", "layernorm", "headway.nn.layers.norms:LayerNorm", "centred and scaled, with gain and bias", "", "Ba 2016", names="layer normalization, LN"),
     Entry("norm", "rmsnorm", "headway.nn.layers.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019", names="root mean square layer normalization, Llama's norm"),
     Entry("norm", "none", "headway.nn.layers.norms:NoNorm", "no normalisation", names="no norm"),

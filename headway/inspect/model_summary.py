@@ -34,11 +34,11 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
 def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
     for part, cost in stack.position_costs(scope).items():
         yield "position", part.kind, cost
-    wiring = Cost(parameters=stack.residual.parameters(scope, "sublayer"))
     mixers = stack.mixer_costs(scope)
     for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "feedforward")))):
         for name, part in zip(("self", "cross", "feedforward"), parts):
             if part is not None:
                 cost = mixers[layer] if name == "self" else part.cost(scope)
-                yield f"{layer}.{name}", part.kind, cost + wiring
+                role = "feedforward" if name == "feedforward" else "mixer"
+                yield f"{layer}.{name}", part.kind, cost + Cost(parameters=stack.residual.parameters(scope, role))
     yield "end", "norm", Cost(parameters=stack.residual.parameters(scope, "stack"))

@@ -61,7 +61,8 @@ def measure_collapse(
         for _ in range(layers):
             for name in sublayers:
                 module = _make_sublayer(name, scope)
-                s = _make_residual(residual, scope, "sublayer").wrap(s, lambda y, run=module: run(y, ctx))
+                role = "mixer" if name == "attention" else "feedforward"
+                s = _make_residual(residual, scope, role).wrap(s, lambda y, run=module: run(y, ctx))
             distances.append(rank_one_distance(ends.finish(s)[0]))
     return distances
 

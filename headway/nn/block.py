@@ -23,7 +23,7 @@ class Block(nn.Module):
         parts["feedforward"] = ("feedforward", feedforward)
         self.sublayers = nn.ModuleDict({name: make(slot, part, scope) for name, (slot, part) in parts.items()})
         self.gain: float = residual.gain(scope)  # factor of the initial weights of residual_outputs
-        self.residuals = nn.ModuleDict({name: residual.build(scope, "sublayer") for name in parts})
+        self.residuals = nn.ModuleDict({name: residual.build(scope, slot) for name, (slot, _) in parts.items()})
 
     def forward(self, s: Any, ctx: Context, caches: dict[str, LayerCache] | None) -> Any:
         """s is the residual stream. The mask and the position in ctx are those of the self sub-layer."""

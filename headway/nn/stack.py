@@ -149,8 +149,8 @@ class Stack(nn.Module):
             own, cross = Cost(), Cost()
             costs = self.mixer_costs(scope) if self.layers else []
             for mixer, other, feedforward in zip(costs, *map(self.tiled, ("cross", "feedforward"))):
-                sublayers = 2 if other is None else 3
-                wiring = sublayers * self.residual.parameters(scope, "sublayer")
+                wiring = (1 if other is None else 2) * self.residual.parameters(scope, "mixer")
+                wiring += self.residual.parameters(scope, "feedforward")
                 own += mixer + feedforward.cost(scope) + Cost(parameters=wiring)
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:

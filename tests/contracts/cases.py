@@ -21,6 +21,7 @@ EXAMPLES = {
     "shared_kv": ["shared_kv(4)", "shared_kv(4, 2)", "attention(4) + shared_kv(4, 1)"],
     "retention": ["retention(4, chunk=4)", "retention(2, gated=true, chunk=3)"],
     "longnet": ["longnet(4, [3, 8], [1, 2])", "longnet(2, [5, 9], [1, 3], 'cyclic')"],
+    "crate": ["crate(4)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

@@ -69,15 +69,21 @@ class KVCache:
 
     def append(self, k: Tensor, v: Tensor, tokens: TokenPositions) -> tuple[Tensor, Tensor, TokenPositions]:
         """Add (B, G, T, D) more, without padding. Returns all keys and values so far, and their positions."""
-        new, end = (k, v), self.end + k.shape[2]
+        (keys, values), key_positions = self.append_all((k, v), tokens)
+        return keys, values, key_positions
+
+    def append_all(self, new: tuple[Tensor, ...], tokens: TokenPositions) -> tuple[tuple[Tensor, ...], TokenPositions]:
+        """The same for any number of tensors."""
+        batch, _, length, _ = new[0].shape
+        end = self.end + length
         if torch.is_grad_enabled() or any(x.requires_grad for x in self.buffers):
             # A fresh copy: the backward pass may need the old one, if only for the gradient of a query.
-            self.buffers = tuple(F.pad(x[:, :, : self.end], (0, 0, 0, k.shape[2])) for x in self._or_empty(new))
+            self.buffers = tuple(F.pad(x[:, :, : self.end], (0, 0, 0, length)) for x in self._or_empty(new))
         else:
             self._reserve(new, end)
         if tokens.valid is not None:
             rows, columns = tokens.valid.nonzero(as_tuple=True)
-            slots = tokens.positions.expand(len(k), -1)[rows, columns]
+            slots = tokens.positions.expand(batch, -1)[rows, columns]
             for buffer, x in zip(self.buffers, new):
                 buffer[rows, :, slots] = x[rows, :, columns].to(buffer.dtype)
             self.lengths = self.lengths + tokens.valid.sum(1)
@@ -87,11 +93,10 @@ class KVCache:
                 if self.uniform:
                     buffer[:, :, self.end : end] = x
                 else:  # each row at its own position, without a device sync
-                    rows = torch.arange(len(k), device=k.device)[:, None]
+                    rows = torch.arange(batch, device=x.device)[:, None]
                     buffer[rows, :, tokens.positions] = x.transpose(1, 2).to(buffer.dtype)
-            self.lengths, self.end = self.lengths + k.shape[2], end
-        keys, values = (x[:, :, : self.end] for x in self.buffers)
-        return keys, values, self.key_positions()
+            self.lengths, self.end = self.lengths + length, end
+        return tuple(x[:, :, : self.end] for x in self.buffers), self.key_positions()
 
     def key_positions(self) -> TokenPositions:
         keys = positions_from_start(self.end, None, self.lengths.device)

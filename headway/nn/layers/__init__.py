@@ -4,6 +4,7 @@ embedding.py    ids -> vectors                      feedforward.py  relu, gelu, 
 norms.py        layer norm, RMS norm                moe.py          mixture of experts
 residual.py     post- and pre-norm, DeepNorm …      heads.py        logits, masked LM, pooled classifier
 linear.py       Dense, the base class Linear        kan.py          Kolmogorov-Arnold networks, splines
+                                                    ista.py         CRATE's step towards a sparse code
                                                     bitlinear.py    BitNet, ternary weights
                                                     int8.py         8-bit inference on a CPU
 

@@ -1,9 +1,10 @@
-"""Residual connections, how a sub-layer joins the residual stream: post-norm, pre-norm, DeepNorm, ResiDual.
+"""Residual connections, how a sub-layer joins the residual stream: post-norm, pre-norm, DeepNorm, ResiDual, CRATE.
 
 A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and finish(s) -> x
-after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance with role "sublayer" wraps each
-sub-layer; one with role "stack" is used at both ends of the stack. Its config's gain(scope) scales the initial weights
-of the layers that a sub-layer names in `residual_outputs`, by their paths inside it.
+after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance wraps each sub-layer, with the role
+"mixer" (self- and cross-attention too) or "feedforward"; one with role "stack" is used at both ends of the stack. Its
+config's gain(scope) scales the initial weights of the layers that a sub-layer names in `residual_outputs`, by their
+paths inside it.
 
 For deep models: DeepNorm weighs the stream more the deeper the model is; ResiDual carries a second stream.
 """
@@ -18,7 +19,7 @@ from headway.config.schema import Part, number
 from headway.nn.build import Scope, make_norm
 from headway.nn.ops.dropout import Dropout
 
-Role = Literal["sublayer", "stack"]
+Role = Literal["mixer", "feedforward", "stack"]
 Sublayer = Callable[[Tensor], Tensor]
 
 
@@ -44,14 +45,14 @@ class PostNorm(nn.Module):
             return PostNorm(scope, role)
 
         def parameters(self, scope: Scope, role: Role) -> int:
-            return scope.norm_parameters() if role == "sublayer" else 0
+            return 0 if role == "stack" else scope.norm_parameters()
 
         def gain(self, scope: Scope) -> float:
             return 1.0
 
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
-        self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
+        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ class DeepNorm(nn.Module):
             return DeepNorm(scope, role)
 
         def parameters(self, scope: Scope, role: Role) -> int:
-            return scope.norm_parameters() if role == "sublayer" else 0
+            return 0 if role == "stack" else scope.norm_parameters()
 
         def alpha(self, scope: Scope) -> float:
             """The weight of the stream. N layers on this side, M on the other."""
@@ -127,7 +128,7 @@ class DeepNorm(nn.Module):
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.alpha = self.Config().alpha(scope)
-        self.norm = make_norm(scope) if role == "sublayer" else nn.Identity()
+        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
@@ -176,3 +177,39 @@ class ResiDual(nn.Module):
         x, r = s
         result: Tensor = x + self.norm(r)
         return result
+
+
+class CrateResidual(nn.Module):
+    """x + dropout(f(norm(x))) for mixers, and y + dropout(f(y)) with y = norm(x) for feed-forwards; nothing at the end
+
+    A feed-forward continues from the *normed* stream, which its norm therefore replaces: an ISTA step improves the
+    vector that it is given, and its result is the new stream."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "crate"
+
+        def build(self, scope: Scope, role: Role) -> "CrateResidual":
+            return CrateResidual(scope, role)
+
+        def parameters(self, scope: Scope, role: Role) -> int:
+            return 0 if role == "stack" else scope.norm_parameters()
+
+        def gain(self, scope: Scope) -> float:
+            return 1.0
+
+    def __init__(self, scope: Scope, role: Role) -> None:
+        super().__init__()
+        self.replaces_stream = role == "feedforward"
+        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
+        self.dropout = Dropout(scope.dropout)
+
+    def start(self, x: Tensor) -> Tensor:
+        return x
+
+    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
+        normed: Tensor = self.norm(s)
+        return self.dropout.add(normed if self.replaces_stream else s, sublayer(normed))
+
+    def finish(self, s: Tensor) -> Tensor:
+        return s

@@ -4,6 +4,7 @@ mixer.py      the contract: forward, new_cache, residual_outputs, and the base c
 attention.py  multi-head, grouped-query and multi-query attention; self- and cross-attention
 shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
+crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 retention.py  retention: linear attention with decay (RetNet)
 
 x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time

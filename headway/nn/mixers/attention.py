@@ -51,12 +51,7 @@ class Attention(nn.Module):
                     "groups",
                 )
             dropout = scope.dropout if self.dropout is None else self.dropout
-            if self.kernel == "flex" and dropout:
-                raise ConfigError(
-                    f'the kernel "flex" has no dropout, and dropout = {dropout}. Set the mixer\'s dropout = 0, or '
-                    'kernel = "auto".',
-                    "kernel",
-                )
+            check_kernel_dropout(self.kernel, dropout)
             return replace(
                 self,
                 groups=groups,
@@ -68,12 +63,7 @@ class Attention(nn.Module):
 
         def check(self, mask: Mask, position: Position.Config) -> None:
             check_even_heads(self.d_k, position)
-            if position.needs_weights and self.kernel in ("sdpa", "flex"):
-                raise ConfigError(
-                    f'{position.kind} needs attention weights, which the kernel "{self.kernel}" does not return. Set '
-                    'kernel = "auto" or "math".',
-                    "position",
-                )
+            check_kernel_position(self.kernel, position)
 
         def bounded(self, mask: Mask) -> bool:
             return mask.lookback is not None
@@ -142,6 +132,24 @@ class Attention(nn.Module):
     def _split_kv(self, k: Tensor, v: Tensor, tokens: TokenPositions, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
         return ctx.rotate(split_heads(k, groups), tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
+
+
+def check_kernel_dropout(kernel: str, dropout: float) -> None:
+    if kernel == "flex" and dropout:
+        raise ConfigError(
+            f'the kernel "flex" has no dropout, and dropout = {dropout}. Set the mixer\'s dropout = 0, or kernel = '
+            '"auto".',
+            "kernel",
+        )
+
+
+def check_kernel_position(kernel: str, position: Position.Config) -> None:
+    if position.needs_weights and kernel in ("sdpa", "flex"):
+        raise ConfigError(
+            f'{position.kind} needs attention weights, which the kernel "{kernel}" does not return. Set kernel = '
+            '"auto" or "math".',
+            "position",
+        )
 
 
 def project_kv(

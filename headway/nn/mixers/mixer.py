@@ -11,7 +11,7 @@ new_cache(batch, device, *, lookback=None, trainable=False) -> LayerCache or Non
     no cache (then `needs_cache = False`). A mixer that can be cross-attention also takes `cross`.
 residual_outputs
     The linear layers whose output is added to the residual stream, by name: residuals for deep models scale their
-    initial weights down.
+    initial weights down. None, where no linear layer scales the output.
 keep_float
     Linear layers and matrices that are neither of the config's linear kind nor quantised, by name, where rounding would
     break the layer. None, unless it is set.

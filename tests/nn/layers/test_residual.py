@@ -51,8 +51,8 @@ def test_residual_equals_the_authors_numbers(scaled: bool) -> None:
     s: Any = end.start(tensors["in.x"])
     ending = "_scaled" if scaled else ""
     for layer in range(layers):
-        s = norm(f"layers.{layer}.self_attn_layer_norm", "sublayer", 1e-5).wrap(s, attend(layer))
-        s = norm(f"layers.{layer}.final_layer_norm", "sublayer", 1e-5).wrap(s, feed(layer))
+        s = norm(f"layers.{layer}.self_attn_layer_norm", "mixer", 1e-5).wrap(s, attend(layer))
+        s = norm(f"layers.{layer}.final_layer_norm", "feedforward", 1e-5).wrap(s, feed(layer))
         for stream, name in zip(s, ("post", "dual")):
             torch.testing.assert_close(stream, tensors[f"out.ms{ending}_layer{layer}_{name}"], rtol=0, atol=1e-11)
     torch.testing.assert_close(end.finish(s), tensors[f"out.ms{ending}"], rtol=0, atol=1e-11)
@@ -71,7 +71,7 @@ def test_deepnorm_weighs_by_depth(side: Any, layers: int, other: int, alpha: flo
     config, place = DeepNorm.Config(), scope(side, layers, other)
     assert (config.alpha(place), config.gain(place)) == (pytest.approx(alpha), pytest.approx(beta))
     x = torch.randn(2, 5, 32)
-    wiring = config.build(place, "sublayer")
+    wiring = config.build(place, "mixer")
     torch.testing.assert_close(wiring.wrap(x, torch.tanh), F.layer_norm(alpha * x + torch.tanh(x), (32,)))
 
 
@@ -127,5 +127,5 @@ def test_the_second_stream_is_the_plain_sum() -> None:
 
     s = wiring.wrap(wiring.wrap(wiring.start(x), sublayer), sublayer)
     torch.testing.assert_close(s[1], 0.5 * (x + outputs[0] + outputs[1]))
-    post = PostNorm(scope(), "sublayer")
+    post = PostNorm(scope(), "mixer")
     torch.testing.assert_close(s[0], post.wrap(post.wrap(x, torch.sin), torch.sin))
