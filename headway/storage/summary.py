@@ -12,6 +12,8 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     from headway.config.config import Config
 
+LIMITED_SLOTS = ("position", "mixer", "cross")  # whose parts may have learned something for each position
+
 
 @dataclass(frozen=True)
 class ModelSummary:
@@ -20,7 +22,7 @@ class ModelSummary:
     target_languages: tuple[str, ...]
     search: Search
     max_tokens: int  # of a text in its training
-    max_positions: int | None  # where its learned positions end, if it has any
+    max_positions: int | None  # the longest text that its learned positions allow, if it has any
     placeholders: bool = False  # whether it was trained to copy placeholders like ⟦0⟧
 
     @property
@@ -35,14 +37,16 @@ class ModelSummary:
 
 
 def summarise(config: "Config") -> ModelSummary:
-    parts = [part for side in config.model.sides for part in getattr(config.model, side).position]
+    stacks = [getattr(config.model, side) for side in config.model.sides]
+    parts = [part for stack in stacks for slot in LIMITED_SLOTS for part in getattr(stack, slot) or ()]
+    limits = [part.max_positions for part in parts if hasattr(part, "max_positions")]
     return ModelSummary(
         config.train.objective.kind,
         config.source_languages,
         config.target_languages,
         config.search,
         config.train.max_tokens,
-        min((part.max_positions for part in parts if part.kind == "learned"), default=None),
+        min(limits, default=None),
         config.train.placeholder_share > 0,
     )
 
@@ -56,7 +60,8 @@ def read_summary(folder: Path) -> tuple[ModelSummary, dict[str, Any]] | None:
             return None
         table = current_config(table)
         sides = [table["model"][side] for side in ("encoder", "decoder") if table["model"][side]["layers"]]
-        limits = [part["max_positions"] for side in sides for part in side["position"] if part["kind"] == "learned"]
+        parts = [part for side in sides for slot in LIMITED_SLOTS for part in side.get(slot) or ()]
+        limits = [part["max_positions"] for part in parts if "max_positions" in part]
         train = table["train"]
         languages = [table[f"{side}_languages"] for side in ("source", "target")]
         if type(train["max_tokens"]) is not int or not all(isinstance(tag, str) for side in languages for tag in side):

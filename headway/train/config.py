@@ -66,10 +66,12 @@ class TrainConfig(Node):
         if self.batches == "packed" and (reason := PackedLoader.unsupported(self, model)):
             raise ConfigError(f'{reason}. Set "auto" or "padded".', "train.batches")
         for side in model.sides:
-            for part in getattr(model, side).position:
-                if part.kind == "learned" and part.max_positions < self.max_tokens:
-                    raise ConfigError(
-                        f"{part.max_positions} learned positions are too few for texts of train.max_tokens = "
-                        f"{self.max_tokens} tokens. Raise the one or lower the other.",
-                        f"model.{side}.position",
-                    )
+            for name in ("position", "mixer", "cross"):
+                for part in getattr(getattr(model, side), name) or ():
+                    limit = getattr(part, "max_positions", None)
+                    if limit is not None and limit < self.max_tokens:
+                        raise ConfigError(
+                            f"{limit} learned positions are too few for texts of train.max_tokens = {self.max_tokens} "
+                            "tokens. Raise the one or lower the other.",
+                            f"model.{side}.{name}",
+                        )

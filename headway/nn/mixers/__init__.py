@@ -5,6 +5,8 @@ attention.py  multi-head, grouped-query and multi-query attention; self- and cro
 shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
+additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
+scored_attention.py  what mixers share whose attention weights are made in their own way
 retention.py  retention: linear attention with decay (RetNet)
 
 x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time

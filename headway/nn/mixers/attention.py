@@ -98,7 +98,7 @@ class Attention(nn.Module):
             q, k, v = project_together(x, self.query, self.key, self.value)
             kv = KeyValues(*self._split_kv(k, v, ctx.queries, ctx), ctx.queries, "self")
         else:
-            q, kv = self.query(x), self._key_values(x, ctx, source, cache)
+            q, kv = self.query(x), gather_kv(x, ctx, source, cache, lambda known: self._project(known, ctx))
         heads = attend_heads(split_heads(q, self.config.heads), kv, ctx, self.config, self.training)  # (B, H, T, E)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
@@ -115,15 +115,6 @@ class Attention(nn.Module):
         """`cross`: a cache for cross-attention. `lookback`: how far back the mask looks. `trainable`: the weights
         change before the cache is read again."""
         return CrossKVCache(batch, device) if cross else new_self_cache(batch, device, lookback, trainable)
-
-    def _key_values(self, x: Tensor, ctx: Context, source: Memory | None, cache: AttentionCache | None) -> KeyValues:
-        if isinstance(cache, CrossKVCache):
-            if cache.kv is not None:
-                return KeyValues(*cache.kv, cache.name)
-            if source is None:
-                raise ValueError("cross-attention needs encoder output: pass memory=model.encode(…)")
-        inputs, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
-        return project_kv(inputs, owner, cache, lambda known: self._project(known, ctx))
 
     def _project(self, inputs: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
         k, v = project_together(inputs.values, self.key, self.value)
@@ -150,6 +141,23 @@ def check_kernel_position(kernel: str, position: Position.Config) -> None:
             '"auto" or "math".',
             "position",
         )
+
+
+def gather_kv(
+    x: Tensor,
+    ctx: Context,
+    source: Memory | None,
+    cache: AttentionCache | None,
+    project: Callable[[Memory], tuple[Tensor, Tensor]],
+) -> KeyValues:
+    """Keys and values of the source, if there is one, or of x after all cached ones."""
+    if isinstance(cache, CrossKVCache):
+        if cache.kv is not None:
+            return KeyValues(*cache.kv, cache.name)
+        if source is None:
+            raise ValueError("cross-attention needs encoder output: pass memory=model.encode(…)")
+    inputs, owner = (Memory(x, ctx.queries), "self") if source is None else (source, "source")
+    return project_kv(inputs, owner, cache, project)
 
 
 def project_kv(

@@ -3,6 +3,7 @@
 attention.py         attend: scaled dot-product attention, by one of several kernels
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
+additive.py          additive (Bahdanau) scores, all at once or in pieces
 retention.py         retention: recurrent, parallel and chunkwise
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked

@@ -52,15 +52,26 @@ def naive(
     k, v = _repeat_kv(k, q.shape[1]), _repeat_kv(v, q.shape[1])
     scores = q @ k.transpose(-1, -2) * scale  # (B, H, T, S)
     scores = scores if score_mod is None else score_mod(scores, q.shape[0])
-    allowed = torch.ones((), dtype=torch.bool, device=q.device) if mask is None else mask
-    empty = ~allowed.any(-1, keepdim=True) if allowed.dim() else ~allowed
-    # A fully masked row keeps its scores through the softmax, so that no gradient is NaN, and then gets weights of 0.
-    masked = scores.masked_fill(~allowed & ~empty, -torch.inf)
+    masked, empty = mask_scores(scores, mask)
     weights = masked.softmax(-1).masked_fill(empty, 0.0)
     lse = masked.logsumexp(-1).masked_fill(empty.squeeze(-1) if empty.dim() else empty, -torch.inf)
     dropped = F.dropout(weights, dropout)
     output = dropped @ v if score_mod is None else dropped @ v + score_mod.value_bias(dropped)
     return AttentionResult(output, scores, weights, lse)
+
+
+def mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scores with -inf where the mask hides a key, and which queries see no key. A fully masked row keeps its scores,
+    so that no gradient of a softmax is NaN: its weights are to be set to 0."""
+    allowed = torch.ones((), dtype=torch.bool, device=scores.device) if mask is None else mask
+    empty = ~allowed.any(-1, keepdim=True) if allowed.dim() else ~allowed
+    return scores.masked_fill(~allowed & ~empty, -torch.inf), empty
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention weights; a query that sees no key has only zeros."""
+    masked, empty = mask_scores(scores, mask)
+    return masked.softmax(-1).masked_fill(empty, 0.0)
 
 
 def sdpa(
