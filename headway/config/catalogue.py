@@ -50,6 +50,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mixer", "retention", "headway.nn.mixers.retention:Retention", "no softmax: the past decays, and is kept as one matrix a head", "O(n)", "Sun 2023; Sun 2024"),
     Entry("mixer", "longnet", "headway.nn.mixers.longnet:LongNet", "dilated attention: segments of several lengths, of which every r-th token attends", "O(n)", "Ding 2023", names="dilated attention, LongNet: Scaling Transformers to 1,000,000,000 Tokens"),
     Entry("mixer", "crate", "headway.nn.mixers.crate:SubspaceAttention", "attention whose queries, keys and values are one projection", "O(n²)", "Yu 2023", names="CRATE, MSSA, multi-head subspace self-attention, White-Box Transformers via Sparse Rate Reduction"),
+    Entry("mixer", "dcmha", "headway.nn.mixers.dcmha:ComposedAttention", "attention whose heads are composed anew for every pair of tokens", "O(n²)", "Xiao 2024", names="DCFormer, dynamically composable multi-head attention, Improving Transformers with Dynamically Composable Multi-Head Attention"),
     # each position by itself
     Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),

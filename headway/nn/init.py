@@ -4,14 +4,16 @@
 |--------------------|----------------------------|
 | token embedding    | normal, deviation 1/√d     |
 | learned positions and distances, segments | normal, deviation 0.02 |
-| linear weight      | uniform Xavier; times the residual's gain in `residual_outputs` |
+| linear weight      | uniform Xavier; times the residual's gain in `residual_outputs`, and its own in `initial_gains` |
 | untied output      | normal, deviation 1/√d     |
 | every bias         | 0                          |
 | every norm's gain  | 1                          |
 """
 
+from collections.abc import Mapping
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.nn.layers.heads import LogitsHead
 from headway.nn.layers.linear import Linear
@@ -35,6 +37,12 @@ def initialise(model: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, LogitsHead) and module.weight is not None:
             module.weight.normal_(0.0, module.weight.shape[1] ** -0.5)
+    for module in model.modules():
+        factors: Mapping[str, float] = getattr(module, "initial_gains", {})  # of its linear layers, by name
+        for name, factor in factors.items():
+            weight = module.get_submodule(name).weight
+            if isinstance(weight, Tensor):
+                weight.mul_(factor)
     for stack in model.modules():
         if isinstance(stack, Stack):
             parts = [(block.gain, part) for block in stack.blocks for part in block.sublayers.values()]  # type: ignore[operator]

@@ -25,6 +25,7 @@ EXAMPLES = {
     "additive": ["additive(4)", "additive(2, d_k=3, d_v=10)"],
     "general": ["general(4)"],
     "location": ["location(4, max_positions=256)"],
+    "dcmha": ["dcmha(4)", "dcmha(2, 1, hidden=5, d_k=6, d_v=3, bias=true)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {
