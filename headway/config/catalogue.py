@@ -51,6 +51,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mixer", "longnet", "headway.nn.mixers.longnet:LongNet", "dilated attention: segments of several lengths, of which every r-th token attends", "O(n)", "Ding 2023", names="dilated attention, LongNet: Scaling Transformers to 1,000,000,000 Tokens"),
     Entry("mixer", "crate", "headway.nn.mixers.crate:SubspaceAttention", "attention whose queries, keys and values are one projection", "O(n²)", "Yu 2023", names="CRATE, MSSA, multi-head subspace self-attention, White-Box Transformers via Sparse Rate Reduction"),
     Entry("mixer", "dcmha", "headway.nn.mixers.dcmha:ComposedAttention", "attention whose heads are composed anew for every pair of tokens", "O(n²)", "Xiao 2024", names="DCFormer, dynamically composable multi-head attention, Improving Transformers with Dynamically Composable Multi-Head Attention"),
+    Entry("mixer", "rwkv4", "headway.nn.mixers.rwkv4:RWKV4", "RWKV-4's time mixing: a decaying average of values in every channel", "O(n)", "Peng 2023", names="RWKV, RWKV-4, RWKV v4, Dove, Raven, time mixing, WKV, RWKV: Reinventing RNNs for the Transformer Era"),
     # each position by itself
     Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
     Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),
@@ -60,6 +61,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "moe", "headway.nn.layers.moe:MixtureOfExperts", "several feed-forwards, of which each token uses `top_k`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024"),
     Entry("feedforward", "kan", "headway.nn.layers.kan:KAN", "a learned spline on every connection, in place of activations", "O(n)", "Liu 2024", names="Kolmogorov-Arnold network, Kolmogorov-Arnold Networks, B-splines, efficient-kan"),
     Entry("feedforward", "ista", "headway.nn.layers.ista:ISTA", "a step towards a sparse code, by one dictionary", "O(n)", "Yu 2023", names="CRATE, sparse coding, iterative shrinkage-thresholding, White-Box Transformers via Sparse Rate Reduction"),
+    Entry("feedforward", "rwkv_channel_mix", "headway.nn.layers.rwkv_channel_mix:RWKVChannelMix", "RWKV's channel mixing: relu² of each token mixed with the one before", "O(n)", "Peng 2023; Peng 2025", names="RWKV, channel mixing, channel mix, token shift, squared relu"),
     # residual connections, norms and linear layers
     Entry("residual", "post", "headway.nn.layers.residual:PostNorm", "norm(x + f(x))", "", "Vaswani 2017"),
     Entry("residual", "pre", "headway.nn.layers.residual:PreNorm", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),

@@ -41,7 +41,8 @@ class Block(nn.Module):
     @property
     def needs_cache(self) -> bool:
         """Whether later tokens need what this block computes for the current ones."""
-        return bool(getattr(self.sublayers["self"], "needs_cache", True))
+        kept = getattr(self.sublayers["self"], "needs_cache", True)
+        return bool(kept) or hasattr(self.sublayers["feedforward"], "new_cache")
 
     def new_caches(self, batch: int, device: torch.device, mask: Mask, trainable: bool) -> dict[str, LayerCache]:
         new_cache: Any = self.sublayers["self"].new_cache
@@ -49,13 +50,15 @@ class Block(nn.Module):
         caches: dict[str, LayerCache] = {} if own is None else {"self": own}
         if "cross" in self.sublayers:
             caches["cross"] = self.sublayers["cross"].new_cache(batch, device, cross=True)  # type: ignore[operator]
+        if hasattr(self.sublayers["feedforward"], "new_cache"):
+            caches["feedforward"] = self.sublayers["feedforward"].new_cache(batch, device)  # type: ignore[operator]
         return caches
 
 
 def _run(sublayer: nn.Module, x: Tensor, ctx: Context, cache: LayerCache | None) -> Tensor:
     kind = ctx.path.rpartition(".")[2]
     if kind == "feedforward":
-        output = sublayer(x, ctx)
+        output = sublayer(x, ctx) if cache is None else sublayer(x, ctx, cache=cache)
     elif kind == "cross":
         memory = ctx.memories.get("encoder")
         if memory is None and cache is None:

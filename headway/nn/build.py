@@ -21,6 +21,8 @@ class Scope:
     linear: Any  # the Part that make_linear builds
     side: Literal["encoder", "decoder"] = "encoder"
     layers: int = 1
+    layer: int = 0  # index of the layer that a mixer or a feed-forward is built for
+    first_of_kind: bool = True  # no layer below has the same kind of mixer
     other_layers: int = 0  # layers of the other side; 0: there is none
     masks: tuple[Mask, ...] = ()  # of these layers, for the cost of a position
 

@@ -144,6 +144,11 @@ class Stack(nn.Module):
             parts = getattr(self, name)
             return [None] * self.layers if parts is None else tile_over_layers(parts, self.layers)
 
+        def layer_scope(self, scope: Scope, index: int) -> Scope:
+            """The same side, for the parts of one layer."""
+            kinds = [mixer.kind for mixer in self.mixer]
+            return replace(scope, layer=index, first_of_kind=kinds.index(kinds[index % len(kinds)]) == index)
+
         def cost(self, scope: Scope) -> tuple[Cost, Cost]:
             """Of everything but cross-attention, and of cross-attention."""
             own, cross = Cost(), Cost()
@@ -162,8 +167,8 @@ class Stack(nn.Module):
             """Of each layer under its mask; the first of those that share keys and values also pays for making them."""
             mixers, masks = self.tiled("mixer"), [make_mask(part) for part in self.tiled("mask")]
             costs = []
-            for mixer, mask in zip(mixers, masks):
-                cost = mixer.cost(scope).under(mask)
+            for index, (mixer, mask) in enumerate(zip(mixers, masks)):
+                cost = mixer.cost(self.layer_scope(scope, index)).under(mask)
                 if mask.lookback is not None and mixer.bounded(mask):
                     cost = cost.with_cache_of(mask.lookback + WINDOW_SLACK)
                 costs.append(cost)
@@ -196,7 +201,10 @@ class Stack(nn.Module):
         self.shared = (
             SharedKV(config.tiled("mixer")[self.shared_kv_layers[0]], scope) if self.shared_kv_layers else None
         )
-        self.blocks = nn.ModuleList(Block(mixer, cross, ff, config.residual, scope) for mixer, cross, ff in parts)
+        self.blocks = nn.ModuleList(
+            Block(mixer, cross, ff, config.residual, config.layer_scope(scope, index))
+            for index, (mixer, cross, ff) in enumerate(parts)
+        )
         # From this layer on nothing is cached: there, only the tokens whose output is wanted need be computed.
         self.first_uncached = (
             max((index for index, block in enumerate(self.blocks) if block.needs_cache), default=-1) + 1

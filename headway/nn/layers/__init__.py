@@ -6,6 +6,7 @@ residual.py     post- and pre-norm, DeepNorm …      heads.py        logits, ma
 linear.py       Dense, the base class Linear        kan.py          Kolmogorov-Arnold networks, splines
                                                     ista.py         CRATE's step towards a sparse code
                                                     bitlinear.py    BitNet, ternary weights
+                                                    rwkv_channel_mix.py  RWKV's feed-forward, with a token shift
                                                     int8.py         8-bit inference on a CPU
 
 ids ── embedding ──► x ── [ residual( norm, mixer | feedforward ) ] × layers ──► head ──► logits

@@ -130,6 +130,12 @@ class MixtureOfExperts(nn.Module):
                     'gradient from the text. Set weights = "all", or top_k = 2.',
                     "weights",
                 )
+            if getattr(self.expert, "reads_previous", False):
+                raise ConfigError(
+                    f"an expert gets tokens out of order, and {self.expert.kind} reads the token before each. Choose "
+                    "another feed-forward.",
+                    "expert",
+                )
             try:
                 expert = self.expert.resolved(scope)
             except ConfigError as error:

@@ -9,6 +9,7 @@ crate.py      subspace self-attention: queries, keys and values are one projecti
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
 scored_attention.py  what mixers share whose attention weights are made in their own way
 retention.py  retention: linear attention with decay (RetNet)
+rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
 
 x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time
 """

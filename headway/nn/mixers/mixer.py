@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from headway.config.schema import Part
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope
 from headway.nn.masks.masks import Mask
 from headway.nn.positions.positions import Position
+from headway.nn.sequence import TokenPositions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +69,28 @@ def head_width(heads: int, d_k: int | None, scope: Scope) -> int:
 def check_even_heads(d_k: int | None, position: Position.Config) -> None:
     if position.applies_to == "qk" and d_k and d_k % 2:
         raise ConfigError(f"{position.kind} rotates pairs of channels, so d_k must be even, not {d_k}.", "position")
+
+
+def check_running_state(kind: str, mask: Mask, position: Position.Config) -> None:
+    """For a mixer that carries one state from token to token: it cannot leave any out, and has neither queries to
+    rotate nor scores to change."""
+    if mask.name != "causal":
+        raise ConfigError(
+            f'{kind} supports only the mask "causal", not "{mask.name}". Set mask = "causal", or choose the mixer '
+            '"attention".',
+            "mask",
+        )
+    if position.applies_to not in ("nothing", "input"):
+        raise ConfigError(
+            f"{position.kind} changes queries, keys or scores, and {kind} has none. Choose a position that is added, "
+            'such as "sinusoidal", or "none": its state marks order too.',
+            "position",
+        )
+
+
+def check_unpacked(kind: str, tokens: TokenPositions) -> None:
+    if tokens.texts is not None:
+        raise HeadwayError(
+            f"{kind} would carry its state from one packed text into the next. Pass padded rows (in training: "
+            'train.batches = "padded").'
+        )

@@ -7,6 +7,8 @@ additive.py          additive (Bahdanau) scores, all at once or in pieces
 retention.py         retention: recurrent, parallel and chunkwise
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
+wkv.py               the decaying average of RWKV-4: recurrent and chunkwise
+token_shift.py       the token before each, past padding
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
 fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU
