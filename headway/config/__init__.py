@@ -12,6 +12,7 @@ config      Config; TOML and JSON
 sources     layers of settings, and the origin of each value for --print-config
 schema      Node and Part: how settings are declared, and parts written as "local(256)" are read
 catalogue   every kind of every slot: position, mask, mixer, feedforward, residual …
+kind_settings   the settings of a kind, with their defaults and allowed values, for people
 renamed     old names of keys and kinds, which are still read
 presets     tiny, small, base, big, gpt2, bert …
 search      Search: beam search, sampling, length limits and penalties

@@ -3,6 +3,8 @@
 To add a kind: write its module, add one line here, write one page in docs/. Old names: headway.config.renamed.
 """
 
+import re
+import unicodedata
 from typing import NamedTuple
 
 from headway.errors import ConfigError, did_you_mean
@@ -53,57 +55,57 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("mixer", "dcmha", "headway.nn.mixers.dcmha:ComposedAttention", "attention whose heads are composed anew for every pair of tokens", "O(n²)", "Xiao 2024", names="DCFormer, dynamically composable multi-head attention, Improving Transformers with Dynamically Composable Multi-Head Attention"),
     Entry("mixer", "rwkv4", "headway.nn.mixers.rwkv4:RWKV4", "RWKV-4's time mixing: a decaying average of values in every channel", "O(n)", "Peng 2023", names="RWKV, RWKV-4, RWKV v4, Dove, Raven, time mixing, WKV, RWKV: Reinventing RNNs for the Transformer Era"),
     # each position by itself
-    Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017"),
-    Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016"),
-    Entry("feedforward", "gelu_tanh", "headway.nn.layers.feedforward:FeedForward", "GELU by its tanh formula, as GPT-2", "O(n)", "Hendrycks 2016"),
-    Entry("feedforward", "silu", "headway.nn.layers.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017"),
-    Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020"),
+    Entry("feedforward", "relu", "headway.nn.layers.feedforward:FeedForward", "max(0, xW₁ + b₁)W₂ + b₂", "O(n)", "Vaswani 2017", names="FFN, MLP, position-wise feed-forward, rectified linear unit, Attention Is All You Need"),
+    Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016", names="Gaussian error linear unit, Gaussian Error Linear Units (GELUs), BERT's activation"),
+    Entry("feedforward", "gelu_tanh", "headway.nn.layers.feedforward:FeedForward", "GELU by its tanh formula, as GPT-2", "O(n)", "Hendrycks 2016", names="gelu_new, approximate GELU, GPT-2's activation, Gaussian Error Linear Units (GELUs)"),
+    Entry("feedforward", "silu", "headway.nn.layers.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017", names="swish, sigmoid linear unit, Searching for Activation Functions"),
+    Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020", names="GLU, gated linear unit, Llama's feed-forward, GLU Variants Improve Transformer"),
     Entry("feedforward", "moe", "headway.nn.layers.moe:MixtureOfExperts", "several feed-forwards, of which each token uses `top_k`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024"),
     Entry("feedforward", "kan", "headway.nn.layers.kan:KAN", "a learned spline on every connection, in place of activations", "O(n)", "Liu 2024", names="Kolmogorov-Arnold network, Kolmogorov-Arnold Networks, B-splines, efficient-kan"),
     Entry("feedforward", "ista", "headway.nn.layers.ista:ISTA", "a step towards a sparse code, by one dictionary", "O(n)", "Yu 2023", names="CRATE, sparse coding, iterative shrinkage-thresholding, White-Box Transformers via Sparse Rate Reduction"),
     Entry("feedforward", "rwkv_channel_mix", "headway.nn.layers.rwkv_channel_mix:RWKVChannelMix", "RWKV's channel mixing: relu² of each token mixed with the one before", "O(n)", "Peng 2023; Peng 2025", names="RWKV, channel mixing, channel mix, token shift, squared relu"),
     # residual connections, norms and linear layers
-    Entry("residual", "post", "headway.nn.layers.residual:PostNorm", "norm(x + f(x))", "", "Vaswani 2017"),
-    Entry("residual", "pre", "headway.nn.layers.residual:PreNorm", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020"),
-    Entry("residual", "deepnorm", "headway.nn.layers.residual:DeepNorm", "norm(α·x + f(x)), α and the first weights by depth", "", "Wang 2022"),
+    Entry("residual", "post", "headway.nn.layers.residual:PostNorm", "norm(x + f(x))", "", "Vaswani 2017", names="post-norm, post-LN, Attention Is All You Need"),
+    Entry("residual", "pre", "headway.nn.layers.residual:PreNorm", "x + f(norm(x)), one more norm at the end", "", "Xiong 2020", names="pre-norm, pre-LN, On Layer Normalization in the Transformer Architecture"),
+    Entry("residual", "deepnorm", "headway.nn.layers.residual:DeepNorm", "norm(α·x + f(x)), α and the first weights by depth", "", "Wang 2022", names="DeepNet, DeepNet: Scaling Transformers to 1000 Layers"),
     Entry("residual", "residual_dual", "headway.nn.layers.residual:ResiDual", "post, and a second stream without norms; their sum at the end (ResiDual)", "", "Xie 2023"),
     Entry("residual", "crate", "headway.nn.layers.residual:CrateResidual", "pre, but feed-forwards continue from the normed stream", "", "Yu 2023", names="CRATE, residual from the norm"),
     Entry("norm", "layernorm", "headway.nn.layers.norms:LayerNorm", "centred and scaled, with gain and bias", "", "Ba 2016", names="layer normalization, LN"),
     Entry("norm", "rmsnorm", "headway.nn.layers.norms:RMSNorm", "scaled by the root mean square, with gain", "", "Zhang 2019", names="root mean square layer normalization, Llama's norm"),
     Entry("norm", "none", "headway.nn.layers.norms:NoNorm", "no normalisation", names="no norm"),
-    Entry("linear", "dense", "headway.nn.layers.linear:Dense", "xWᵀ + b"),
-    Entry("linear", "bitnet", "headway.nn.layers.bitlinear:BitLinear", "ternary weights (-1, 0, 1) and int8 inputs", "", "Ma 2024; Wang 2023"),
+    Entry("linear", "dense", "headway.nn.layers.linear:Dense", "xWᵀ + b", names="linear layer, fully connected, nn.Linear"),
+    Entry("linear", "bitnet", "headway.nn.layers.bitlinear:BitLinear", "ternary weights (-1, 0, 1) and int8 inputs", "", "Ma 2024; Wang 2023", names="BitNet b1.58, BitLinear, 1-bit LLM, ternary weights, quantisation-aware training, QAT, The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits, BitNet: Scaling 1-bit Transformers for Large Language Models"),
     # outputs
-    Entry("head", "logits", "headway.nn.layers.heads:LogitsHead", "one score for each token of the vocabulary"),
-    Entry("head", "masked", "headway.nn.layers.heads:MaskedLMHead", "the same after a transform, as BERT's masked language model", "", "Devlin 2019"),
-    Entry("head", "pooled", "headway.nn.layers.heads:PooledHead", "one vector for the text, from its first position, and class scores", "", "Devlin 2019"),
+    Entry("head", "logits", "headway.nn.layers.heads:LogitsHead", "one score for each token of the vocabulary", names="LM head, output projection, softmax, unembedding"),
+    Entry("head", "masked", "headway.nn.layers.heads:MaskedLMHead", "the same after a transform, as BERT's masked language model", "", "Devlin 2019", names="MLM head, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),
+    Entry("head", "pooled", "headway.nn.layers.heads:PooledHead", "one vector for the text, from its first position, and class scores", "", "Devlin 2019", names="CLS, pooler, classification, classifier, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),
     # training
-    Entry("objective", "translation", "headway.train.objectives:TranslationObjective", "the target, given the source"),
-    Entry("objective", "causal", "headway.train.objectives:CausalObjective", "the next token, given those before", "", "Radford 2018"),
-    Entry("objective", "masked", "headway.train.objectives:MaskedObjective", "hidden tokens, given those around", "", "Devlin 2019"),
-    Entry("alignment", "none", "headway.train.guided_alignment:NoAlignment", "attention is not guided"),
-    Entry("alignment", "guided", "headway.train.guided_alignment:GuidedAlignment", "one head learns the word alignment", "", "Chen 2016; Garg 2019"),
-    Entry("shortlist", "none", "headway.train.shortlist:NoShortlist", "every step scores the whole vocabulary"),
-    Entry("shortlist", "lexical", "headway.train.shortlist:LexicalShortlist", "likely translations of the source tokens, and frequent tokens", "", "Jean 2015; L'Hostis 2016"),
-    Entry("shortlist", "frequent", "headway.train.shortlist:FrequentShortlist", "only the most frequent tokens, for every sentence"),
-    Entry("optimiser", "adam", "headway.train.optimisers:AdamOptimiser", "Adam as in the paper: β 0.9, 0.98, ε 1e-9", "", "Kingma 2015"),
-    Entry("optimiser", "adamw", "headway.train.optimisers:AdamWOptimiser", "Adam with decoupled weight decay", "", "Loshchilov 2019"),
-    Entry("optimiser", "sgd", "headway.train.optimisers:SGDOptimiser", "plain gradient descent"),
-    Entry("optimiser", "momentum", "headway.train.optimisers:MomentumOptimiser", "gradient descent with momentum"),
-    Entry("optimiser", "adagrad", "headway.train.optimisers:AdaGradOptimiser", "rates shrink with each weight's past gradients", "", "Duchi 2011"),
-    Entry("optimiser", "rmsprop", "headway.train.optimisers:RMSPropOptimiser", "rates by a running mean of squared gradients", "", "Hinton 2012"),
-    Entry("optimiser", "muon", "headway.train.optimisers:MuonOptimiser", "orthogonalised momentum for matrices, AdamW for the rest", "", "Jordan 2024"),
-    Entry("schedule", "noam", "headway.train.schedules:NoamSchedule", "d^-½ · min(step^-½, step · warmup^-1½)", "", "Vaswani 2017"),
-    Entry("schedule", "inverse_sqrt", "headway.train.schedules:InverseSqrtSchedule", "the same shape with a peak that you set"),
-    Entry("schedule", "cosine", "headway.train.schedules:CosineSchedule", "warm-up, then half a cosine to `floor`", "", "Loshchilov 2017"),
-    Entry("schedule", "linear", "headway.train.schedules:LinearSchedule", "warm-up, then a straight line to `floor`"),
-    Entry("schedule", "constant", "headway.train.schedules:ConstantSchedule", "warm-up, then a constant rate"),
+    Entry("objective", "translation", "headway.train.objectives:TranslationObjective", "the target, given the source", names="seq2seq, sequence to sequence, machine translation, NMT"),
+    Entry("objective", "causal", "headway.train.objectives:CausalObjective", "the next token, given those before", "", "Radford 2018", names="CLM, causal language model, next token prediction, autoregressive, GPT, Improving Language Understanding by Generative Pre-Training"),
+    Entry("objective", "masked", "headway.train.objectives:MaskedObjective", "hidden tokens, given those around", "", "Devlin 2019", names="MLM, masked language model, cloze, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),
+    Entry("alignment", "none", "headway.train.guided_alignment:NoAlignment", "attention is not guided", names="unsupervised attention"),
+    Entry("alignment", "guided", "headway.train.guided_alignment:GuidedAlignment", "one head learns the word alignment", "", "Chen 2016; Garg 2019", names="guided alignment, word alignment, Guided Alignment Training for Topic-Aware Neural Machine Translation, Jointly Learning to Align and Translate with Transformer Models"),
+    Entry("shortlist", "none", "headway.train.shortlist:NoShortlist", "every step scores the whole vocabulary", names="full vocabulary, full softmax"),
+    Entry("shortlist", "lexical", "headway.train.shortlist:LexicalShortlist", "likely translations of the source tokens, and frequent tokens", "", "Jean 2015; L'Hostis 2016", names="vocabulary selection, vocabulary reduction, On Using Very Large Target Vocabulary for Neural Machine Translation, Vocabulary Selection Strategies for Neural Machine Translation"),
+    Entry("shortlist", "frequent", "headway.train.shortlist:FrequentShortlist", "only the most frequent tokens, for every sentence", names="vocabulary selection, top-k vocabulary"),
+    Entry("optimiser", "adam", "headway.train.optimisers:AdamOptimiser", "Adam as in the paper: β 0.9, 0.98, ε 1e-9", "", "Kingma 2015", names="Adam: A Method for Stochastic Optimization"),
+    Entry("optimiser", "adamw", "headway.train.optimisers:AdamWOptimiser", "Adam with decoupled weight decay", "", "Loshchilov 2019", names="decoupled weight decay, Decoupled Weight Decay Regularization"),
+    Entry("optimiser", "sgd", "headway.train.optimisers:SGDOptimiser", "plain gradient descent", names="stochastic gradient descent"),
+    Entry("optimiser", "momentum", "headway.train.optimisers:MomentumOptimiser", "gradient descent with momentum", names="heavy ball, SGD with momentum, Nesterov"),
+    Entry("optimiser", "adagrad", "headway.train.optimisers:AdaGradOptimiser", "rates shrink with each weight's past gradients", "", "Duchi 2011", names="AdaGrad, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization"),
+    Entry("optimiser", "rmsprop", "headway.train.optimisers:RMSPropOptimiser", "rates by a running mean of squared gradients", "", "Hinton 2012", names="RMSProp, Neural Networks for Machine Learning: lecture 6"),
+    Entry("optimiser", "muon", "headway.train.optimisers:MuonOptimiser", "orthogonalised momentum for matrices, AdamW for the rest", "", "Jordan 2024", names="Newton-Schulz, MomentUm Orthogonalized by Newton-Schulz, Muon: An optimizer for hidden layers in neural networks"),
+    Entry("schedule", "noam", "headway.train.schedules:NoamSchedule", "d^-½ · min(step^-½, step · warmup^-1½)", "", "Vaswani 2017", names="Noam learning rate, warm-up, warmup, Attention Is All You Need"),
+    Entry("schedule", "inverse_sqrt", "headway.train.schedules:InverseSqrtSchedule", "the same shape with a peak that you set", names="inverse square root, rsqrt, warm-up, warmup, fairseq"),
+    Entry("schedule", "cosine", "headway.train.schedules:CosineSchedule", "warm-up, then half a cosine to `floor`", "", "Loshchilov 2017", names="cosine annealing, cosine decay, warm-up, warmup, SGDR: Stochastic Gradient Descent with Warm Restarts"),
+    Entry("schedule", "linear", "headway.train.schedules:LinearSchedule", "warm-up, then a straight line to `floor`", names="linear decay, warm-up, warmup"),
+    Entry("schedule", "constant", "headway.train.schedules:ConstantSchedule", "warm-up, then a constant rate", names="constant learning rate, fixed learning rate, warm-up, warmup"),
     # tokenizers
-    Entry("tokenizer", "bpe", "headway.text.tokenizer.tokenizer:Bpe", "merged byte pairs", "", "Sennrich 2016"),
-    Entry("tokenizer", "unigram", "headway.text.tokenizer.tokenizer:Unigram", "the most likely split into pieces", "", "Kudo 2018"),
-    Entry("tokenizer", "bytes", "headway.text.tokenizer.tokenizer:Bytes", "one token a byte"),
-    Entry("tokenizer", "characters", "headway.text.tokenizer.tokenizer:Characters", "one token a character"),
-    Entry("tokenizer", "wordpiece", "headway.text.tokenizer.tokenizer:WordPiece", "BERT's pieces; does not keep spacing", "", "Schuster 2012"),
+    Entry("tokenizer", "bpe", "headway.text.tokenizer.tokenizer:Bpe", "merged byte pairs", "", "Sennrich 2016", names="BPE, byte pair encoding, subwords, Neural Machine Translation of Rare Words with Subword Units"),
+    Entry("tokenizer", "unigram", "headway.text.tokenizer.tokenizer:Unigram", "the most likely split into pieces", "", "Kudo 2018", names="SentencePiece, unigram language model, subword regularisation, Subword Regularization: Improving Neural Network Translation Models with Multiple Subword Candidates"),
+    Entry("tokenizer", "bytes", "headway.text.tokenizer.tokenizer:Bytes", "one token a byte", names="byte-level, UTF-8, ByT5"),
+    Entry("tokenizer", "characters", "headway.text.tokenizer.tokenizer:Characters", "one token a character", names="character-level, code points, chars"),
+    Entry("tokenizer", "wordpiece", "headway.text.tokenizer.tokenizer:WordPiece", "BERT's pieces; does not keep spacing", "", "Schuster 2012", names="WordPiece, BERT, Japanese and Korean Voice Search"),
 )  # fmt: skip
 
 
@@ -121,6 +123,43 @@ def find_entry(slot: str, kind: str) -> Entry:
         if (entry.slot, entry.kind) == (slot, kind):
             return entry
     allowed = kinds(slot)
-    raise ConfigError(
-        f'"{kind}" is not a kind of {slot}.{did_you_mean(kind, allowed)} Choose one of: {", ".join(allowed)}.'
-    )
+    hint = did_you_mean(kind, allowed)
+    if not hint and (named := [entry.kind for entry in search(kind) if entry.slot == slot]):
+        hint = f' Did you mean "{named[0]}"?'
+    raise ConfigError(f'"{kind}" is not a kind of {slot}.{hint} Choose one of: {", ".join(allowed)}.')
+
+
+def search(text: str) -> list[Entry]:
+    """The entries with these words, the best first: in the kind or one of the other names, in the reference, in the
+    line. Case, accents and punctuation are ignored, and a word may be cut short."""
+    wanted = _words(text)
+    found = [(rank, entry) for entry in CATALOGUE if (rank := _rank(entry, wanted)) is not None]
+    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+
+
+def all_names(entry: Entry) -> list[str]:
+    """The kind, and what else it is called."""
+    return [entry.kind, *filter(None, entry.names.split(", "))]
+
+
+def _rank(entry: Entry, wanted: list[str]) -> int | None:
+    """How well an entry matches, 0 best; None: not at all."""
+    names = [_words(name) for name in all_names(entry)]
+    others = [_words(field) for field in (entry.reference, entry.line, entry.slot)]
+    joined = "".join(wanted)
+    if not joined:
+        return None
+    if any("".join(name) == joined for name in names):
+        return 0
+    for rank, fields in ((1, names), (2, others)):
+        if any("".join(field[start:]).startswith(joined) for field in fields for start in range(len(field))):
+            return rank
+    every = [word for field in (*names, *others) for word in field]
+    return 3 if all(any(word.startswith(part) for word in every) for part in wanted) else None
+
+
+def _words(text: str) -> list[str]:
+    """Without case, accents, punctuation, a plural's -s, and the difference between -ise and -ize."""
+    plain = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
+    words = re.findall(r"[a-z0-9]+(?:\.[a-z0-9]+)*", plain.replace("iz", "is"))
+    return [re.sub(r"(?<=\w\w[^s])s$", "", word) for word in words]

@@ -32,6 +32,7 @@ class Place(NamedTuple):
         own = LAYER | {name: changes.pop(name) for name in LAYER if name in changes}
         own |= {"layers": len(self.mixer), "mixer": list(self.mixer), "mask": self.mask, "position": self.position}
         table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": {"layers": 0}}
+        table |= {"norm": "rmsnorm"}  # which, unlike layernorm, shows what is added to all channels alike
         if self.side == "encoder":
             changes = {"head": "masked"} | changes
         return from_dict(Transformer.Config, table | {self.side: own} | changes)

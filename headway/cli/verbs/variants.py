@@ -29,6 +29,7 @@ SLOT_PAGES = {
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",
 }
+MAX_SUGGESTIONS = 4
 
 
 @click.command(
@@ -38,28 +39,41 @@ SLOT_PAGES = {
         ("headway variants", "all variants, by slot"),
         ("headway variants mask", "those of one slot"),
         ("headway variants rope", "one variant: its settings and its documentation"),
+        ('headway variants --search "sliding window"', "find one by its name, its paper or its authors"),
     ],
 )
 @click.argument("kind", required=False)
 @option("--slot", metavar="NAME", group="Selection", help="Only this slot: position, mask, mixer, residual, …")
-def variants(kind: str | None, slot: str | None) -> None:
+@option(
+    "--search",
+    metavar="TEXT",
+    group="Selection",
+    help="Only what has these words in its name, nicknames, paper, author or description.",
+)
+def variants(kind: str | None, slot: str | None, search: str | None) -> None:
     """List the variants of each part of a model and its training.
 
-    With a name: its settings and their defaults, and its documentation page if available."""
+    With a name: its settings, their defaults and allowed values, and its documentation page if available."""
     from headway.cli.markdown import print_markdown
     from headway.config.catalogue import CATALOGUE, slots
     from headway.errors import ConfigError, did_you_mean
 
+    if kind is not None and search is not None:
+        raise click.UsageError(f'give a name or --search, not both. Try: headway variants --search "{kind} {search}"')
     if slot is not None and slot not in slots():
         raise ConfigError(f'there is no slot "{slot}".{did_you_mean(slot, slots())} Known: {", ".join(slots())}.')
     if kind in slots() and slot is None and all(entry.kind != kind for entry in CATALOGUE):
         kind, slot = None, kind
+    if search is not None:
+        print_list(find_variants(search, slot))
+        return
     found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
     if not found:
         names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
         names += [] if slot else slots()
         elsewhere = [entry.slot for entry in CATALOGUE if entry.kind == kind]
         hint = f" It is a kind of {elsewhere[0]}." if elsewhere else did_you_mean(str(kind), names)
+        hint = hint or suggest_search(str(kind))
         raise ConfigError(
             f'nothing is called "{kind}"{f" in the slot {slot}" if slot else ""}.{hint} See: headway variants'
         )
@@ -71,6 +85,29 @@ def variants(kind: str | None, slot: str | None) -> None:
     for page in dict.fromkeys(map(docs_page, found)):
         if (DOCS / page).exists():
             print_markdown((DOCS / page).read_text(encoding="utf-8"))
+
+
+def find_variants(text: str, slot: str | None) -> "list[Entry]":
+    """What matches, with the entries of a slot together. Raises ConfigError if nothing does."""
+    from headway.config.catalogue import CATALOGUE, all_names, search, slots
+    from headway.errors import ConfigError, did_you_mean
+
+    found = [entry for entry in search(text) if slot in (None, entry.slot)]
+    if found:
+        order = dict.fromkeys(entry.slot for entry in found)  # the slot of the best match first
+        return [entry for name in order for entry in found if entry.slot == name]
+    known = list(dict.fromkeys(name for entry in CATALOGUE for name in all_names(entry)))
+    hint = (suggest_search(text) if slot else "") or did_you_mean(text, [*known, *slots()])
+    where = f" in the slot {slot}" if slot else ""
+    raise ConfigError(f'nothing matches "{text}"{where}.{hint} Try fewer words, or see: headway variants')
+
+
+def suggest_search(text: str) -> str:
+    """The variants that are also known by this text, for an error message."""
+    from headway.config.catalogue import search
+
+    found = [f"{entry.kind} ({entry.slot})" for entry in search(text)]
+    return f" It matches: {', '.join(found[:MAX_SUGGESTIONS])}." if found else ""
 
 
 def print_list(entries: "list[Entry]") -> None:
@@ -98,26 +135,27 @@ def print_list(entries: "list[Entry]") -> None:
 
 
 def describe_variant(entry: "Entry") -> str:
-    """A variant with its settings and their defaults."""
-    import dataclasses
-
+    """A variant with its settings: their defaults and what is allowed."""
     from headway.cli.terminal import stdout_columns
-    from headway.config.schema import config_class
+    from headway.config.kind_settings import kind_settings
 
-    fields = [spec for spec in dataclasses.fields(config_class(entry.slot, entry.kind)) if spec.name != "kind"]
-    settings = [f"  {spec.name} = {_default(spec)}" for spec in fields]
+    width = stdout_columns()
     details = [part for part in (entry.cost and f"cost {entry.cost}", entry.reference) if part]
     head = f"{entry.slot} {entry.kind}: {entry.line}" + (f" ({'; '.join(details)})" if details else "")
-    return "\n".join([*wrap(head, stdout_columns(), subsequent_indent="    ", break_on_hyphens=False), *settings])
+    lines = wrap(head, width, subsequent_indent="    ", break_on_hyphens=False)
+    if entry.names:
+        lines += wrap(f"also: {entry.names}", width, initial_indent="    ", subsequent_indent="    ")
+    settings = kind_settings(entry.slot, entry.kind)
+    written = [f"  {setting.name} = {setting.default}" for setting in settings]
+    column = max((len(text) for text in written if len(text) <= width // 3), default=0)
+    for text, setting in zip(written, settings):
+        one_line = f"{text:{column}}  # {setting.allowed}"
+        lines += [one_line] if len(one_line) <= width else [text, *_wrap_comment(setting.allowed, width)]
+    return "\n".join(lines)
 
 
-def _default(spec: "object") -> str:
-    import dataclasses
-
-    assert isinstance(spec, dataclasses.Field)
-    if spec.default is dataclasses.MISSING:
-        return "required"
-    return "derived" if spec.default is None else repr(spec.default)
+def _wrap_comment(text: str, width: int) -> list[str]:
+    return wrap(text, width, initial_indent="    # ", subsequent_indent="    # ", break_on_hyphens=False)
 
 
 def docs_page(entry: "Entry") -> str:

@@ -1,5 +1,7 @@
 """`headway variants` tells everything in the catalogue, and one thing with its settings and its page."""
 
+import itertools
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ import pytest
 from headway.cli.app import main
 from headway.cli.markdown import wrap_markdown
 from headway.cli.verbs.variants import DOCS
-from headway.config.catalogue import CATALOGUE, slots
+from headway.config.catalogue import CATALOGUE, Entry, all_names, find_entry, kinds, search, slots
+from headway.config.kind_settings import kind_settings
+from headway.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -27,7 +31,7 @@ def test_everything_is_listed_once(capsys: Capture) -> None:
 
 def test_one_slot(capsys: Capture) -> None:
     lines = said(capsys, "--slot", "residual").splitlines()
-    assert [line.split("\t")[1] for line in lines] == ["kind", "post", "pre", "deepnorm", "residual_dual"]
+    assert [line.split("\t")[1] for line in lines] == ["kind", *kinds("residual")]
 
 
 def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
@@ -37,8 +41,86 @@ def test_a_slot_may_be_named_alone(capsys: Capture) -> None:
 def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
     text = said(capsys, "rope")
     assert text.startswith("position rope: queries and keys rotated by their position (cost O(n); Su 2021)\n")
-    assert "  base = 10000.0\n  layout = 'interleaved'\n" in text
+    assert "  base = 10000.0          # number, at least 1\n" in text
+    assert '  layout = "interleaved"  # "interleaved" or "halves"\n' in text
     assert "\n# Positions\n" in text and "## `rope(" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("attention", ["  heads = 8          # integer, at least 1", "  dropout = derived  # number from 0 to 1"]),
+        (
+            "attention",
+            ["  bias = true        # true or false", '  kernel = "auto"    # "auto", "math", "sdpa" or "flex"'],
+        ),
+        ("bitnet", ['  norm = "none"   # one of the norms: layernorm, rmsnorm, none']),
+        (
+            "any",
+            ["  parts = required", "    # one or more of the masks: full, causal, local, strided, fixed, bigbird,"],
+        ),
+        ("silu", ["    also: swish, sigmoid linear unit, Searching for Activation Functions"]),
+    ],
+)
+def test_settings_have_their_allowed_values(capsys: Capture, kind: str, lines: list[str]) -> None:
+    text = said(capsys, kind).splitlines()
+    assert [line for line in lines if line not in text] == []
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: f"{entry.slot} {entry.kind}")
+def test_every_setting_is_described(entry: Entry) -> None:
+    for setting in kind_settings(entry.slot, entry.kind):
+        assert setting.allowed and "None" not in str(setting) and "typing" not in setting.allowed, setting
+        assert setting.default in ("derived", "required") or tomllib.loads(f"value = {setting.default}")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("rotary", "rope"),
+        ("transformer-xl", "transformer_xl"),
+        ("Transformer XL", "transformer_xl"),
+        ("Sun 2023", "retention"),
+        ("sliding window", "local"),
+        ("pre-LN", "pre"),
+        ("Swish", "silu"),
+        ("vaswani 2017 noam", "noam"),
+        ("gated linear units", "swiglu"),
+        ("several feed-forwards", "moe"),
+        ("1.58", "bitnet"),
+        ("optimizers: muon", "muon"),
+        ("Byte-Pair Encoding", "bpe"),
+        ("sentencepiece", "unigram"),
+        ("ByT5", "bytes"),
+    ],
+)
+def test_a_search_finds_by_what_people_call_it(capsys: Capture, text: str, first: str) -> None:
+    lines = said(capsys, "--search", text).splitlines()
+    assert lines[0].startswith("slot\tkind\t")
+    assert lines[1].split("\t")[1] == first
+
+
+def test_a_search_groups_by_slot_and_keeps_to_one(capsys: Capture) -> None:
+    found = [line.split("\t")[0] for line in said(capsys, "--search", "bert").splitlines()[1:]]
+    assert len(set(found)) > 2 and [slot for slot, _ in itertools.groupby(found)] == list(dict.fromkeys(found))
+    only = said(capsys, "--search", "bert", "--slot", "head").splitlines()[1:]
+    assert [line.split("\t")[1] for line in only] == ["masked", "pooled"]
+
+
+def test_a_word_inside_another_does_not_count() -> None:
+    assert "swiglu" in [entry.kind for entry in search("glu")] and not search("elu")
+    assert search("") == search("!?") == []
+
+
+def test_every_kind_is_found_by_its_names() -> None:
+    for entry in CATALOGUE:
+        for name in all_names(entry):
+            assert entry in search(name), name
+
+
+def test_a_kind_that_a_config_does_not_know_is_looked_up_by_its_other_names() -> None:
+    with pytest.raises(ConfigError, match=r'"swish" is not a kind of feedforward. Did you mean "silu"\?'):
+        find_entry("feedforward", "swish")
 
 
 def test_a_name_in_two_slots_is_told_for_both(capsys: Capture) -> None:
@@ -63,8 +145,9 @@ def test_every_line_fits(capsys: Capture, monkeypatch: pytest.MonkeyPatch, colum
     monkeypatch.setattr("headway.cli.terminal.is_interactive", lambda stream: watched)
     monkeypatch.setattr("headway.cli.markdown.is_interactive", lambda stream: watched)
     monkeypatch.setattr("headway.cli.verbs.variants.DOCS", DOCS / "missing")
-    kinds = dict.fromkeys(entry.kind for entry in CATALOGUE)
-    texts = [said(capsys, kind) for kind in kinds] + ([said(capsys)] if watched else [])
+    texts = [said(capsys, kind) for kind in dict.fromkeys(entry.kind for entry in CATALOGUE)] + (
+        [said(capsys)] if watched else []
+    )
     assert max(len(line) for text in texts for line in text.splitlines()) <= columns
 
 
@@ -113,6 +196,12 @@ def test_what_a_page_becomes() -> None:
             ["retention", "--slot", "mask"],
             'nothing is called "retention" in the slot mask. It is a kind of mixer. See:',
         ),
+        (["swish"], 'nothing is called "swish". It matches: silu (feedforward). See: headway variants'),
+        (["--search", "xyzzy"], 'nothing matches "xyzzy". Try fewer words, or see: headway variants'),
+        (["--search", "retenshun"], 'nothing matches "retenshun". Did you mean "retention"? Try fewer words'),
+        (["--search", "注意"], 'nothing matches "注意". Try fewer words'),
+        (["--search", "swish", "--slot", "mask"], '"swish" in the slot mask. It matches: silu (feedforward). Try'),
+        (["rope", "--search", "rotary"], 'not both. Try: headway variants --search "rope rotary"'),
         (["--slot", "masks"], 'there is no slot "masks". Did you mean "mask"? Known: position, mask, mixer'),
     ],
 )
