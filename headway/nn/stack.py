@@ -181,8 +181,8 @@ class Stack(nn.Module):
         def position_costs(self, scope: Scope) -> dict[Any, Cost]:
             """Of each position, over all layers that share it."""
             masks: dict[Any, list[Mask]] = {}
-            for position, mask in zip(self.tiled("position"), self.tiled("mask")):
-                masks.setdefault(position, []).append(make_mask(mask))
+            for position, mixer, mask in zip(*map(self.tiled, ("position", "mixer", "mask"))):
+                masks.setdefault(position, []).append(mixer.scored(make_mask(mask)))
             return {part: part.cost(replace(scope, layers=len(own), masks=tuple(own))) for part, own in masks.items()}
 
     def __init__(self, config: Config, scope: Scope) -> None:

@@ -6,7 +6,7 @@
                        DecoderState       the caches of all layers of a decoder
     sliding_window.py  SlidingWindowKVCache   the last tokens only, in a ring buffer    (a mask with a lookback)
                        InputWindowCache       layer inputs instead of keys and values   (Transformer-XL)
-    recurrent.py       RecurrentState         a running sum of fixed size               (retention, RWKV)
+    recurrent.py       RecurrentState         tensors of fixed size            (retention, RWKV, Infini-attention …)
 
 A mixer makes its own with `new_cache`, and so may a feed-forward. `Transformer.new_state` collects them into a
 DecoderState.

@@ -1,4 +1,4 @@
-"""The state of a recurrent mixer (retention, RWKV): a fixed amount per row, however long the text is."""
+"""The state of a recurrent mixer (retention, RWKV …): a fixed amount per row, however long the text is."""
 
 import torch
 from torch import Tensor

@@ -10,6 +10,7 @@ additive.py   scores by a small network (Bahdanau); general.py, location.py: Luo
 scored_attention.py  what mixers share whose attention weights are made in their own way
 retention.py  retention: linear attention with decay (RetNet)
 rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
+infini.py     attention within segments, and a compressive memory of all earlier ones (Infini-attention)
 
 x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time
 """

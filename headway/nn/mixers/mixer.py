@@ -49,6 +49,10 @@ class MixerConfig(Part):
         """Whether the size of its cache is bounded, however long the text is."""
         return False
 
+    def scored(self, mask: Mask) -> Mask:
+        """The pairs whose scores it computes under this mask, for the cost of positions that change scores."""
+        return mask
+
     def cost(self, scope: Scope) -> Cost:
         """What it will cost, known before it is built; a test compares. Where the mask has a lookback, the stack counts
         fewer pairs and, if the cache is bounded, only as many tokens as a sliding window holds."""

@@ -5,6 +5,7 @@ varlen_attention.py  attention over packed texts (varlen), each query sees one i
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 retention.py         retention: recurrent, parallel and chunkwise
+compressive_memory.py the memory of Infini-attention: written by segments, read by linear attention
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
 wkv.py               the decaying average of RWKV-4: recurrent and chunkwise
