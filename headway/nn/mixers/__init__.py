@@ -4,6 +4,7 @@ mixer.py      the contract: forward, new_cache, residual_outputs, and the base c
 attention.py  multi-head, grouped-query and multi-query attention; self- and cross-attention
 shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 dcmha.py      attention whose heads are composed anew for every pair of tokens (DCFormer)
+mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
