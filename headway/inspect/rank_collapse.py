@@ -11,7 +11,7 @@ from headway.inspect.trace import Trace
 from headway.nn.build import Scope, make
 from headway.nn.context import Context
 from headway.nn.init import initialise
-from headway.nn.sequence import positions_from_start
+from headway.nn.sequence import TokenPositions, positions_from_start
 
 
 def rank_one_distance(x: Tensor) -> float:
@@ -31,11 +31,11 @@ class NoResidual:
     def start(self, x: Tensor) -> Tensor:
         return x
 
-    def wrap(self, s: Tensor, sublayer: Any) -> Tensor:
+    def wrap(self, s: Tensor, sublayer: Any, tokens: TokenPositions | None = None) -> Tensor:
         result: Tensor = sublayer(s)
         return result
 
-    def finish(self, s: Tensor) -> Tensor:
+    def finish(self, s: Tensor, tokens: TokenPositions | None = None) -> Tensor:
         return s
 
 

@@ -32,7 +32,7 @@ class Block(nn.Module):
             cache = None if caches is None else caches.get(name)
             path = f"{ctx.path}.{name}"
             inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path)
-            s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept))  # type: ignore[misc]
+            s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)  # type: ignore[misc]
             if ctx.traced:
                 for number, stream in enumerate(streams(s), start=1):
                     inside.record("stream" if number == 1 else f"stream{number}", stream)

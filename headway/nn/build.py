@@ -7,7 +7,7 @@ from typing import Any, Literal
 from torch import nn
 
 from headway.config import catalogue
-from headway.config.schema import Part, import_target
+from headway.config.schema import Part, import_target, make_part
 from headway.nn.masks.masks import Mask
 
 
@@ -17,7 +17,7 @@ class Scope:
 
     d_model: int
     dropout: float
-    norm: Any  # the Part that make_norm builds; every kind in the slot has .parameters(width)
+    norm: Any  # the NormConfig of all norms
     linear: Any  # the Part that make_linear builds
     side: Literal["encoder", "decoder"] = "encoder"
     layers: int = 1
@@ -82,12 +82,21 @@ def make_linear(inputs: int, outputs: int, scope: Scope, *, bias: bool = True) -
     return module
 
 
+def make_stream_norm(scope: Scope) -> nn.Module:
+    """The model's kind of norm, for the residual stream: norm(x, tokens) of (B, T, d)."""
+    return _import_norm(scope.norm, scope.d_model)
+
+
 def make_norm(scope: Scope) -> nn.Module:
-    """The model's kind of norm, as wide as the model."""
+    """The same inside a layer, as wide as the model: norm(x), of each vector by itself."""
     return build_norm(scope.norm, scope.d_model)
 
 
-def build_norm(part: Part, width: int) -> nn.Module:
-    """Every norm of a model is made here."""
+def build_norm(part: Any, width: int) -> nn.Module:
+    """Every norm inside a layer is made here; one that is defined for the stream alone is replaced by layer norm."""
+    return _import_norm(make_part("norm", "layernorm") if part.streams_only else part, width)
+
+
+def _import_norm(part: Part, width: int) -> nn.Module:
     module: nn.Module = import_target(catalogue.find_entry("norm", part.kind).target)(part, width)
     return module

@@ -232,7 +232,7 @@ class Stack(nn.Module):
                 ctx, s = ctx.for_last_token(last), _map_streams(s, last.select)
             inside = ctx.for_sublayer(f"{self.name}.{index}", self.masks[index], position, layer)
             s = block(s, inside, None if caches is None else own)
-        result = self.ends.finish(s)
+        result = self.ends.finish(s, ctx.queries)
         assert isinstance(result, Tensor)
         return result if last is None or self.first_uncached < len(self.blocks) else last.select(result)
 

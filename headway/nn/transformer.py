@@ -64,6 +64,10 @@ class Transformer(nn.Module):
                 raise ConfigError("encoder.layers and decoder.layers are both 0. Give at least one side layers.")
             if self.head.kind == "pooled" and self.decoder.layers:
                 raise ConfigError("a pooled head reads the first token of an encoder. Set decoder.layers = 0.", "head")
+            try:
+                self.norm.check(self.d_model, self.sides)
+            except ConfigError as error:
+                raise error.inside("norm") from None
             source = self.source_vocabulary or self.vocabulary
             if self.embedding.tied == "all" and source != self.vocabulary and self.encoder.layers:
                 raise ConfigError(

@@ -264,7 +264,7 @@ class Trainer:
         """Move the average towards the weights; faster at first, when they change most."""
         if self.ema is not None:
             decay = min(self.settings.ema, (1 + self.state.step) / (10 + self.state.step))
-            torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
+            torch._foreach_lerp_(averaged_tensors(self.ema), averaged_tensors(self.model), 1 - decay)
 
     def _should_compile(self) -> bool:
         """Compiling takes most of a minute and saves a tenth of each step, so a short run never repays it."""
@@ -272,6 +272,11 @@ class Trainer:
         worthwhile = worthwhile and not self.carried_state.enabled  # its size changes from step to step
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worthwhile)
+
+
+def averaged_tensors(model: Transformer) -> list[Tensor]:
+    """The weights, and what batch norms keep beside them."""
+    return [*model.parameters(), *(buffer for buffer in model.buffers() if buffer.is_floating_point())]
 
 
 def compile_options() -> dict[str, Any]:

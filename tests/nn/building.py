@@ -28,7 +28,8 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
     """A model in which this kind stands wherever it can."""
     value = written(entry)
     if entry.slot in ("norm", "linear"):
-        return small(**{entry.slot: value})
+        needs_text = (entry.slot, entry.kind) == ("norm", "instancenorm")  # the whole of it, which no decoder has
+        return small(decoder=0 if needs_text else 2, **{entry.slot: value})
     if entry.slot == "head":
         return small(decoder=0 if entry.kind == "pooled" else 2, head=value)
     if entry.slot == "mask":

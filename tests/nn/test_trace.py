@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.context import Context, ForwardReport
-from headway.nn.sequence import positions_from_start
+from headway.nn.sequence import TokenPositions, positions_from_start
 from headway.nn.transformer import Transformer, valid_mask
 from nn.building import small
 
@@ -100,7 +100,9 @@ def test_a_traced_step_is_traced_with_its_state() -> None:
 class Pair(torch.nn.Module):
     """A residual that carries two streams."""
 
-    def wrap(self, s: tuple[Tensor, Tensor], sublayer: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def wrap(
+        self, s: tuple[Tensor, Tensor], sublayer: Callable[[Tensor], Tensor], tokens: TokenPositions
+    ) -> tuple[Tensor, Tensor]:
         said = sublayer(s[0])
         return s[0] + said, s[1] - said
 

@@ -7,6 +7,9 @@ linear.py       Dense, the base class Linear        kan.py          Kolmogorov-A
                                                     ista.py         CRATE's step towards a sparse code
                                                     bitlinear.py    BitNet, ternary weights
                                                     rwkv_channel_mix.py  RWKV's feed-forward, with a token shift
+stream_norms.py batch, instance, group norm         heads.py        logits, masked LM, pooled classifier
+residual.py     post- and pre-norm, DeepNorm …      kan.py          Kolmogorov-Arnold networks, splines
+linear.py       Dense, the base class Linear        bitlinear.py    BitNet, ternary weights
                                                     int8.py         8-bit inference on a CPU
 
 ids ── embedding ──► x ── [ residual( norm, mixer | feedforward ) ] × layers ──► head ──► logits

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config.schema import Part, number, slot
+from headway.errors import ConfigError
 from headway.nn.build import build_norm
 from headway.nn.layers.linear import Linear
 
@@ -84,6 +85,15 @@ class BitLinear(Linear):
         norm: Any = slot("norm", "none")  # of the inputs, before they are rounded
         eps: float = number(1e-5, low=1e-12)  # lower bound of the scales
         packed: bool = False  # for inference only: without the float weights
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.norm.streams_only:
+                raise ConfigError(
+                    f'a linear layer normalises single vectors, and "{self.norm.kind}" is a norm of the residual '
+                    'stream. Choose "layernorm", "rmsnorm" or "none".',
+                    "norm",
+                )
 
         def parameters(self, inputs: int, outputs: int, bias: bool) -> int:
             """Numbers, whatever their bits."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config.schema import Node, number
-from headway.nn.build import Cost, Scope, make_norm
+from headway.nn.build import Cost, Scope, make_stream_norm
 from headway.nn.ops.dropout import Dropout
 from headway.nn.sequence import TokenPositions
 from headway.nn.stack import Stack
@@ -34,7 +34,7 @@ class Embedding(nn.Module):
         self.words = nn.Embedding(vocabulary, scope.d_model) if tied_table is None else None
         self.scale = scope.d_model**0.5 if config.scale else 1.0
         self.segments = nn.Embedding(config.segments, scope.d_model) if config.segments else None
-        self.norm = make_norm(scope) if config.norm else nn.Identity()
+        self.norm = make_stream_norm(scope) if config.norm else nn.Identity()
         self.dropout = Dropout(scope.dropout)
 
     @property
@@ -49,5 +49,6 @@ class Embedding(nn.Module):
         device = x.device.type
         if torch.is_autocast_enabled(device):  # the residual stream has the dtype of what layers add to it
             x = x.to(torch.get_autocast_dtype(device))
-        result: Tensor = self.dropout(self.norm(x))
+        x = x if isinstance(self.norm, nn.Identity) else self.norm(x, tokens)
+        result: Tensor = self.dropout(x)
         return result

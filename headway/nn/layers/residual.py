@@ -1,10 +1,10 @@
 """Residual connections, how a sub-layer joins the residual stream: post-norm, pre-norm, DeepNorm, ResiDual, CRATE.
 
-A residual has start(x) -> s before the first layer, wrap(s, sublayer) -> s around each sub-layer, and finish(s) -> x
-after the last. s is a tensor, or a tuple of them (ResiDual: a pair). One instance wraps each sub-layer, with the role
-"mixer" (self- and cross-attention too) or "feedforward"; one with role "stack" is used at both ends of the stack. Its
-config's gain(scope) scales the initial weights of the layers that a sub-layer names in `residual_outputs`, by their
-paths inside it.
+A residual has start(x) -> s before the first layer, wrap(s, sublayer, tokens) -> s around each sub-layer, and
+finish(s, tokens) -> x after the last. s is a tensor, or a tuple of them (ResiDual: a pair). `tokens`, the positions of
+s, tells norms what is padding. One instance wraps each sub-layer, with the role "mixer" (self- and cross-attention too)
+or "feedforward"; one with role "stack" is used at both ends of the stack. Its config's gain(scope) scales the initial
+weights of the layers that a sub-layer names in `residual_outputs`, by their paths inside it.
 
 For deep models: DeepNorm weighs the stream more the deeper the model is; ResiDual carries a second stream.
 """
@@ -16,8 +16,9 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from headway.config.schema import Part, number
-from headway.nn.build import Scope, make_norm
+from headway.nn.build import Scope, make_stream_norm
 from headway.nn.ops.dropout import Dropout
+from headway.nn.sequence import TokenPositions
 
 Role = Literal["mixer", "feedforward", "stack"]
 Sublayer = Callable[[Tensor], Tensor]
@@ -25,8 +26,8 @@ Sublayer = Callable[[Tensor], Tensor]
 
 class Residual(Protocol):
     def start(self, x: Tensor) -> Any: ...
-    def wrap(self, s: Any, sublayer: Sublayer) -> Any: ...
-    def finish(self, s: Any) -> Tensor: ...
+    def wrap(self, s: Any, sublayer: Sublayer, tokens: TokenPositions | None = None) -> Any: ...
+    def finish(self, s: Any, tokens: TokenPositions | None = None) -> Tensor: ...
 
 
 def streams(s: Any) -> tuple[Tensor, ...]:
@@ -52,17 +53,17 @@ class PostNorm(nn.Module):
 
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
-        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
+        self.norm = nn.Identity() if role == "stack" else make_stream_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
 
-    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        result: Tensor = self.norm(self.dropout.add(s, sublayer(s)))
+    def wrap(self, s: Tensor, sublayer: Sublayer, tokens: TokenPositions | None = None) -> Tensor:
+        result: Tensor = self.norm(self.dropout.add(s, sublayer(s)), tokens)
         return result
 
-    def finish(self, s: Tensor) -> Tensor:
+    def finish(self, s: Tensor, tokens: TokenPositions | None = None) -> Tensor:
         return s
 
 
@@ -84,17 +85,17 @@ class PreNorm(nn.Module):
 
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
-        self.norm = make_norm(scope)
+        self.norm = make_stream_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
 
-    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        return self.dropout.add(s, sublayer(self.norm(s)))
+    def wrap(self, s: Tensor, sublayer: Sublayer, tokens: TokenPositions | None = None) -> Tensor:
+        return self.dropout.add(s, sublayer(self.norm(s, tokens)))
 
-    def finish(self, s: Tensor) -> Tensor:
-        result: Tensor = self.norm(s)
+    def finish(self, s: Tensor, tokens: TokenPositions | None = None) -> Tensor:
+        result: Tensor = self.norm(s, tokens)
         return result
 
 
@@ -128,17 +129,17 @@ class DeepNorm(nn.Module):
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.alpha = self.Config().alpha(scope)
-        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
+        self.norm = nn.Identity() if role == "stack" else make_stream_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
 
-    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        result: Tensor = self.norm(self.dropout.add(self.alpha * s, sublayer(s)))
+    def wrap(self, s: Tensor, sublayer: Sublayer, tokens: TokenPositions | None = None) -> Tensor:
+        result: Tensor = self.norm(self.dropout.add(self.alpha * s, sublayer(s)), tokens)
         return result
 
-    def finish(self, s: Tensor) -> Tensor:
+    def finish(self, s: Tensor, tokens: TokenPositions | None = None) -> Tensor:
         return s
 
 
@@ -162,20 +163,22 @@ class ResiDual(nn.Module):
     def __init__(self, scope: Scope, scale: float) -> None:
         super().__init__()
         self.scale = scale
-        self.norm = make_norm(scope)  # after a sub-layer, or of the second stream at the end
+        self.norm = make_stream_norm(scope)  # after a sub-layer, or of the second stream at the end
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x, self.scale * x
 
-    def wrap(self, s: tuple[Tensor, Tensor], sublayer: Sublayer) -> tuple[Tensor, Tensor]:
+    def wrap(
+        self, s: tuple[Tensor, Tensor], sublayer: Sublayer, tokens: TokenPositions | None = None
+    ) -> tuple[Tensor, Tensor]:
         x, r = s
         y = self.dropout(sublayer(x))
-        return self.norm(x + y), r + self.scale * y
+        return self.norm(x + y, tokens), r + self.scale * y
 
-    def finish(self, s: tuple[Tensor, Tensor]) -> Tensor:
+    def finish(self, s: tuple[Tensor, Tensor], tokens: TokenPositions | None = None) -> Tensor:
         x, r = s
-        result: Tensor = x + self.norm(r)
+        result: Tensor = x + self.norm(r, tokens)
         return result
 
 
@@ -201,15 +204,15 @@ class CrateResidual(nn.Module):
     def __init__(self, scope: Scope, role: Role) -> None:
         super().__init__()
         self.replaces_stream = role == "feedforward"
-        self.norm = nn.Identity() if role == "stack" else make_norm(scope)
+        self.norm = nn.Identity() if role == "stack" else make_stream_norm(scope)
         self.dropout = Dropout(scope.dropout)
 
     def start(self, x: Tensor) -> Tensor:
         return x
 
-    def wrap(self, s: Tensor, sublayer: Sublayer) -> Tensor:
-        normed: Tensor = self.norm(s)
+    def wrap(self, s: Tensor, sublayer: Sublayer, tokens: TokenPositions | None = None) -> Tensor:
+        normed: Tensor = self.norm(s, tokens)
         return self.dropout.add(normed if self.replaces_stream else s, sublayer(normed))
 
-    def finish(self, s: Tensor) -> Tensor:
+    def finish(self, s: Tensor, tokens: TokenPositions | None = None) -> Tensor:
         return s

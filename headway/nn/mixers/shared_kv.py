@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from headway.nn.build import Cost, Scope, make_linear, make_norm
+from headway.nn.build import Cost, Scope, make_linear, make_stream_norm
 from headway.nn.cache.kv import AttentionCache, LayerCache
 from headway.nn.cache.sliding_window import new_self_cache
 from headway.nn.context import Context
@@ -24,7 +24,7 @@ class SharedKV(nn.Module):
         c = config.resolved(scope)
         assert c.groups and c.d_k and c.d_v
         self.groups = c.groups
-        self.norm = make_norm(scope)
+        self.norm = make_stream_norm(scope)
         self.key = make_linear(scope.d_model, c.groups * c.d_k, scope, bias=c.bias)
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
 
@@ -37,7 +37,7 @@ class SharedKV(nn.Module):
         return new_self_cache(batch, device, lookback, trainable)
 
     def _project(self, inputs: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
-        normed = self.norm(inputs.values)
+        normed = self.norm(inputs.values, inputs.positions)
         k, v = (split_heads(project(normed), self.groups) for project in (self.key, self.value))
         return ctx.rotate(k, inputs.positions), v
 
