@@ -27,6 +27,7 @@ EXAMPLES = {
     "location": ["location(4, max_positions=256)"],
     "dcmha": ["dcmha(4)", "dcmha(2, 1, hidden=5, d_k=6, d_v=3, bias=true)"],
     "infini": ["infini(4, segment=2, update='learned_delta')", "infini(2, segment=3, update='linear')"],
+    "lsra": ["lsra(2, 3)", "lsra(4, 5, 'light', glu=false)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

@@ -21,8 +21,8 @@ MIN_CAPACITY = 32  # tokens that a KV cache reserves at first
 
 
 class LayerCache(Protocol):
-    lengths: Tensor  # (B,) tokens processed so far
-
+    @property
+    def lengths(self) -> Tensor: ...  # (B,) tokens processed so far
     def select(self, rows: Tensor) -> None: ...  # reorder, repeat or drop rows
     @property
     def min_length(self) -> Tensor: ...  # (B,) the shortest length that each row can be truncated to

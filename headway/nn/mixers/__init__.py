@@ -6,6 +6,7 @@ shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 dcmha.py      attention whose heads are composed anew for every pair of tokens (DCFormer)
 mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
+lsra.py       attention over half of the channels, a convolution over the others (Lite Transformer)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
 scored_attention.py  what mixers share whose attention weights are made in their own way

@@ -6,6 +6,7 @@ dilated_attention.py attention among every r-th token of segments (LongNet): den
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 retention.py         retention: recurrent, parallel and chunkwise
 compressive_memory.py the memory of Infini-attention: written by segments, read by linear attention
+light_convolution.py light-weight and dynamic convolution: a short filter for each head
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
 wkv.py               the decaying average of RWKV-4: recurrent and chunkwise
