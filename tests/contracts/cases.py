@@ -28,6 +28,7 @@ EXAMPLES = {
     "dcmha": ["dcmha(4)", "dcmha(2, 1, hidden=5, d_k=6, d_v=3, bias=true)"],
     "infini": ["infini(4, segment=2, update='learned_delta')", "infini(2, segment=3, update='linear')"],
     "lsra": ["lsra(2, 3)", "lsra(4, 5, 'light', glu=false)"],
+    "linformer": ["linformer(4, 5, 64)", "linformer(2, 3, 40, 'none', d_v=3)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

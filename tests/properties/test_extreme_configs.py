@@ -1,6 +1,7 @@
 """Extreme values of every setting of a model: each is refused with a reason, or the model is built in few bytes."""
 
 import dataclasses
+import functools
 import math
 from importlib import import_module
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from headway.config.catalogue import CATALOGUE, Entry
 from headway.config.schema import from_dict
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
@@ -25,10 +26,20 @@ def settings_of(entry: Entry) -> list[str]:
     return [field.name for field in dataclasses.fields(config) if field.name != "kind"]
 
 
+@functools.cache
+def decodes(mixer: str) -> bool:
+    """Whether it can stand in a decoder: others refuse every mask that hides the future."""
+    try:
+        from_dict(Transformer.Config, {**SMALL, "decoder": {"layers": 1, "mixer": mixer}}).resolved()
+    except ConfigError as error:
+        return error.where != "decoder.mask"
+    return True
+
+
 def model_with(slot: str, part: dict[str, Any]) -> dict[str, Any]:
     if slot in ("linear", "head", "norm"):
         return {**SMALL, "encoder": {"layers": 1}, "decoder": {"layers": 1}, slot: part}
-    if slot in ("mixer", "position"):
+    if slot == "position" or (slot == "mixer" and decodes(part["kind"])):
         return {**SMALL, "encoder": {"layers": 0}, "decoder": {"layers": 1, slot: [part]}}
     return {**SMALL, "encoder": {"layers": 1, slot: part}, "decoder": {"layers": 0}}
 

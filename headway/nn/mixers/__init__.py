@@ -5,6 +5,7 @@ attention.py  multi-head, grouped-query and multi-query attention; self- and cro
 shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 dcmha.py      attention whose heads are composed anew for every pair of tokens (DCFormer)
 mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
+linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
 lsra.py       attention over half of the channels, a convolution over the others (Lite Transformer)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)

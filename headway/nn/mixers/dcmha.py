@@ -17,7 +17,7 @@ from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import gather_kv, split_heads
 from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
-from headway.nn.ops.retention import accumulator_dtype
+from headway.nn.ops.attention import masked_softmax
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import KeyValues, Memory
 
@@ -160,7 +160,7 @@ class ComposedAttention(nn.Module):
         scores = q @ k.mT * c.d_k**-0.5  # (B, H, T, S)
         scores = scores if score_mod is None else score_mod(scores, len(q))
         composed_scores = compose_heads(scores, mixings[0], pre_key)
-        weights = _masked_softmax(composed_scores, allowed)
+        weights = masked_softmax(composed_scores, allowed)
         composed_weights = compose_heads(weights, mixings[1], post_key)
         dropped = F.dropout(composed_weights, c.dropout, self.training)
         output = dropped @ kv.v
@@ -191,10 +191,3 @@ def _pack_mixings(mixings: list[HeadMixing]) -> Tensor:
 def _unpack_mixings(packed: Tensor, rank: int) -> list[HeadMixing]:
     parts = packed.permute(0, 2, 3, 1).split([rank, rank, 1] * 2, 2)  # (B, S, R or 1, H) each
     return [HeadMixing(down, up, gate[:, :, 0]) for down, up, gate in (parts[:3], parts[3:])]
-
-
-def _masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
-    """Weights of 0 where nothing is allowed."""
-    empty = ~allowed.any(-1, keepdim=True)
-    masked = scores.masked_fill(~allowed & ~empty, -torch.inf)
-    return masked.softmax(-1, dtype=accumulator_dtype(scores)).masked_fill(empty, 0.0).to(scores.dtype)

@@ -17,7 +17,7 @@ from headway.nn.mixers.attention import gather_kv, split_heads
 from headway.nn.mixers.mixer import MixerConfig, head_width
 from headway.nn.mixers.scored_attention import dense_mask, mix_values
 from headway.nn.ops.attention import masked_softmax
-from headway.nn.positions.positions import Position
+from headway.nn.positions.positions import Position, last_position
 from headway.nn.sequence import Memory, TokenPositions
 
 
@@ -107,8 +107,7 @@ class LocationAttention(nn.Module):
         """The position of each key, (B or 1, S); where there is none, any."""
         size, positions = self.config.max_positions, keys.positions
         if keys.end > size:  # an upper bound, which padding may have raised: look at the real tokens
-            real = positions if keys.valid is None else positions.expand_as(keys.valid)[keys.valid]
-            length = int(real.max()) + 1 if real.numel() else 0
+            length = last_position(keys) + 1
             if length > size:
                 raise HeadwayError(
                     f"location-based attention learned scores for {size} positions and was given {length} tokens. "
