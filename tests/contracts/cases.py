@@ -29,6 +29,8 @@ EXAMPLES = {
     "infini": ["infini(4, segment=2, update='learned_delta')", "infini(2, segment=3, update='linear')"],
     "lsra": ["lsra(2, 3)", "lsra(4, 5, 'light', glu=false)"],
     "linformer": ["linformer(4, 5, 64)", "linformer(2, 3, 40, 'none', d_v=3)"],
+    "luong_local": ["luong_local(4, max_distance=4)", "luong_local(2, centre='monotonic', max_distance=3)"],
+    "hard_attention": ["hard_attention(4)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

@@ -10,7 +10,8 @@ longnet.py    dilated attention: every r-th token of segments of several lengths
 lsra.py       attention over half of the channels, a convolution over the others (Lite Transformer)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
-scored_attention.py  what mixers share whose attention weights are made in their own way
+luong_local.py  a window around a predicted centre; hard_attention.py: one key for each query
+scored_attention.py  shared by mixers whose weights are not the softmax of dot products
 retention.py  retention: linear attention with decay (RetNet)
 rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
 infini.py     attention within segments, and a compressive memory of all earlier ones (Infini-attention)

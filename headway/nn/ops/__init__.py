@@ -4,6 +4,8 @@ attention.py         attend: scaled dot-product attention, by one of several ker
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
 additive.py          additive (Bahdanau) scores, all at once or in pieces
+local_window.py      Luong's window and Gaussian around a centre
+hard_attention.py    the choice of one key, straight-through
 retention.py         retention: recurrent, parallel and chunkwise
 compressive_memory.py the memory of Infini-attention: written by segments, read by linear attention
 light_convolution.py light-weight and dynamic convolution: a short filter for each head
