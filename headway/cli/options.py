@@ -113,7 +113,15 @@ columns = option(
     group="Text",
     help="Source and target column of --pairs, by number or name.",
 )
-output = option("--output", "-o", metavar="FILE", group="Text", help="Write to FILE instead of standard output.")
+output = option(
+    "--out",
+    "-o",
+    "output",
+    aliases=["--output"],
+    metavar="FILE",
+    group="Text",
+    help="Write to FILE instead of standard output.",
+)
 one_pair_file = option("--pairs", metavar="FILE", group="Text", help=f"Both sides in one file: {PAIR_FORMATS}.")
 pair_files = combine_options(
     option("--source", "-s", metavar="FILE", group="Text", help="Source sentences, one per line; - is standard input."),

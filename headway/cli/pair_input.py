@@ -27,7 +27,7 @@ def check_pair_files(
     for path in files:
         check_readable(path)
     if output and Path(output).resolve() in [Path(path).resolve() for path in files]:
-        raise click.UsageError("--output is one of the input files: choose another file.", context)
+        raise click.UsageError("--out is one of the input files: choose another file.", context)
 
 
 def read_given_pairs(

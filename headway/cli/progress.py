@@ -81,6 +81,7 @@ class TrainingProgress:
     def on_validation(self, step: int, result: "ValidationResult", best: bool) -> None:
         self.validation = f"valid {result.loss:.3f}"
         scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
+        scores += "" if result.lines is None else f" lines={result.lines}"
         self.clear()
         log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
 
@@ -109,7 +110,7 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
         ("validation", f"loss {result.loss:.4f}, perplexity {result.perplexity:.2f}"),
     ]
     if result.bleu is not None:
-        rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} (greedy)"))
+        rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} ({result.method})"))
     if len(curve) > 1:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:

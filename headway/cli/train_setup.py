@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def describe_config(config: Any) -> str:
     model = config.model
     training = config.train
     layers = " + ".join(str(getattr(model, side).layers) for side in model.sides)
-    stack = getattr(model, model.sides[-1])
+    residual = getattr(model, model.sides[-1]).residual.kind
     schedule = training.schedule
     limits = (
         ("steps", f"{training.steps:,}"),
@@ -106,13 +107,30 @@ def describe_config(config: Any) -> str:
     parameters = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
     return (
         f"model: {parameters} parameters, {layers} layers, d_model {model.d_model}, "
-        f"{_describe_mixer(stack.mixer[0])}, {stack.residual.kind}-norm, dropout {model.dropout}, "
+        f"{describe_mixers(model)}, {residual}-norm, dropout {model.dropout}, "
         f"vocabulary {model.vocabulary:,} ({config.tokenizer.kind}, {config.vocabularies})\n"
         f"training: {training.batch_tokens:,} tokens a step, {schedule.kind} with warm-up {schedule.warmup:,}, "
         f"{budget}, validation every {training.validate_every}; seed {training.seed}"
     )
 
 
+def describe_mixers(model: Any) -> str:
+    """ "4 heads" where all layers are such attention; else each kind with its number of layers, by side if they
+    differ."""
+    sides = {side: _count_mixers(getattr(model, side).tiled("mixer")) for side in model.sides}
+    if len(set(sides.values())) == 1:
+        return next(iter(sides.values()))
+    return ", ".join(f"{side} {mixers}" for side, mixers in sides.items())
+
+
+def _count_mixers(mixers: list[Any]) -> str:
+    counts = Counter(map(_describe_mixer, mixers))
+    if len(counts) == 1:
+        only = next(iter(counts))
+        return only.removesuffix(" of attention")
+    return ", ".join(f"{name} ×{count}" for name, count in counts.items())
+
+
 def _describe_mixer(mixer: Any) -> str:
     heads = f"{mixer.heads} heads" if hasattr(mixer, "heads") else ""
-    return heads if mixer.kind == "attention" else " of ".join(filter(None, [heads, mixer.kind]))
+    return " of ".join(filter(None, [heads, mixer.kind]))

@@ -31,9 +31,9 @@ def check_document_options(given: dict[str, Any], file: str, output: str | None)
             raise click.UsageError(f"{names[name]} is for lines of text, not for --document.", context)
     suffix = output_suffix(file)
     if output and Path(file).resolve() == Path(output).resolve():
-        raise click.UsageError("--output is the input document: choose another file.", context)
+        raise click.UsageError("--out is the input document: choose another file.", context)
     if output and FORMAT_MODULES.get(Path(output).suffix.lower()) != FORMAT_MODULES[suffix]:
-        raise click.UsageError(f"--output: {output} must end in {suffix}, as a translation of {file} does.", context)
+        raise click.UsageError(f"--out: {output} must end in {suffix}, as a translation of {file} does.", context)
 
 
 def choose_document_model(file: str, models: tuple[str, ...], source: str, to: str) -> ModelChoice:
@@ -79,5 +79,5 @@ def default_output_path(file: str, language: str) -> str:
     suffix = path.suffix if path.suffix.lower() == output_suffix(file) else output_suffix(file)
     out = path.with_name(f"{path.stem}.{language or 'translated'}{suffix}")
     if out.exists():
-        raise HeadwayError(f"{out} exists already. Remove it, or give another file with --output.")
+        raise HeadwayError(f"{out} exists already. Remove it, or give another file with --out.")
     return str(out)

@@ -56,8 +56,8 @@ def model_card(
         rows.append(("validation loss", f"{result.loss:.4f} nats per token (perplexity {result.perplexity:.2f})"))
     scores = {}
     if result is not None and result.bleu is not None and result.chrf is not None:
-        rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} (greedy)"))
-        scores["validation"] = f"{result.bleu:.2f} BLEU, {result.chrf:.2f} chrF (greedy)"
+        rows.append(("validation BLEU, chrF", f"{result.bleu:.2f}, {result.chrf:.2f} ({result.method})"))
+        scores["validation"] = f"{result.bleu:.2f} BLEU, {result.chrf:.2f} chrF ({result.method})"
     languages = dict.fromkeys((*config.source_languages, *config.target_languages))
     head = format_front_matter([*languages], scores, read_card(base).licence if base else "", name)
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)

@@ -39,6 +39,9 @@ from headway.train.sources import TrainingTexts
 from headway.train.trainer import Trainer
 from headway.train.validation import ValidationResult, take_sample, validate
 
+MAX_RESERVED_SHARE = 0.5  # of a time budget, for the validations at its end
+UNTIMED_RESERVED_SHARE = 0.1  # the same before the first validation, when nobody knows how long one takes
+
 
 class TrainingResult(NamedTuple):
     folder: Path
@@ -81,6 +84,7 @@ class TrainingRun:
         self.step_sync: StepSync | None = None
         self.skipped_steps = 0  # as far as reported
         self.saved_step = 0  # of the newest checkpoint that this process wrote
+        self.validation_seconds: float | None = None  # that the last one took
         self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
 
     def _make_datasets(self) -> tuple[Dataset, Dataset]:
@@ -207,8 +211,16 @@ class TrainingRun:
         return spent or 0 < self.settings.patience <= state.stale
 
     def _budgets(self) -> tuple[int, int, float]:
-        """Steps, epochs, seconds; 0: no limit."""
-        return self.settings.steps, self.settings.epochs, self.settings.seconds
+        """Steps, epochs, seconds of taking steps; 0: no limit."""
+        return self.settings.steps, self.settings.epochs, self.settings.seconds - self._reserved_seconds()
+
+    def _reserved_seconds(self) -> float:
+        """How much of the time budget the end of the run needs: to validate the last step, and the average of some."""
+        budget = self.settings.seconds
+        if self.validation_seconds is None:
+            return UNTIMED_RESERVED_SHARE * budget
+        averages = self.settings.average > 1
+        return min((1 + averages) * self.validation_seconds, MAX_RESERVED_SHARE * budget)
 
     def _share_done(self) -> float:
         """Which share of the budget is spent, by the budget that will end first."""
@@ -273,7 +285,7 @@ class TrainingRun:
 
     def _validate(self, history: History) -> None:
         state = self.trainer.state
-        result = self.group.broadcast(self._measure(self.trainer.eval_model) if self.group.is_main else None)
+        result, self.validation_seconds = self.group.broadcast(self._time_measure() if self.group.is_main else None)
         if not math.isfinite(result.loss):  # and save nothing: the run would resume from these weights
             raise HeadwayError(
                 f"the validation loss is {result.loss} at step {state.step}: training has diverged. Lower the learning "
@@ -292,11 +304,21 @@ class TrainingRun:
         seconds = round(self.trainer.elapsed(self.started), 2)
         history.add("validation", state.step, **result._asdict(), seconds=seconds)
 
+    def _time_measure(self) -> tuple[ValidationResult, float]:
+        """The result, and the seconds it took."""
+        began = time.monotonic()
+        result = self._measure(self.trainer.eval_model)
+        return result, time.monotonic() - began
+
     def _measure(self, model: Transformer) -> ValidationResult:
+        left = self.settings.seconds - self.trainer.elapsed(self.started)
+        deadline = time.monotonic() + left if self.settings.seconds else None
+        data, special = (self.valid_dataset, self.samples), self.special_tokens
         with self.trainer.autocast():
-            return validate(
-                model.eval(), self.valid_dataset, self.samples, self.config, self.tokenizers, self.special_tokens
-            )
+            result = validate(model.eval(), *data, self.config, self.tokenizers, special, deadline)
+        if result.lines is not None and self.settings.metric != "loss" and self.trainer.state.best:
+            return ValidationResult(result.loss)  # scores of fewer lines cannot be compared with those of all
+        return result
 
     def _save(self) -> None:
         state = self.trainer.state

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,12 +24,19 @@ from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
 VALIDATION_BATCH_TOKENS = 8192
+LINES_PER_LOOK = 32  # at the clock, where there is a deadline
 
 
 class ValidationResult(NamedTuple):
     loss: float  # nats per token, without label smoothing
     bleu: float | None = None
     chrf: float | None = None
+    lines: int | None = None  # that were translated, where time was up before the last
+
+    @property
+    def method(self) -> str:
+        """How bleu and chrf were measured, for a report."""
+        return "greedy" if self.lines is None else f"greedy, the first {self.lines} lines: time was up"
 
     @property
     def perplexity(self) -> float:
@@ -86,28 +94,43 @@ def validate(
     config: Config,
     tokenizers: Tokenizers,
     special: SpecialTokens,
+    deadline: float | None = None,
 ) -> ValidationResult:
+    """`deadline`, by time.monotonic(): after it, no more lines are translated."""
     loss = mean_loss(model, dataset, config, special).loss
     if not math.isfinite(loss):
         return ValidationResult(loss)  # nothing can be translated either
     if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])
-    search = Search(beam_size=1, max_ratio=1.5, max_extra=10)
+    parts = samples if deadline is None else [part for sample in samples for part in _split(sample)]
     hypotheses: list[str] = []
     references: list[str] = []
-    for sample in samples:
-        options = TranslateOptions(
-            target=sample.target_language if config.tags else "",
-            split_sentences=False,
-            retry=False,  # a young model loops everywhere: its first output is what is to be measured
-            protect=None,
-            search=search,
-        )
-        # As in use: under the autocast of training, the search could not run as CUDA graphs.
-        with torch.autocast(model.device.type, enabled=False):
-            results = translator.translate(sample.source, options)
-        hypotheses += [result.text for result in results]
-        references += sample.target
+    for part in parts:
+        if hypotheses and deadline is not None and time.monotonic() >= deadline:
+            break
+        hypotheses += _translate(translator, part, config)
+        references += part.target
     scores = compute_scores(hypotheses, references)
-    return ValidationResult(loss, scores.bleu, scores.chrf)
+    is_cut = len(hypotheses) < sum(len(sample.source) for sample in samples)
+    return ValidationResult(loss, scores.bleu, scores.chrf, len(hypotheses) if is_cut else None)
+
+
+def _split(sample: ValidationSample) -> list[ValidationSample]:
+    starts = range(0, len(sample.source), LINES_PER_LOOK)
+    slices = [slice(start, start + LINES_PER_LOOK) for start in starts]
+    return [sample._replace(source=sample.source[part], target=sample.target[part]) for part in slices]
+
+
+def _translate(translator: Translator, sample: ValidationSample, config: Config) -> list[str]:
+    """Greedily."""
+    options = TranslateOptions(
+        target=sample.target_language if config.tags else "",
+        split_sentences=False,
+        retry=False,  # a young model loops everywhere: its first output is what is to be measured
+        protect=None,
+        search=Search(beam_size=1, max_ratio=1.5, max_extra=10),
+    )
+    # As in use: under the autocast of training, the search could not run as CUDA graphs.
+    with torch.autocast(translator.device, enabled=False):
+        return [result.text for result in translator.translate(sample.source, options)]

@@ -210,7 +210,7 @@ def with_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
         (["tyo"], 'there is no verb tyo. Did you mean "toy"?\nhelp: headway --help'),
         (["xyzzy"], "there is no verb xyzzy.\nhelp: headway --help"),
         (["unwritten"], "headway unwritten is not part of this version.\nhelp: headway --help"),
-        (["toy"], "--out is missing.\nhelp: headway toy --help"),
+        (["toy"], "--out/-o is missing.\nhelp: headway toy --help"),
         (["toy", "--ot", "x"], 'there is no option --ot. Did you mean "--out"?\nhelp: headway toy --help'),
         (["toy", "--out"], "Option '--out' requires an argument.\nhelp: headway --help"),
         (
@@ -535,6 +535,20 @@ def test_an_option_of_a_verb_wins_over_a_global_one_of_the_same_name() -> None:
 
 # ---- earlier names of options
 
+WRITERS = [
+    "train",
+    "translate",
+    "evaluate",
+    "score",
+    "align",
+    "augment",
+    "distil",
+    "average",
+    "pack",
+    "trace",
+    "inspect",
+    "toy",
+]
 RENAMED = [
     ("translate", "--min-score", "--min-confidence"),
     ("translate", "--file", "--document"),
@@ -548,6 +562,7 @@ RENAMED = [
     ("serve", "--queue", "--queue-limit"),
     ("serve", "--streams", "--stream-limit"),
     ("serve", "--patience", "--max-batch-delay"),
+    *((verb, "--output", "--out") for verb in WRITERS),
 ]
 
 
@@ -577,7 +592,7 @@ def test_an_earlier_name_is_accepted_but_not_shown(
     assert given[0] == given[1]
     assert main([verb, "--help"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(rf"^  {new} ", shown, re.MULTILINE)
+    assert re.search(rf"^  (?:-\w, )?{new} ", shown, re.MULTILINE)
     assert not re.search(rf"(?<![\w-]){old}(?![\w-])", shown)
     complete = command.shell_complete(click.Context(command, info_name=verb), "--")
     assert old not in [item.value for item in complete]

@@ -29,7 +29,7 @@ def test_a_document_lies_beside_the_old_one(capsys: Capture, translator_dir: Pat
     assert out.read_text() == f"<h1>{target}</h1>\n<code>x y</code>\n"
     assert capsys.readouterr() == ("", f"{out}: 1 of 1 segments translated\n")
     assert main(command) == 1
-    assert capsys.readouterr().err == f"error: {out} exists already. Remove it, or give another file with --output.\n"
+    assert capsys.readouterr().err == f"error: {out} exists already. Remove it, or give another file with --out.\n"
     other = page.with_name("other.htm")
     assert main([*command, "--output", str(other)]) == 0
     assert other.read_text() == out.read_text()
@@ -50,10 +50,10 @@ def test_warnings_are_shown(capsys: Capture, translator_dir: Path, tmp_path: Pat
         (["--document", "a.html", "--input", "b"], "--input is for lines of text, not for --document."),
         (["--document", "a.html", "--n-best", "2"], "--n-best is for lines of text, not for --document."),
         (["--document", "a.html", "--json"], "--json is for lines of text, not for --document."),
-        (["--document", "a.html", "--output", "./a.html"], "--output is the input document: choose another file."),
+        (["--document", "a.html", "--output", "./a.html"], "--out is the input document: choose another file."),
         (
             ["--document", "a.docx", "--output", "b.pdf"],
-            "--output: b.pdf must end in .docx, as a translation of a.docx does.",
+            "--out: b.pdf must end in .docx, as a translation of a.docx does.",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_the_translation_of_a_pdf_is_text(capsys: Capture) -> None:
     assert default_output_path("my.report.PDF", "de") == "my.report.de.txt"
     assert default_output_path("a.DOCX", "de") == "a.de.DOCX"
     assert main(["translate", "--model", "m", "--document", "a.pdf", "--output", "b.pdf"]) == 2
-    assert "--output: b.pdf must end in .txt, as a translation of a.pdf does." in capsys.readouterr().err
+    assert "--out: b.pdf must end in .txt, as a translation of a.pdf does." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

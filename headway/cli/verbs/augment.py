@@ -64,6 +64,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens")
 @option(
     "--out",
     "-o",
+    aliases=["--output"],
     metavar="FILE",
     group="Result",
     help="Output file: .tsv or .jsonl, also .gz, .bz2, .xz, .zst. Default: TSV to standard output.",

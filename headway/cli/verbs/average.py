@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 )
 @option("--last", type=click.IntRange(min=1), default=5, help="Number of checkpoints to average, of a single model.")
 @option(
-    "--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory for the new model."
+    "--out",
+    "-o",
+    aliases=["--output"],
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Directory for the new model.",
 )
 @option("--overwrite", is_flag=True, help="Replace the model in --out.")
 def average(models: tuple[str, ...], last: int, out: Path, overwrite: bool) -> None:

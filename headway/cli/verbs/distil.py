@@ -73,6 +73,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", 
 @option(
     "--out",
     "-o",
+    aliases=["--output"],
     metavar="FILE",
     group="Result",
     help="Output file: pairs if .tsv or .jsonl, otherwise translations only, blank where there is none; also .gz, "

@@ -60,7 +60,16 @@ if TYPE_CHECKING:
     group="Score",
     help="Number of best and worst lines to print.",
 )
-@option("--output", type=click.Path(path_type=Path), metavar="FILE", group="Score", help="Save the translations.")
+@option(
+    "--out",
+    "-o",
+    "output",
+    aliases=["--output"],
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    group="Score",
+    help="Save the translations.",
+)
 @options.beam_size
 @options.length_penalty
 @options.penalty
@@ -80,7 +89,7 @@ def evaluate(
         return print_perplexity((*models, *compare), text, device)
     check_pair_files(source, target, pairs, columns, output)
     if output and not output.parent.is_dir():
-        raise click.UsageError(f"--output: there is no folder {output.parent}.", click.get_current_context())
+        raise click.UsageError(f"--out: there is no folder {output.parent}.", click.get_current_context())
     from headway.files.text_files import read_pairs
     from headway.storage.registry import choose_models
     from headway.text.metrics import find_best_and_worst

@@ -19,31 +19,53 @@ if TYPE_CHECKING:
     "inspect",
     cls=Verb,
     examples=[
-        ('headway inspect my-model "A dog runs." --out looked', "a page, pictures and the trace of one translation"),
-        ('headway inspect my-lm "Once" --out looked', "the same for a language model"),
+        (
+            'headway inspect --model my-model "A dog runs." --out looked',
+            "a page, pictures and the trace of one translation",
+        ),
+        ('headway inspect --model my-lm "Once" --out looked', "the same for a language model"),
     ],
 )
-@click.argument("model", metavar="DIR")
-@click.argument("text")
-@options.target_language
+@click.argument("words", nargs=-1, metavar="TEXT")
+@options.model
+@options.direction
 @options.device
 @options.beam_size
 @option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Output directory."
+    "--out",
+    "-o",
+    aliases=["--output"],
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    group="Result",
+    help="Output directory.",
 )
-def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, out: Path) -> None:
+def inspect(
+    words: tuple[str, ...],
+    model: str | None,
+    source_language: str,
+    to: str,
+    device: str,
+    beam_size: int | None,
+    out: Path,
+) -> None:
     """Inspect one translation: write an HTML page, pictures and the trace.
 
     Writes page.html, the page of headway serve, which opens without a server; attention-KIND-LAYER, position-SIDE
     (position-SIDE-1, -2 … where layers differ), way-SIDE and, if there is output, probabilities and beam, each as .png
     and .svg; trace.json and trace.safetensors."""
     from headway.errors import ConfigError
+    from headway.storage.registry import choose_models
     from headway.translate.translator import Translator, load
 
-    loaded = load(model, device)
+    model, text = split_words(words, model)
+    choice = choose_models([model] if model else [], source_language, to)
+    folder = choice.paths[0]
+    loaded = load(folder, device)
     if isinstance(loaded, Translator):
         network, tokenizers = loaded.steppers[0].model, loaded.tokenizers
-        trace = loaded.trace(text, target=to, beam_size=beam_size)
+        trace = loaded.trace(text, target=choice.target, beam_size=beam_size)
         readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
     else:
         if to:
@@ -53,7 +75,7 @@ def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, 
         trace = loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if generates else {}))
         readers = {"encoder": loaded.tokenizer, "decoder": loaded.tokenizer}
     trace.save(out)
-    _write_page(trace, Path(model).resolve().name, network, readers, out / "page.html")
+    _write_page(trace, Path(folder).resolve().name, network, readers, out / "page.html")
     count = _draw(trace, network, out)
     for warning in trace.warnings:
         log(warning, "warning")
@@ -61,6 +83,20 @@ def inspect(model: str, text: str, to: str, device: str, beam_size: int | None, 
         click.echo(trace.output)
     log(f"wrote page.html, {count} pictures and the trace to {out}")
     log(f"next: open {out / 'page.html'} in a browser")
+
+
+def split_words(words: tuple[str, ...], model: str | None) -> tuple[str | None, str]:
+    """The model and the text. The model may also be the first of two words, as it was before --model."""
+    context = click.get_current_context()
+    if len(words) == 2 and model is None:
+        return words[0], words[1]
+    if len(words) == 1 and (model or not (Path(words[0]) / "config.json").exists()):
+        return model, words[0]
+    if len(words) < 2:
+        raise click.UsageError(
+            'TEXT is missing: give what to translate, as in headway inspect --model DIR "…"', context
+        )
+    raise click.UsageError(f'{len(words)} texts were given: put one between quotes, as in "A dog runs."', context)
 
 
 def _write_page(trace: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:

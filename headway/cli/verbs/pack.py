@@ -12,18 +12,25 @@ from headway.cli.terminal import log
     "pack",
     cls=Verb,
     examples=[
-        ("headway pack my-model --out packed", "a BitNet model, four weights per byte"),
-        ("headway pack my-model --out small --int8", "any other model, one byte per weight"),
+        ("headway pack --model my-model --out packed", "a BitNet model, four weights per byte"),
+        ("headway pack --model my-model --out small --int8", "any other model, one byte per weight"),
         ('headway translate --model packed "The dog sees a red house."', "used like any model"),
     ],
 )
-@click.argument("model")
+@click.argument("directory", required=False, metavar="")  # the model, as it was given before --model
+@option("--model", "-m", metavar="MODEL", help="Model directory or name (see headway models).")
 @option(
-    "--out", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory for the new model."
+    "--out",
+    "-o",
+    aliases=["--output"],
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Directory for the new model.",
 )
 @option("--int8", is_flag=True, help="Quantise a dense model to int8, also for computing on a CPU.")
 @option("--overwrite", is_flag=True, help="Replace the model in --out.")
-def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
+def pack(directory: str | None, model: str | None, out: Path, int8: bool, overwrite: bool) -> None:
     """Store a model's weights in 2 bits (BitNet) or 8 bits (any model).
 
     Without --int8, MODEL is the directory or name of a model trained with model.linear = "bitnet". The packed model
@@ -40,7 +47,12 @@ def pack(model: str, out: Path, int8: bool, overwrite: bool) -> None:
     from headway.train.history import History
     from headway.train.model_card import format_evaluate_command
 
-    model = model_directory(model)
+    if (model is None) == (directory is None):
+        problem = (
+            "--model is missing." if model is None else f"two models were given, {model} and {directory}: give one."
+        )
+        raise click.UsageError(problem, click.get_current_context())
+    model = model_directory(model or directory or "")
     if out.resolve() == Path(model).resolve():
         raise click.UsageError(
             f"--out is {out}, the model itself: choose another directory.", click.get_current_context()

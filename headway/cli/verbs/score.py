@@ -98,7 +98,7 @@ def check_inputs(
     for path in files:
         check_readable(path)
     if output and Path(output).resolve() in [Path(path).resolve() for path in files]:
-        raise click.UsageError("--output is one of the input files: choose another file.", click.get_current_context())
+        raise click.UsageError("--out is one of the input files: choose another file.", click.get_current_context())
 
 
 def to_json_object(translator: "Translator", scored: "ScoredPair") -> dict[str, Any]:

@@ -24,7 +24,7 @@ TRAIN_FILES = {
         ("headway toy --out more --pairs 20000 --seed 1", "more pairs, and other sentences"),
     ],
 )
-@option("--out", type=click.Path(path_type=Path), required=True, help="Output directory.")
+@option("--out", "-o", aliases=["--output"], type=click.Path(path_type=Path), required=True, help="Output directory.")
 @option("--pairs", type=click.IntRange(min=1), default=8000, help="Number of training pairs.")
 @option("--seed", type=int, default=0, help="Random seed.")
 def toy(out: Path, pairs: int, seed: int) -> None:

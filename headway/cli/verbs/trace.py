@@ -45,7 +45,14 @@ from headway.cli.terminal import log
     help="Force the output to start with TEXT.",
 )
 @option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", group="Result", help="Output directory."
+    "--out",
+    "-o",
+    aliases=["--output"],
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    group="Result",
+    help="Output directory.",
 )
 def trace(
     text: str, model: str | None, source_language: str, to: str, device: str, max_length: int | None, prefix: str,

@@ -113,6 +113,7 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
 @option(
     "--out",
     "-o",
+    aliases=["--output"],
     type=click.Path(path_type=Path),
     metavar="DIR",
     group="Result",
@@ -148,7 +149,8 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
     "seconds",
     type=options.Duration(),
     group="Budget (the first reached)",
-    help="Training time: 90s, 20m, 1.5h.",
+    help="Time from the first step to the finished model, with validation: 90s, 20m, 1.5h. Reading the text and "
+    "training the tokenizer come before.",
 )
 @option(
     "--preset",

@@ -110,7 +110,7 @@ def translate(
     sentence by sentence and keeps its spacing. Warnings go to stderr.
 
     With --from auto, a line in the target language, or in one that no model translates, is left unchanged. A document
-    keeps everything but its text; without --output, report.docx becomes report.de.docx."""
+    keeps everything but its text; without --out, report.docx becomes report.de.docx."""
     if document:
         check_document_options(click.get_current_context().params, document, output)
     if protect and no_protect:
@@ -118,11 +118,11 @@ def translate(
     if text and input_file:
         raise click.UsageError("text and --input were both given: choose one.", click.get_current_context())
     if input_file and output and Path(input_file).resolve() == Path(output).resolve():
-        raise click.UsageError("--output is the input file: choose another file.", click.get_current_context())
+        raise click.UsageError("--out is the input file: choose another file.", click.get_current_context())
     if sys.stdin is None and not document and (text or (input_file or "-",)) == ("-",):
         raise click.UsageError("standard input is closed: give text or --input FILE.", click.get_current_context())
     if sys.stdout is None and not output and not document:
-        raise HeadwayError("standard output is closed: open it, or give a file with --output.")
+        raise HeadwayError("standard output is closed: open it, or give a file with --out.")
 
     terms = read_glossary(glossary)
 

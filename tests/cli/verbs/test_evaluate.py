@@ -47,13 +47,13 @@ def test_what_is_read_is_not_written_over(capsys: Capture, translator_dir: Path,
     for file in files:
         words = ["--model", translator_dir, "-s", files[0], "-t", files[1], "--output", f"{tmp_path}/./{file.name}"]
         _, err = evaluated(capsys, *words, code=2)
-        assert "--output is one of the input files: choose another file." in err
+        assert "--out is one of the input files: choose another file." in err
         assert file.read_bytes() == (toy / file.name).read_bytes()
 
 
 def test_a_missing_folder_is_told_before_the_work(capsys: Capture, toy: Path, tmp_path: Path) -> None:
     words = ["--model", "none", "-s", toy / "test.en", "-t", toy / "test.qtx", "--output", tmp_path / "no" / "x.txt"]
-    assert f"--output: there is no folder {tmp_path}/no." in evaluated(capsys, *words, code=2)[1]
+    assert f"--out: there is no folder {tmp_path}/no." in evaluated(capsys, *words, code=2)[1]
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "none", "moses"])
@@ -164,5 +164,5 @@ def test_both_sides_in_one_file_of_any_kind(capsys: Capture, translator_dir: Pat
         "--columns needs --pairs."
         in evaluated(capsys, "-s", toy / "test.en", "-t", toy / "test.qtx", "--columns", "1,2", code=2)[1]
     )
-    assert "--output is one of the input files" in evaluated(capsys, *given, "--output", numbered, code=2)[1]
+    assert "--out is one of the input files" in evaluated(capsys, *given, "--output", numbered, code=2)[1]
     assert "or --pairs, or --text." in evaluated(capsys, "-m", translator_dir, code=2)[1]

@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from headway.cli.app import main
+from headway.cli.verbs.inspect import split_words
 from headway.inspect.trace import load_trace
 from headway.translate.translator import load
 
@@ -21,7 +23,7 @@ def recorded(page: str) -> dict[str, dict[str, object]]:
 
 
 def test_a_translation(capsys: pytest.CaptureFixture[str], translator_dir: Path, tmp_path: Path) -> None:
-    assert main(["inspect", str(translator_dir), TEXT, "--out", str(tmp_path), "--device", "cpu"]) == 0
+    assert main(["inspect", "--model", str(translator_dir), TEXT, "--out", str(tmp_path), "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     trace = load_trace(tmp_path)
     assert trace.output == out.strip()
@@ -44,8 +46,38 @@ def test_a_translation(capsys: pytest.CaptureFixture[str], translator_dir: Path,
 def test_language_models(capsys: pytest.CaptureFixture[str], lm_dir: Path, masked_dir: Path, tmp_path: Path) -> None:
     for model in (lm_dir, masked_dir):
         assert main(["inspect", str(model), TEXT, "--out", str(tmp_path / model.name), "--device", "cpu"]) == 0
-    assert main(["inspect", str(lm_dir), TEXT, "--to", "de", "--out", str(tmp_path)]) == 2
+    assert main(["inspect", "--model", str(lm_dir), TEXT, "--to", "de", "--out", str(tmp_path)]) == 2
     assert "is a language model: leave out --to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "read"),
+    [
+        (("A dog.",), "m", ("m", "A dog.")),
+        (("A dog.",), None, (None, "A dog.")),
+        (("m", "A dog."), None, ("m", "A dog.")),  # as before --model
+    ],
+)
+def test_the_model_is_an_option_or_the_first_word(
+    words: tuple[str, ...], model: str | None, read: tuple[str | None, str]
+) -> None:
+    with click.Context(click.Command("inspect")):
+        assert split_words(words, model) == read
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "m"], 'TEXT is missing: give what to translate, as in headway inspect --model DIR "…"'),
+        (["{model}"], "TEXT is missing"),
+        (["--model", "m", "A", "dog."], '2 texts were given: put one between quotes, as in "A dog runs."'),
+        (["m", "A", "dog."], "3 texts were given"),
+    ],
+)
+def test_wrong_words(capsys: pytest.CaptureFixture[str], lm_dir: Path, words: list[str], message: str) -> None:
+    given = [word.format(model=lm_dir) for word in words]
+    assert main(["inspect", *given, "--out", "never"]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_notebook_shows_the_page(translator_dir: Path, lm_dir: Path) -> None:

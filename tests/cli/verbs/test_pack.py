@@ -46,9 +46,15 @@ def test_it_translates_the_same_to_the_last_digit(bit_dir: Path, packed_dir: Pat
     assert len({result.text for result in found[0]}) > 5
 
 
+def test_one_model_is_packed(capsys: Capture, tmp_path: Path) -> None:
+    assert "error: --model is missing." in message(capsys, 2, "pack", "--out", tmp_path)
+    told = message(capsys, 2, "pack", "a", "--model", "b", "--out", tmp_path)
+    assert "error: two models were given, b and a: give one." in told
+
+
 def test_what_it_writes(capsys: Capture, bit_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "a packed model"
-    told = message(capsys, 0, "pack", bit_dir, "--out", out).splitlines()
+    told = message(capsys, 0, "pack", "--model", bit_dir, "--out", out).splitlines()
     assert told[1] == f"next: headway evaluate --model '{out}' --source FILE --target FILE"
     assert {path.name for path in out.iterdir()} == {
         "config.json", "model.safetensors", "tokenizer.json", "README.md", "history.jsonl",

@@ -120,7 +120,7 @@ CHOOSE = "error: give one source and its target as text, or --source and --targe
         (
             ["--pairs", "there.tsv", "--output", "./there.tsv"],
             2,
-            "error: --output is one of the input files: choose another file.",
+            "error: --out is one of the input files: choose another file.",
         ),
         (["--pairs", "there.txt"], 1, "error: there.txt: a file with both sides must end in one of"),
     ],

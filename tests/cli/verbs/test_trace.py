@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     there = ["--out", str(tmp_path / "t")]
     for model, arguments, code, message in [
         (translator_dir, ["  ", *there], 1, "there is nothing to trace: give a sentence."),
-        (translator_dir, [TEXT], 2, "--out is missing."),
+        (translator_dir, [TEXT], 2, "--out/-o is missing."),
         (translator_dir, [TEXT, "--out", str(tmp_path / "file")], 1, "file cannot be written: File exists."),
         (translator_dir, [TEXT, "--to", "de", *there], 1, 'this model does not translate to "de".'),
         (translator_dir, [TEXT, "--beam-size", "0", *there], 2, "beam_size"),

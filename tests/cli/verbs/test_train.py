@@ -13,6 +13,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,10 @@ import headway
 from headway.cli import progress, terminal
 from headway.cli.app import main
 from headway.cli.progress import format_bytes, format_duration, format_quantity
+from headway.cli.train_setup import describe_mixers
 from headway.config.config import Config
+from headway.config.schema import from_dict
+from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import list_checkpoints
 from headway.train.history import read_history
@@ -58,6 +62,32 @@ def trained(capsys: Capture, words: list[str], code: int = 0) -> tuple[str, str]
 
 
 # ---- what is printed
+
+
+TWO = ["attention(4)", "attention(2)"]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "said"),
+    [
+        ("attention(4)", "attention(4)", "4 heads"),
+        ("attention(4)", "attention(2)", "encoder 4 heads, decoder 2 heads"),
+        ("attention(4)", "retention(2)", "encoder 4 heads, decoder 2 heads of retention"),
+        (
+            "attention(4)",
+            ["retention(2)", "attention(4)", "attention(4)", "attention(4)"],
+            "encoder 4 heads, decoder 2 heads of retention ×1, 4 heads of attention ×3",
+        ),
+        (
+            ["attention(4)", "attention(2)"],
+            ["attention(4)", "attention(2)"],
+            "4 heads of attention ×2, 2 heads of attention ×2",
+        ),
+    ],
+)
+def test_every_kind_of_mixer_is_named(encoder: Any, decoder: Any, said: str) -> None:
+    sides = {"encoder": {"layers": 4, "mixer": encoder}, "decoder": {"layers": 4, "mixer": decoder}}
+    assert describe_mixers(from_dict(Transformer.Config, {"d_model": 16, **sides})) == said
 
 
 def test_what_is_chosen_and_why_then_steps_then_a_table_and_the_next_command(

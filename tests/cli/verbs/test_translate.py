@@ -391,7 +391,7 @@ def test_the_input_is_not_written_over(capsys: Capture, translator_dir: Path, tm
     _, err = translated(
         capsys, translator_dir, "-i", str(tmp_path / "a.txt"), "--output", f"{tmp_path}/./a.txt", code=2
     )
-    assert "--output is the input file: choose another file." in err
+    assert "--out is the input file: choose another file." in err
     assert (tmp_path / "a.txt").read_text() == "A dog.\n"
 
 
@@ -405,7 +405,7 @@ def test_standard_output_may_be_closed(
     capsys: Capture, translator_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    told = "error: standard output is closed: open it, or give a file with --output.\n"
+    told = "error: standard output is closed: open it, or give a file with --out.\n"
     assert translated(capsys, translator_dir, "A dog.", code=1)[1] == told
     translated(capsys, translator_dir, "A dog.", "--output", str(tmp_path / "out"))
     assert (tmp_path / "out").read_text().strip()
