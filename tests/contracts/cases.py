@@ -26,6 +26,7 @@ EXAMPLES = {
     "general": ["general(4)"],
     "location": ["location(4, max_positions=256)"],
     "dcmha": ["dcmha(4)", "dcmha(2, 1, hidden=5, d_k=6, d_v=3, bias=true)"],
+    "ttt": ["ttt(2, mini_batch=4)", "ttt(2, inner='mlp', mini_batch=3, d_inner=6)"],
     "infini": ["infini(4, segment=2, update='learned_delta')", "infini(2, segment=3, update='linear')"],
     "lsra": ["lsra(2, 3)", "lsra(4, 5, 'light', glu=false)"],
     "linformer": ["linformer(4, 5, 64)", "linformer(2, 3, 40, 'none', d_v=3)"],

@@ -8,7 +8,7 @@ from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 
 NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
-NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)"}
+NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)", ("mixer", "ttt"): "ttt(2)"}
 
 
 def small(*, encoder: Any = 2, decoder: Any = 2, sides: Any = None, **changes: Any) -> Transformer.Config:

@@ -15,6 +15,7 @@ scored_attention.py  shared by mixers whose weights are not the softmax of dot p
 retention.py  retention: linear attention with decay (RetNet)
 rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
 infini.py     attention within segments, and a compressive memory of all earlier ones (Infini-attention)
+ttt.py        test-time training: the state is a small model that learns from the text (TTT-Linear, TTT-MLP)
 
 x (B, T, d), Context  ──►  mixer  ──►  (B, T, d)      with a LayerCache: decoding, a few tokens at a time
 """

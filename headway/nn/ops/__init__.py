@@ -9,6 +9,7 @@ hard_attention.py    the choice of one key, straight-through
 retention.py         retention: recurrent, parallel and chunkwise
 compressive_memory.py the memory of Infini-attention: written by segments, read by linear attention
 light_convolution.py light-weight and dynamic convolution: a short filter for each head
+test_time_training.py training of the inner model of TTT: primal and dual
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
 wkv.py               the decaying average of RWKV-4: recurrent and chunkwise

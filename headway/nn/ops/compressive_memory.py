@@ -56,9 +56,12 @@ def write_segments(
     segment ends among these tokens.
     """
     memories = [memory]
-    for n in range(features.shape[2]):
-        share = None if shares is None else shares[:, :, n]
-        pending = pending + write_memory(memory, features[:, :, n], values[:, :, n], share, delta=delta)
+    # By unbind: the gradient of each of n slices would be as large as the whole.
+    given = zip(
+        features.unbind(2), values.unbind(2), [None] * features.shape[2] if shares is None else shares.unbind(2)
+    )
+    for n, (feature, value, share) in enumerate(given):
+        pending = pending + write_memory(memory, feature, value, share, delta=delta)
         ends = complete[:, n, None, None, None]
         memory, pending = torch.where(ends, memory + pending, memory), torch.where(ends, 0.0, pending)
         memories.append(memory)
