@@ -58,6 +58,13 @@ def test_random_characters(bundled: Translator) -> None:
     check_lines(bundled, [random_line(chance) for _ in range(300)], target="de")
 
 
+@pytest.mark.slow
+def test_a_hundred_thousand_lines_of_random_characters(bundled: Translator) -> None:
+    chance = random.Random(24)
+    for _ in range(100):
+        check_lines(bundled, [random_line(chance) for _ in range(1000)], target="de")
+
+
 def test_random_characters_with_n_best(bundled: Translator) -> None:
     chance = random.Random(22)
     search = bundled.search(n_best=4)
