@@ -8,7 +8,8 @@
 imports no torch.
 
 Packages, each of which imports only from those to its right:
-cli → serve → workflows → documents → train → inspect → translate → decode → storage → nn → data → text → config → files
+cli → serve → compare → workflows → documents → train → inspect → translate → decode → storage → nn → data → text →
+config → files
 """
 
 from importlib import import_module

@@ -1,6 +1,5 @@
 """Options that several verbs share, and the types of their values."""
 
-import re
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -8,10 +7,11 @@ from typing import Any
 import click
 
 from headway.cli.help import FunctionT, option
+from headway.config.durations import parse_duration
+from headway.errors import ConfigError
 
 PAIR_FORMATS = ".tsv, .csv, .jsonl, .json or .parquet"
 AUTO_DETECT = "auto"  # --from: detect the language of each line
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Duration(click.ParamType[float]):
@@ -20,10 +20,10 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
-        if not match or not float(match[1]):
-            self.fail(f"{value!r} is not a duration. Write 90s, 20m, 1.5h or 2d.", param, ctx)
-        return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
+        try:
+            return parse_duration(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Columns(click.ParamType[tuple[str, str]]):

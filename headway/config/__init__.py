@@ -15,5 +15,6 @@ catalogue   every kind of every slot: position, mask, mixer, feedforward, residu
 kind_settings   the settings of a kind, with their defaults and allowed values, for people
 renamed     old names of keys and kinds, which are still read
 presets     tiny, small, base, big, gpt2, bert …
+durations   90s, 20m, 1.5h
 search      Search: beam search, sampling, length limits and penalties
 """

@@ -1,0 +1,191 @@
+"""One trial in a process of its own: python -m headway.compare.trial_worker FOLDER DEVICE THREADS [lengths]
+
+Trains (or resumes) the model that FOLDER/trial.json describes in FOLDER/model, measures it, and writes result.json, or
+failure.json with the reason. `lengths` measures time and memory by length instead, into lengths.json, in a fresh
+process: the peak of its memory then is that of the longest text."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from headway.compare.measurements import (
+    decoded_tokens_per_second,
+    measure_lengths,
+    piece_losses,
+    state_bytes,
+)
+from headway.compare.trials import FAILURE_FILE, RESULT_FILE, TRIAL_FILE
+from headway.config.config import Config, read_config
+from headway.device import choose_device
+from headway.errors import HeadwayError
+from headway.files.atomic import write_text_atomically
+from headway.nn.transformer import Transformer
+from headway.text.tokenizer.pair import Tokenizers
+from headway.train.history import read_history
+from headway.train.progress import ProgressSnapshot, peak_memory
+from headway.train.run import TrainingResult, TrainingRun
+from headway.train.sources import TrainingFiles, TrainingTexts, read_texts
+from headway.train.validation import ValidationResult
+from headway.translate.options import TranslateOptions
+from headway.translate.translator import load_translator
+from headway.workflows.evaluation import evaluate
+
+LENGTHS_FILE = "lengths.json"
+PROGRESS_FILE = "progress.json"
+HYPOTHESES_FILE = "hypotheses.txt"
+REFERENCES_FILE = "references.txt"
+MAX_TEST_LINES = 1000  # of validation text, where no test text was given
+PROGRESS_SECONDS = 1.0
+
+
+class ProgressFile:
+    """Tells the study how far the trial is, as a `ProgressListener` of training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.written = 0.0
+
+    def on_note(self, message: str) -> None:
+        print(message, flush=True)
+
+    def wants_update(self) -> bool:
+        return time.monotonic() - self.written > PROGRESS_SECONDS
+
+    def on_step(self, snapshot: ProgressSnapshot) -> None:
+        self.written = time.monotonic()
+        write_text_atomically(self.path, json.dumps({"done": snapshot.done, "loss": snapshot.loss}))
+
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
+        print(f"step={step} valid_loss={result.loss:.4f}", flush=True)
+
+
+def run_trial(folder: Path, device: str) -> dict[str, Any]:
+    table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
+    config = read_config(table["config"])
+    tokenizers = Tokenizers.load(table["tokenizer"])
+    texts = read_texts(training_files(table["files"]))
+    listener = ProgressFile(folder / PROGRESS_FILE)
+    model_dir = folder / "model"
+    training = TrainingRun(config, texts, tokenizers, model_dir, choose_device(device), listener)
+    result = training.run()
+    memory = peak_memory(training.device)
+    model = training.trainer.model.eval()
+    found = {
+        "parameters": config.model.parameter_count(),
+        "loss": result.result.loss,
+        "perplexity": result.result.perplexity,
+        "steps": result.step,
+        "seconds": result.seconds,
+        "peak_memory": memory,
+        "train_tokens_per_second": train_speed(model_dir),
+        "state_bytes_per_token": config.model.kv_bytes_per_token() if "decoder" in config.model.sides else None,
+        "state_bytes": state_bytes(model),
+        "curve": learning_curve(model_dir),
+        "pieces": piece_losses(model, training.valid_dataset, config, training.special_tokens),
+    }
+    return found | measure_quality(folder, config, texts, table["test"], result, model, device)
+
+
+def measure_quality(
+    folder: Path,
+    config: Config,
+    texts: TrainingTexts,
+    test: list[str],
+    result: TrainingResult,
+    model: Transformer,
+    device: str,
+) -> dict[str, Any]:
+    """BLEU and chrF on the test text with the model's own search; of a language model the speed of decoding."""
+    if config.train.objective.kind == "causal":
+        return {"decode_tokens_per_second": decoded_tokens_per_second(model)}
+    if config.train.objective.kind != "translation":
+        return {}
+    if test:
+        source, target = (Path(path).read_text(encoding="utf-8").splitlines() for path in test)
+    else:
+        pairs = [pair for corpus in texts.valid_pairs[:1] for pair in corpus.read()][:MAX_TEST_LINES]
+        source, target = [list(side) for side in zip(*pairs)]
+    language = texts.valid_pairs[0].target_language if config.tags else ""
+    translator = load_translator(result.folder, device=device, engine="torch")
+    measured = evaluate(translator, source, target, TranslateOptions(target=language, retry=False, protect=None))
+    write_text_atomically(folder / HYPOTHESES_FILE, "".join(f"{line}\n" for line in measured.hypotheses))
+    write_text_atomically(folder / REFERENCES_FILE, "".join(f"{line}\n" for line in target))
+    return {
+        "bleu": measured.scores.bleu,
+        "chrf": measured.scores.chrf,
+        "bleu_signature": measured.scores.bleu_signature,
+        "decode_tokens_per_second": measured.tokens_per_second,
+    }
+
+
+def train_speed(model_dir: Path) -> float | None:
+    """The median of what the run logged: a busy moment or a first, slow step does not count."""
+    speeds = [entry["tokens_per_second"] for entry in read_history(model_dir) if "tokens_per_second" in entry]
+    return median(speeds) if speeds else None
+
+
+def learning_curve(model_dir: Path) -> list[dict[str, float]]:
+    names = ("step", "seconds", "loss", "bleu")
+    return [
+        {name: entry[name] for name in names if name in entry}
+        for entry in read_history(model_dir)
+        if entry["kind"] == "validation"
+    ]
+
+
+def run_lengths(folder: Path, device: str) -> list[dict[str, Any]]:
+    table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
+    model = Transformer(read_config(table["config"]).model).to(choose_device(device)).train()
+    return measure_lengths(model, table["lengths"])
+
+
+def training_files(table: dict[str, Any]) -> TrainingFiles:
+    columns = table.get("columns")
+    return TrainingFiles(**{**table, "columns": tuple(columns) if columns else None})
+
+
+def write_failure(folder: Path, reason: str) -> None:
+    write_text_atomically(folder / FAILURE_FILE, json.dumps({"reason": reason}, ensure_ascii=False) + "\n")
+
+
+def end_with_parent() -> None:
+    """A study that was killed leaves no trial behind: this process saves and ends, too."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(arguments: list[str]) -> int:
+    folder, device = Path(arguments[0]), arguments[1]
+    torch.set_num_threads(int(arguments[2]))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job has it ignored
+    end_with_parent()
+    try:
+        if arguments[3:] == ["lengths"]:
+            write_text_atomically(folder / LENGTHS_FILE, json.dumps(run_lengths(folder, device)) + "\n")
+        else:
+            write_text_atomically(folder / RESULT_FILE, json.dumps(run_trial(folder, device)) + "\n")
+    except (HeadwayError, torch.OutOfMemoryError, MemoryError) as error:
+        write_failure(folder, str(error) or "memory is exhausted")
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, SystemExit):
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,173 @@
+"""The trials of a study: every variant with every seed, each in a folder that is named by a fingerprint of everything
+that decides its result. What is finished under that name need not be run again."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.compare.axes import Variant, make_variant
+from headway.compare.parameter_budget import Fit, fit_parameters
+from headway.compare.study import Study, absolute_files
+from headway.config.sources import Layer, compose
+from headway.errors import ConfigError, HeadwayError
+from headway.files.atomic import write_text_atomically
+from headway.files.cache import fingerprint
+from headway.text.tokenizer.pair import Tokenizers
+from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
+from headway.train.sources import TrainingTexts, read_texts
+
+TRIAL_VERSION = 1  # of what is measured: another one measures anew
+TRIAL_FILE = "trial.json"
+RESULT_FILE = "result.json"
+FAILURE_FILE = "failure.json"
+TOKENIZER_FILE = "tokenizer.json"
+VALIDATIONS = 10  # points of a learning curve, where the number of steps is known
+SHARED_SETTINGS = ("tokenizer", "vocabularies", "source_languages", "target_languages")  # not to be varied
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant with one seed."""
+
+    variant: Variant
+    fit: Fit
+    seed: int
+    folder: Path
+    table: dict[str, Any]  # what its process is told, as JSON
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant.name}, seed {self.seed}"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return read_json_file(self.folder / RESULT_FILE)
+
+    @property
+    def failure(self) -> str:
+        """Why it failed; "" if it did not."""
+        return str((read_json_file(self.folder / FAILURE_FILE) or {}).get("reason", ""))
+
+    def prepare(self) -> None:
+        """Write what its process reads, and forget an earlier failure."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / FAILURE_FILE).unlink(missing_ok=True)
+        write_text_atomically(self.folder / TRIAL_FILE, json.dumps(self.table, indent=1, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All variants of a study, those that the config refuses included, and their trials."""
+
+    variants: list[Variant]
+    trials: list[Trial]
+    target: int | None  # parameters that all variants have; None: each its own
+    notes: tuple[str, ...]
+
+
+def plan_trials(study: Study, out: Path) -> Plan:
+    """Read the text, learn one tokenizer for all, solve for widths. The first variant that is not refused sets the
+    number of parameters."""
+    for axis in study.axes:
+        if axis.name.split(".")[0] in SHARED_SETTINGS:
+            raise ConfigError(f"{axis.name} cannot vary: all variants of a study share one tokenizer.")
+    files = absolute_files(study.files)
+    texts = read_texts(files)
+    base, reason = collect_layers(texts, files, study.preset, [Layer("study", study.config)])
+    tokenizers = study_tokenizers(base, texts, out)
+    config, _ = compose_with_vocabulary(base, tokenizers)
+    budget = study.budget.train_settings(config.train.batch_tokens)
+    if budget["steps"]:
+        budget["validate_every"] = max(1, budget["steps"] // VALIDATIONS)
+    base = [*base, Layer("study's budget", {"train": budget})]
+    vocabulary = {"vocabulary": tokenizers.target.size, "source_vocabulary": tokenizers.source.size}
+    variants = [make_variant(choices, base) for choices in study.choices()]
+    accepted = [variant for variant in variants if not variant.refusal]
+    if not accepted:
+        raise ConfigError(f"every variant is refused. The first: {variants[0].name}: {variants[0].refusal}")
+    target = _target(study, [*base, *accepted[0].layers], vocabulary)
+    trials: list[Trial] = []
+    for index, variant in enumerate(variants):
+        if variant.refusal:
+            continue
+        layers = [*base, *variant.layers]
+        try:
+            fit = _fit(layers, target, vocabulary, list(variant.choices))
+        except ConfigError as error:
+            variants[index] = variant._replace(refusal=str(error))
+            continue
+        for seed in range(1, study.budget.seeds + 1):
+            trials.append(_make_trial(study, variant, fit, seed, layers, tokenizers, texts, out))
+    return Plan(variants, trials, target, (reason, *texts.notes, *texts.warnings))
+
+
+def study_tokenizers(base: Sequence[Layer], texts: TrainingTexts, out: Path) -> Tokenizers:
+    """Those of the study's folder, or new ones. Another corpus or vocabulary needs another folder."""
+    fresh = make_tokenizers(compose(base)[0], texts)
+    path = out / TOKENIZER_FILE
+    if path.exists():
+        saved = Tokenizers.load(path)
+        if saved.fingerprints != fresh.fingerprints:
+            raise HeadwayError(
+                f"{out} holds a study with another vocabulary: its text or tokenizer was another one. Choose another "
+                "--out."
+            )
+        return saved
+    out.mkdir(parents=True, exist_ok=True)
+    fresh.save(path)
+    return fresh
+
+
+def _target(study: Study, layers: Sequence[Layer], vocabulary: dict[str, Any]) -> int | None:
+    if study.budget.parameters == "free":
+        return None
+    if isinstance(study.budget.parameters, int):
+        return study.budget.parameters
+    return compose([*layers, Layer("tokenizer", {"model": vocabulary})])[0].model.parameter_count()
+
+
+def _fit(layers: Sequence[Layer], target: int | None, vocabulary: dict[str, Any], varied: Sequence[str]) -> Fit:
+    if target is None:
+        config, _ = compose([*layers, Layer("tokenizer", {"model": vocabulary})])
+        return Fit([], config.model.parameter_count(), "as it is")
+    return fit_parameters(layers, target, vocabulary, varied)
+
+
+def _make_trial(
+    study: Study,
+    variant: Variant,
+    fit: Fit,
+    seed: int,
+    layers: Sequence[Layer],
+    tokenizers: Tokenizers,
+    texts: TrainingTexts,
+    out: Path,
+) -> Trial:
+    seeded = Layer("study's seed", {"train": {"seed": seed}})
+    config, _ = compose_with_vocabulary([*layers, *fit.layers, seeded], tokenizers)
+    table = {
+        "version": TRIAL_VERSION,
+        "config": config.to_dict(),
+        "files": asdict(absolute_files(study.files)),
+        "tokenizer": str((out / TOKENIZER_FILE).resolve()),
+        "test": [str(Path(path).resolve()) for path in (study.test_source, study.test_target) if path],
+        "lengths": list(study.lengths) if seed == 1 else [],
+    }
+    # Paths are left out: text that was moved is the same text.
+    decisive = {"version": TRIAL_VERSION, "config": table["config"], "lengths": table["lengths"]}
+    identity = [json.dumps(decisive, sort_keys=True), texts.identity, texts.valid_identity, *tokenizers.fingerprints]
+    identity += [str(Path(path).stat().st_size) + Path(path).name for path in table["test"]]  # type: ignore[attr-defined]
+    slug = re.sub(r"[^a-z0-9]+", "-", variant.name.lower()).strip("-")[:40]
+    return Trial(variant, fit, seed, out / "runs" / f"{slug}-{seed}-{fingerprint(identity)[:12]}", table)
+
+
+def read_json_file(path: Path) -> dict[str, Any] | None:
+    """None if it is missing or was cut off."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

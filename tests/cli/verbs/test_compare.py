@@ -1,0 +1,221 @@
+"""headway compare: trials in processes of their own, resumed, skipped, refused, failed; the report and its files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.cli.app import main
+from headway.compare.trials import FAILURE_FILE, RESULT_FILE
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[3]
+SMALL = ["--set", "model.d_model=16", "--set", "train.batch_tokens=256", "--set", "tokenizer.size=384"]
+
+
+def words(toy: Path, out: Path, *more: str) -> list[str]:
+    text = ["--text", str(toy / "text.txt"), "--preset", "tiny_lm", *SMALL]
+    return ["compare", *text, "--out", str(out), *more]
+
+
+@pytest.fixture(autouse=True)
+def _own_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def study(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study: attention, retention, and a mixer that the position does not fit."""
+    out = tmp_path_factory.mktemp("compare") / "study"
+    (out.parent / "study.toml").write_text(
+        f"""lengths = [16, 32]
+        [text]
+        text = "{toy / "text.txt"}"
+        [vary]
+        mixer = ["attention(2)", "retention(2)"]
+        position = ["none", "alibi"]
+        [budget]
+        steps = 12
+        [settings]
+        preset = "tiny_lm"
+        [settings.config]
+        tokenizer.size = 384
+        model.d_model = 16
+        train.batch_tokens = 256
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        assert main(["compare", str(out.parent / "study.toml"), "--jobs", "2"]) == 0
+    return out
+
+
+def test_a_study_leaves_a_table_a_report_and_charts(study: Path, capsys: Capture) -> None:
+    stored = json.loads((study / "results.json").read_text(encoding="utf-8"))
+    names = {row["name"]: row for row in stored["rows"]}
+    assert list(names) == ["attention(2), none", "attention(2), alibi", "retention(2), none", "retention(2), alibi"]
+    refused = names["retention(2), alibi"]
+    assert refused["status"] == "refused" and "retention has none" in refused["reason"]
+    first, retention = names["attention(2), none"], names["retention(2), none"]
+    assert abs(retention["parameters"] - first["parameters"]) <= 0.02 * first["parameters"]
+    assert retention["how"].startswith(("feed-forwards ×", "d_model"))
+    for row in (first, retention):
+        assert row["status"] == "finished" and row["measures"]["steps"]["mean"] == 12
+        assert [point["length"] for point in row["lengths"]] == [16, 32] and len(row["curves"][0]) == 12
+        assert row["measures"]["decode_tokens_per_second"]["mean"] > 0
+        assert (Path(row["models"][0]) / "model.safetensors").exists()
+    assert (
+        first["measures"]["state_bytes_per_token"]["mean"] > 0 == retention["measures"]["state_bytes_per_token"]["mean"]
+    )
+    assert 0 < retention["p_value"] <= 1
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert (
+        "retention(2), none" in page
+        and page.count("<svg") >= 6
+        and "http://" not in page.replace("http://www.w3.org", "")
+    )
+    assert {path.suffix for path in (study / "charts").iterdir()} >= {".svg"}
+
+
+def test_what_is_finished_is_not_run_again(study: Path, capsys: Capture) -> None:
+    before = {path: path.stat().st_mtime_ns for path in study.glob("runs/*/*.json")}
+    assert main(["compare", str(study.with_suffix(".toml"))]) == 0
+    assert {path: path.stat().st_mtime_ns for path in study.glob("runs/*/*.json")} == before
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].startswith("variant\tparameters\tloss") and len(out.splitlines()) == 5
+
+
+def test_a_trial_that_fails_is_reported_and_the_others_go_on(
+    study: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = sorted(study.glob("runs/*"))
+    saved = [(path, path.read_bytes()) for path in (folders[0] / RESULT_FILE, folders[1] / RESULT_FILE)]
+    (folders[0] / RESULT_FILE).unlink()
+    (folders[0] / FAILURE_FILE).write_text('{"reason": "the weights became NaN"}')
+    try:
+        assert main(["compare", str(study.with_suffix(".toml"))]) == 1
+        captured = capsys.readouterr()
+        assert "failed" in captured.out and captured.out.count("finished") == 2
+        assert "the weights became NaN" in (study / "report.html").read_text(encoding="utf-8")
+    finally:
+        (folders[0] / FAILURE_FILE).unlink()
+        for path, content in saved:
+            path.write_bytes(content)
+
+
+def test_a_process_that_dies_without_a_word_is_a_failure(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "dies"
+    assert main(words(toy, out, "--vary", "mixer=attention(2)", "--steps", "2", "--dry-run")) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "variant\tparameters\thow"
+    broken = tmp_path / "broken" / "headway"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise SystemExit('no such weather')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(broken.parent))
+        patch.chdir(tmp_path)
+        assert main(words(toy, out, "--vary", "mixer=attention(2)", "--steps", "2", "--no-lengths")) == 1
+    assert "its process ended with status 1. Last words: no such weather" in capsys.readouterr().err
+
+
+def test_an_interrupted_study_resumes(toy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "long"
+    command = [sys.executable, "-m", "headway", *words(toy, out, "--vary", "mixer=attention(2)", "--no-lengths")]
+    process = subprocess.Popen([*command, "--steps", "100000"], stderr=subprocess.PIPE)
+    until(lambda: bool(list(out.glob("runs/*/progress.json"))) or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and b"Traceback" not in err
+    assert list(out.glob("runs/*/model/checkpoints/step-*")) and not list(out.glob(f"runs/*/{FAILURE_FILE}"))
+    assert b"Traceback" not in next(out.glob("runs/*/log.txt")).read_bytes()
+
+
+def test_a_trial_ends_with_its_study(toy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "orphan"
+    command = [sys.executable, "-m", "headway", *words(toy, out, "--vary", "mixer=attention(2)", "--no-lengths")]
+    process = subprocess.Popen([*command, "--steps", "100000"], stderr=subprocess.DEVNULL)
+    until(lambda: bool(list(out.glob("runs/*/progress.json"))) or process.poll() is not None)
+    process.kill()
+    process.wait()
+    until(lambda: not trial_processes(out))
+    assert list(out.glob("runs/*/model/checkpoints/step-*"))
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def trial_processes(out: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().decode("utf-8", "replace")
+        except OSError:
+            continue
+        if "trial_worker" in line and str(out) in line:
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--vary", "tokenizer=bpe,unigram", "--steps", "1"], "tokenizer cannot vary: all variants"),
+        (["--vary", "mixer=retention(2)", "--set", "model.decoder.position=alibi", "--steps", "1"], "alibi"),
+        (
+            ["--vary", "mixer=attention", "--steps", "1", "--parameters", "many"],
+            '--parameters many: give a number, "equal"',
+        ),
+        (["--vary", "mixer", "--steps", "1"], "is not an axis"),
+    ],
+)
+def test_bad_studies_are_refused(toy: Path, tmp_path: Path, capsys: Capture, more: list[str], message: str) -> None:
+    assert main(words(toy, tmp_path / "bad", *more)) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and "Traceback" not in captured.err
+
+
+def test_every_variant_refused(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(words(toy, tmp_path / "none", "--vary", "mixer=retention(3),retention(5)", "--steps", "1")) == 2
+    assert "every variant is refused. The first: retention(3)" in capsys.readouterr().err
+
+
+def test_another_vocabulary_needs_another_folder(study: Path, toy: Path, capsys: Capture) -> None:
+    more = ["--vary", "mixer=attention(2)", "--steps", "1", "--set", "tokenizer.size=448"]
+    assert main(words(toy, study, *more)) == 1
+    assert "holds a study with another vocabulary" in capsys.readouterr().err
+
+
+def test_a_file_says_everything(study: Path, capsys: Capture) -> None:
+    assert main(["compare", str(study.with_suffix(".toml")), "--seeds", "2"]) == 2
+    assert "says everything about the study: leave out --seeds" in capsys.readouterr().err
+
+
+def test_a_folder_is_needed(toy: Path, capsys: Capture) -> None:
+    assert main(["compare", "--text", str(toy / "text.txt"), "--vary", "mixer=attention", "--steps", "1"]) == 2
+    assert "--out is missing: give a folder for the study" in capsys.readouterr().err
+
+
+def test_translators_are_compared_by_bleu(toy: Path, tmp_path: Path, tiny: list[str], capsys: Capture) -> None:
+    names = {"source": "train.en", "target": "train.qtx", "valid-source": "valid.en", "valid-target": "valid.qtx"}
+    names |= {"test-source": "test.en", "test-target": "test.qtx"}
+    files = [word for name, file in names.items() for word in (f"--{name}", str(toy / file))]
+    kept = [word for word in tiny[2:] if word != "--set" and not word.startswith(("train.steps", "train.validate"))]
+    settings = [*tiny[:2], *(word for setting in kept for word in ("--set", setting))]
+    out = tmp_path / "translators"
+    command = ["compare", *files, *settings, "--vary", "position=sinusoidal,rope", "--steps", "4"]
+    assert main([*command, "--no-lengths", "--out", str(out), "--jobs", "2"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split("\t")[2:6] == ["loss", "perplexity", "BLEU", "chrF"] and len(table) == 3
+    rows = json.loads((out / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert rows[0]["measures"]["bleu"]["mean"] >= 0 and 0 < rows[1]["p_value"] <= 1
+    hypotheses = next(out.glob("runs/*/hypotheses.txt")).read_text(encoding="utf-8")
+    assert hypotheses.count("\n") == 20 and os.path.exists(next(out.glob("runs/*/references.txt")))
