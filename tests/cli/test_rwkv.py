@@ -11,7 +11,7 @@ import headway
 from headway.cli.app import main
 
 Capture = pytest.CaptureFixture[str]
-MIXERS = {"rwkv4": ("rwkv4", "rwkv_channel_mix(48)")}
+MIXERS = {"rwkv4": ("rwkv4", "rwkv_channel_mix(48)"), "rwkv7": ("rwkv7(2)", "rwkv_channel_mix(48, gated=false)")}
 each_version = pytest.mark.parametrize("version", MIXERS)
 
 

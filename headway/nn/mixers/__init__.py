@@ -14,6 +14,7 @@ luong_local.py  a window around a predicted centre; hard_attention.py: one key f
 scored_attention.py  shared by mixers whose weights are not the softmax of dot products
 retention.py  retention: linear attention with decay (RetNet)
 rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
+rwkv7.py      time mixing of RWKV-7: a matrix per head, changed by the delta rule
 infini.py     attention within segments, and a compressive memory of all earlier ones (Infini-attention)
 ttt.py        test-time training: the state is a small model that learns from the text (TTT-Linear, TTT-MLP)
 

@@ -13,6 +13,7 @@ test_time_training.py training of the inner model of TTT: primal and dual
 splines.py           B-spline bases, for Kolmogorov-Arnold layers
 scan.py              linear recurrences, h = a ⊙ h + b: recurrent and chunked
 wkv.py               the decaying average of RWKV-4: recurrent and chunkwise
+delta_rule.py        the matrices of RWKV-7: recurrent and chunkwise
 token_shift.py       the token before each, past padding
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
