@@ -1,8 +1,9 @@
-"""Generate docs/cli.md and docs/variants.md from the code. A test fails when they are stale.
+"""Generate docs/cli.md, docs/variants.md and the gallery of the page from the code. A test fails when they are stale.
 
 python docs/generate.py
 """
 
+import json
 from pathlib import Path
 
 import click
@@ -10,8 +11,10 @@ import click
 from headway.cli.app import VERBS, app
 from headway.cli.verbs.variants import SLOT_PAGES, docs_page
 from headway.config.catalogue import CATALOGUE, Entry, slots
+from headway.inspect.kind_pictures import describe_kinds
 
 HERE = Path(__file__).parent
+GALLERY = HERE.parent / "headway/serve/static/variants.json"
 
 
 def cli_page() -> str:
@@ -53,9 +56,16 @@ def _format_kind(entry: Entry) -> str:
     return f"`{entry.kind}`" if page == SLOT_PAGES[entry.slot] else f"[`{entry.kind}`]({page})"
 
 
+def gallery() -> str:
+    """All kinds with their settings and pictures, as the page of headway serve reads them: one a line."""
+    kinds = [json.dumps(kind, ensure_ascii=False, separators=(",", ":")) for kind in describe_kinds()]
+    return "[\n" + ",\n".join(kinds) + "\n]\n"
+
+
 def main() -> None:
     (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
     (HERE / "variants.md").write_text(variants_page(), encoding="utf-8")
+    GALLERY.write_text(gallery(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 from browser.conftest import Look
 
-PANELS = ("attention", "inside", "probabilities", "beam", "vectors", "architecture")
+PANELS = ("attention", "inside", "probabilities", "beam", "vectors", "architecture", "variants")
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 COLOUR_RULES = {"type": "rule", "values": ["color-contrast"]}  # all that depends on the colour scheme
 

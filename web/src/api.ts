@@ -26,7 +26,13 @@ export function useExample(given: Saved | null): void {
 }
 
 export async function loadExample(): Promise<Saved> {
-  return (await (await reach("static/example.json", undefined)).json()) as Saved;
+  return loadShipped<Saved>("example.json");
+}
+
+// A file that is shipped beside the page; a saved page has none.
+export async function loadShipped<T>(name: string): Promise<T> {
+  if (saved) throw new Failed("saved");
+  return (await (await reach(`static/${name}`, undefined)).json()) as T;
 }
 
 let key = ""; // where the server wants one

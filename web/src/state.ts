@@ -17,7 +17,7 @@ export type Phase =
   | "expired"
   | "unsupported";
 
-export const PANELS = ["attention", "inside", "probabilities", "beam", "vectors", "architecture"] as const;
+export const PANELS = ["attention", "inside", "probabilities", "beam", "vectors", "architecture", "variants"] as const;
 export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");
@@ -62,6 +62,8 @@ export const ownScale = signal(false);
 export const rootScale = signal(false);
 export const threshold = signal(0); // weights below it are drawn as 0
 export const asTable = signal(false);
+
+export const wanted = signal(""); // what is searched for among the variants
 
 export const tourStep = signal(-1); // -1: no tour
 export const helpOpen = signal(false);

@@ -26,6 +26,7 @@ export function readAddress(): void {
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
   s.threshold.value = Math.min(number("from"), 95) / 100;
+  s.wanted.value = given.get("find") ?? "";
 }
 
 export function keepAddress(): void {
@@ -45,6 +46,7 @@ export function keepAddress(): void {
     if (s.hideSpecials.value) told.set("plain", "1");
     if (s.asTable.value) told.set("table", "1");
     if (s.threshold.value) told.set("from", String(Math.round(100 * s.threshold.value)));
+    if (s.wanted.value) told.set("find", s.wanted.value);
     history.replaceState(null, "", "#" + told.toString());
   });
 }

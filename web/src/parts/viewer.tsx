@@ -5,7 +5,9 @@ import { Attention } from "../panels/attention";
 import { BeamPanel } from "../panels/beam";
 import { Inside } from "../panels/inside";
 import { Probabilities } from "../panels/probabilities";
+import { Variants } from "../panels/variants";
 import { VectorsPanel } from "../panels/vectors";
+import { saved } from "../api";
 import * as s from "../state";
 import { translate } from "../translate";
 import { words } from "../words";
@@ -17,29 +19,33 @@ const SHOWN = {
   beam: BeamPanel,
   vectors: VectorsPanel,
   architecture: Architecture,
+  variants: Variants,
 };
+const OFFERED = s.PANELS.filter((one) => !saved || one !== "variants"); // whose pictures are not saved with the page
+const WITHOUT_SENTENCE: s.Panel[] = ["architecture", "variants"];
 
 export function Viewer() {
   const t = words.value;
   const list = useRef<HTMLDivElement>(null);
   const onKey = (event: KeyboardEvent) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1, Home: -s.PANELS.length, End: s.PANELS.length }[event.key];
+    const count = OFFERED.length;
+    const by = { ArrowRight: 1, ArrowLeft: -1, Home: -count, End: count }[event.key];
     if (!by) return;
     event.preventDefault();
-    const at = s.PANELS.indexOf(s.panel.value) + by;
-    const next = Math.abs(by) > 1 ? (by < 0 ? 0 : s.PANELS.length - 1) : (at + s.PANELS.length) % s.PANELS.length;
-    s.panel.value = s.PANELS[next]!;
+    const at = OFFERED.indexOf(s.panel.value) + by;
+    const next = Math.abs(by) > 1 ? (by < 0 ? 0 : count - 1) : (at + count) % count;
+    s.panel.value = OFFERED[next]!;
     list.current?.querySelectorAll<HTMLElement>("[role=tab]")[next]?.focus();
   };
   useEffect(() => {
     document.getElementById(`tab-${s.panel.value}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [s.panel.value]);
   const Panel = SHOWN[s.panel.value];
-  const needsSentence = s.panel.value !== "architecture" && !s.sentence.value;
+  const needsSentence = !WITHOUT_SENTENCE.includes(s.panel.value) && !s.sentence.value;
   return (
     <section class="viewer">
       <div class="tabs" role="tablist" aria-label={t.title} ref={list} onKeyDown={onKey}>
-        {s.PANELS.map((one) => (
+        {OFFERED.map((one) => (
           <button
             type="button"
             role="tab"
