@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headway.nn.build import Cost, Scope
+from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 
@@ -37,7 +38,7 @@ def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str,
     mixers = stack.mixer_costs(scope)
     for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "feedforward")))):
         for name, part in zip(("self", "cross", "feedforward"), parts):
-            if part is not None:
+            if part is not None and not isinstance(part, NoFeedForward.Config):
                 cost = mixers[layer] if name == "self" else part.cost(scope)
                 role = "feedforward" if name == "feedforward" else "mixer"
                 yield f"{layer}.{name}", part.kind, cost + Cost(parameters=stack.residual.parameters(scope, role))

@@ -10,6 +10,7 @@ from headway.config.schema import Part
 from headway.nn.build import Scope, make
 from headway.nn.cache.kv import LayerCache
 from headway.nn.context import Context
+from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import Residual, streams
 from headway.nn.masks.masks import Mask
 
@@ -20,7 +21,8 @@ class Block(nn.Module):
         parts: dict[str, tuple[str, Part]] = {"self": ("mixer", mixer)}
         if cross is not None:
             parts["cross"] = ("mixer", cross)
-        parts["feedforward"] = ("feedforward", feedforward)
+        if not isinstance(feedforward, NoFeedForward.Config):
+            parts["feedforward"] = ("feedforward", feedforward)
         self.sublayers = nn.ModuleDict({name: make(slot, part, scope) for name, (slot, part) in parts.items()})
         self.gain: float = residual.gain(scope)  # factor of the initial weights of residual_outputs
         self.residuals = nn.ModuleDict({name: residual.build(scope, slot) for name, (slot, _) in parts.items()})
@@ -42,7 +44,7 @@ class Block(nn.Module):
     def needs_cache(self) -> bool:
         """Whether later tokens need what this block computes for the current ones."""
         kept = getattr(self.sublayers["self"], "needs_cache", True)
-        return bool(kept) or hasattr(self.sublayers["feedforward"], "new_cache")
+        return bool(kept) or self._feedforward_keeps
 
     def new_caches(self, batch: int, device: torch.device, mask: Mask, trainable: bool) -> dict[str, LayerCache]:
         new_cache: Any = self.sublayers["self"].new_cache
@@ -50,9 +52,14 @@ class Block(nn.Module):
         caches: dict[str, LayerCache] = {} if own is None else {"self": own}
         if "cross" in self.sublayers:
             caches["cross"] = self.sublayers["cross"].new_cache(batch, device, cross=True)  # type: ignore[operator]
-        if hasattr(self.sublayers["feedforward"], "new_cache"):
+        if self._feedforward_keeps:
             caches["feedforward"] = self.sublayers["feedforward"].new_cache(batch, device)  # type: ignore[operator]
         return caches
+
+    @property
+    def _feedforward_keeps(self) -> bool:
+        """Whether there is a feed-forward with a cache."""
+        return "feedforward" in self.sublayers and hasattr(self.sublayers["feedforward"], "new_cache")
 
 
 def _run(sublayer: nn.Module, x: Tensor, ctx: Context, cache: LayerCache | None) -> Tensor:

@@ -15,6 +15,7 @@ from headway.nn.build import Cost, Scope, make
 from headway.nn.cache.kv import LayerCache
 from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.context import Context
+from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import FULL, Mask, make_mask
 from headway.nn.mixers.attention import Attention
@@ -155,7 +156,8 @@ class Stack(nn.Module):
             costs = self.mixer_costs(scope) if self.layers else []
             for mixer, other, feedforward in zip(costs, *map(self.tiled, ("cross", "feedforward"))):
                 wiring = (1 if other is None else 2) * self.residual.parameters(scope, "mixer")
-                wiring += self.residual.parameters(scope, "feedforward")
+                if not isinstance(feedforward, NoFeedForward.Config):
+                    wiring += self.residual.parameters(scope, "feedforward")
                 own += mixer + feedforward.cost(scope) + Cost(parameters=wiring)
                 cross += Cost() if other is None else other.cost(scope)
             if self.layers:
@@ -258,7 +260,7 @@ def _max_lookback(masks: Iterable[Mask]) -> int | None:
 def attention_like(mixers: Iterable[Part]) -> Part | None:
     """Attention with all settings of the first of these that is attention, or else with the heads of the first that has
     heads; None if none has."""
-    with_heads = [mixer for mixer in mixers if hasattr(mixer, "heads")]
+    with_heads = [mixer for mixer in mixers if "heads" in (spec.name for spec in fields(mixer))]
     for mixer in with_heads:
         if isinstance(mixer, Attention.Config):
             names = [spec.name for spec in fields(Attention.Config) if spec.name != "kind"]

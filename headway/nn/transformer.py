@@ -75,6 +75,7 @@ class Transformer(nn.Module):
                     'embedding. Set tied = "target" or "none".',
                     "embedding.tied",
                 )
+            self._check_norm()
             filled: dict[str, Any] = {"source_vocabulary": source}
             for side in ("encoder", "decoder"):
                 encoder = self.encoder if side == "decoder" and self.encoder.layers else None
@@ -89,6 +90,16 @@ class Transformer(nn.Module):
             """The cross-attention that is derived, if this model has any that it does not give."""
             needed = self.encoder.layers and self.decoder.layers and not self.decoder.cross
             return self.decoder.derived_cross(self.encoder) if needed else None
+
+        def _check_norm(self) -> None:
+            mixers: list[Any] = [mixer for side in self.sides for mixer in getattr(self, side).mixer]
+            unbounded = [mixer.kind for mixer in mixers if mixer.needs_norm]
+            if unbounded and self.norm.kind == "none":
+                raise ConfigError(
+                    f"without norms the outputs of {unbounded[0]} would grow beyond all bounds from layer to layer. "
+                    'Set norm = "layernorm" or another.',
+                    "norm",
+                )
 
         @property
         def sides(self) -> list[str]:

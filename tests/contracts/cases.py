@@ -22,6 +22,7 @@ EXAMPLES = {
     "retention": ["retention(4, chunk=4)", "retention(2, gated=true, chunk=3)"],
     "longnet": ["longnet(4, [3, 8], [1, 2])", "longnet(2, [5, 9], [1, 3], 'cyclic')"],
     "crate": ["crate(4)"],
+    "gau": ["gau(8)", "gau(6, 20, divisor=9)"],
     "additive": ["additive(4)", "additive(2, d_k=3, d_v=10)"],
     "general": ["general(4)"],
     "location": ["location(4, max_positions=256)"],

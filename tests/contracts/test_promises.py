@@ -69,7 +69,7 @@ def test_residual_outputs_scale_the_output_of_a_mixer(mixer: Value) -> None:
     each(lambda place: check_residual_outputs(place, "self"), places(mixer)[-1:])
 
 
-@each_feedforward
+@pytest.mark.parametrize("feedforward", [form for form in forms("feedforward") if form != ("none",)], ids=" + ".join)
 def test_residual_outputs_scale_the_output_of_a_feedforward(feedforward: Value) -> None:
     check_residual_outputs(PLAIN, "feedforward", feedforward=feedforward[0])
 

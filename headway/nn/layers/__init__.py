@@ -1,6 +1,6 @@
 """Layers without token mixing: what surrounds the mixers in a block and in the model.
 
-embedding.py    ids -> vectors                      feedforward.py  relu, gelu, silu, swiglu
+embedding.py    ids -> vectors                      feedforward.py  relu, gelu, silu, swiglu, none
 norms.py        layer norm, RMS norm                moe.py          mixture of experts
 residual.py     post- and pre-norm, DeepNorm …      heads.py        logits, masked LM, pooled classifier
 linear.py       Dense, the base class Linear        kan.py          Kolmogorov-Arnold networks, splines

@@ -1,4 +1,4 @@
-"""Feed-forward layers, applied to each token by itself: two linear layers with an activation, and SwiGLU."""
+"""Feed-forward layers, applied to each token by itself: two linear layers with an activation, SwiGLU, or nothing."""
 
 import functools
 from collections.abc import Callable
@@ -95,3 +95,17 @@ class SwiGLU(nn.Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         result: Tensor = self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
         return result
+
+
+class NoFeedForward:
+    """No feed-forward: a layer is its mixer alone, as a gated attention unit is"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "none"
+
+        def resolved(self, scope: Scope) -> "NoFeedForward.Config":
+            return self
+
+        def cost(self, scope: Scope) -> Cost:
+            return Cost()

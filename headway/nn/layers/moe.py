@@ -124,6 +124,10 @@ class MixtureOfExperts(nn.Module):
                     "an expert cannot itself be a mixture of experts. Choose another feed-forward, and raise experts.",
                     "expert",
                 )
+            if self.expert.kind == "none":
+                raise ConfigError(
+                    'an expert is a feed-forward, not "none". Choose another, such as "swiglu".', "expert"
+                )
             if self.top_k == 1 and self.weights == "chosen":
                 raise ConfigError(
                     "with top_k = 1 the softmax over the chosen expert is always 1, so the router would get no "

@@ -8,6 +8,7 @@ mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
 lsra.py       attention over half of the channels, a convolution over the others (Lite Transformer)
+gau.py        gated attention unit: attention and feed-forward in one (FLASH)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
 luong_local.py  a window around a predicted centre; hard_attention.py: one key for each query
