@@ -10,25 +10,36 @@ from typing import Any
 
 import pytest
 import torch
+from contracts.promises import (
+    Place,
+    check_cache,
+    check_linear_layers,
+    check_mask,
+    check_position,
+    check_residual_outputs,
+)
 
 from headway.config import catalogue
 from headway.config.schema import from_dict
 from headway.errors import ConfigError
+from headway.nn.context import ForwardReport
 from headway.nn.transformer import Transformer
 
 PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
-SNIPPET = re.compile(r"```python\n# (headway/\S+\.py)\n(.*?)```", re.DOTALL)
+SNIPPET = re.compile(r"```python\n# ((?:headway|tests)/\S+\.py)\n(.*?)```", re.DOTALL)
+EXAMPLES = SNIPPET.findall(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
 def _added(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if somebody had followed the page."""
-    for path, text in SNIPPET.findall(PAGE.read_text(encoding="utf-8")):
+    for path, text in EXAMPLES:
         if path == "headway/config/catalogue.py":
             call: Any = ast.parse(text.strip(), mode="eval").body
-            entry = catalogue.Entry(*(argument.value for argument in call.args))
+            others = {keyword.arg: keyword.value.value for keyword in call.keywords}
+            entry = catalogue.Entry(*(argument.value for argument in call.args), **others)
             monkeypatch.setattr(catalogue, "CATALOGUE", (*catalogue.CATALOGUE, entry))
-        else:
+        elif path.startswith("headway/"):
             name = path.removesuffix(".py").replace("/", ".")
             module = ModuleType(name)
             monkeypatch.setitem(sys.modules, name, module)
@@ -48,7 +59,7 @@ def model(**decoder: Any) -> Transformer:
 
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "mixer": {"mixer": "running_mean"},
+    "mixer": {"mixer": "running_mean(zeros=1)"},
     "mask": {"mask": "causal & (local(3) | sinks(2))"},
     "position": {"position": "logarithmic(0.5)"},
     "residual": {"residual": "rezero"},
@@ -90,6 +101,29 @@ def test_it_learns(slot: str) -> None:
 def test_it_refuses_what_it_cannot_do(decoder: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         model(**decoder)
+
+
+def test_the_test_of_the_page_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And fails where the example is wrong."""
+    [(path, text)] = [example for example in EXAMPLES if example[0].startswith("tests/")]
+    module: dict[str, Any] = {"__name__": path}
+    exec(compile(text, path, "exec"), module)
+    [test] = [test for name, test in module.items() if name.startswith("test_")]
+    test()
+    monkeypatch.setattr(module["RunningMean"].Config, "zeros", property(lambda config: 3, lambda config, value: None))
+    with pytest.raises(AssertionError, match="Not equal"):
+        test()
+
+
+@torch.no_grad()
+def test_the_mixer_shows_what_it_records_and_keeps_its_promises() -> None:
+    built, report = model(mixer="running_mean"), ForwardReport(trace={})
+    built.decode(torch.randint(29, (1, 5)), report=report)
+    assert report.trace is not None and report.trace["decoder.1.self.mean"].shape == (1, 5, 16)
+    place = Place(("running_mean(zeros=1)",), "decoder", "causal", "sinusoidal")
+    for check in (check_mask, check_position, check_linear_layers, check_cache):
+        check(place)
+    check_residual_outputs(place, "self")
 
 
 def test_the_page_has_an_example_of_each() -> None:

@@ -2,6 +2,7 @@
 
 A snippet is left out when the line above it says `<!-- not run: reason -->`."""
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -104,6 +105,23 @@ def test_commands_exist(page: str, check_command: Callable[[list[str]], None]) -
                 check_command(words)
             except click.ClickException as error:
                 pytest.fail(f"{page}, line {snippet.line}: {shlex.join(words)}: {error.format_message()}")
+
+
+def test_a_page_draws_its_pictures_again(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs/draw.py")
+    assert spec is not None and spec.loader is not None
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    before = Path.cwd()
+    assert draw.draw_page(ROOT / "docs/retention.md", tmp_path) == [tmp_path / "retention.png"]
+    assert (tmp_path / "retention.png").read_bytes().startswith(b"\x89PNG")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "![](pictures/a.png) ![](pictures/b.png)\n```python\nopen('a.png', 'w').close()\nopen('c', 'w').close()\n```\n"
+        "<!-- not run: why -->\n```python\nopen('b.png', 'w').close()\n```\n"
+    )
+    assert draw.draw_page(page, tmp_path) == [tmp_path / "a.png"], "no more than it shows, and nothing that is not run"
+    assert Path.cwd() == before
 
 
 PAGE = """\

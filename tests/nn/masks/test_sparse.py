@@ -7,6 +7,7 @@ import torch
 from golden_files import golden
 from torch import Tensor
 
+from headway.config import catalogue
 from headway.errors import ConfigError
 from headway.nn.masks.masks import BoundMask, Mask, dense_mask, make_mask
 from headway.nn.masks.sparse import bigbird, draw_random_blocks, fixed
@@ -92,10 +93,21 @@ def test_bigbird_sees_blocks_of_the_same_number_everywhere() -> None:
     assert make_mask("causal & bigbird(4)").hides_future
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["segments(48, 32)", "causal & fixed(48, 4, 2)", "strided(24)", "bigbird(16, 2, 256)", "bigbird(16, 2, 256, 2)"],
-)
+COMPILED = [
+    "segments(48, 32)",
+    "causal & fixed(48, 4, 2)",
+    "strided(24)",
+    "bigbird(16, 2, 256)",
+    "bigbird(16, 2, 256, 2)",
+]
+COMPILED += [  # every further kind, as it is by default
+    kind
+    for kind in catalogue.kinds("mask")
+    if kind not in ("full", "causal", "local", "all", "any") and not any(f"{kind}(" in rule for rule in COMPILED)
+]
+
+
+@pytest.mark.parametrize("rule", COMPILED)
 @pytest.mark.filterwarnings("ignore")  # the compiler warns of itself, in each version of something else
 def test_compiled_kernels_see_the_same(rule: str) -> None:
     """A rule is compiled into FlexAttention's kernel, which may not understand all that tensors can do."""
