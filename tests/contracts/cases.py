@@ -34,6 +34,7 @@ EXAMPLES = {
     "luong_local": ["luong_local(4, max_distance=4)", "luong_local(2, centre='monotonic', max_distance=3)"],
     "hard_attention": ["hard_attention(4)"],
     "rwkv7": ["rwkv7(4, 3, 4, 5, 6, chunk=4)"],
+    "rnn": ["rnn(hidden=12)", "rnn('lstm', kernel='math')"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

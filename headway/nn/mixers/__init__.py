@@ -13,6 +13,8 @@ crate.py      subspace self-attention: queries, keys and values are one projecti
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
 luong_local.py  a window around a predicted centre; hard_attention.py: one key for each query
 scored_attention.py  shared by mixers whose weights are not the softmax of dot products
+rnn.py        GRU and LSTM; in both directions in an encoder
+convolution.py  gated convolution over neighbours (ConvS2S)
 retention.py  retention: linear attention with decay (RetNet)
 rwkv4.py      time mixing of RWKV-4: a decaying average in every channel
 rwkv7.py      time mixing of RWKV-7: a matrix per head, changed by the delta rule

@@ -6,6 +6,7 @@ dilated_attention.py attention among every r-th token of segments (LongNet): den
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 local_window.py      Luong's window and Gaussian around a centre
 hard_attention.py    the choice of one key, straight-through
+rnn.py               steps of a GRU and an LSTM, token by token or by PyTorch's loop
 retention.py         retention: recurrent, parallel and chunkwise
 compressive_memory.py the memory of Infini-attention: written by segments, read by linear attention
 light_convolution.py light-weight and dynamic convolution: a short filter for each head
