@@ -107,6 +107,13 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "bigbird": turns("bigbird(2, random=1, max_positions=32)"),
     "retention": {"mixer": "retention(4, chunk=4)", "mask": "causal", "position": "rope"},
     "gated retention": {"mixer": "retention(4, chunk=4, gated=true)", "mask": "causal", "position": "rope"},
+    "rwkv4": {"mixer": "rwkv4", "feedforward": "rwkv_channel_mix", "mask": "causal", "position": "none"},
+    "rwkv7": {
+        "mixer": "rwkv7(2)",
+        "feedforward": "rwkv_channel_mix(gated=false)",
+        "mask": "causal",
+        "position": "none",
+    },
     "residual_dual": {"residual": "residual_dual"},
     "deepnorm": {"residual": "deepnorm"},
     "experts": {"feedforward": "moe(4, 2)"},

@@ -93,9 +93,16 @@ def test_a_step_reads_on_with_what_the_step_before_left() -> None:
     assert abs(losses[1] - alone.item()) > 1e-4
 
 
-def test_a_sum_that_fades_is_carried_too() -> None:
-    retaining = {"mixer": "retention(2, chunk=4)", "mask": "causal", "position": "rope"}
-    config = make_config(retaining)
+@pytest.mark.parametrize(
+    "recurrent",
+    [
+        {"mixer": "retention(2, chunk=4)", "mask": "causal", "position": "rope"},
+        {"mixer": "rwkv7(2)", "mask": "causal", "position": "none", "feedforward": "rwkv_channel_mix(24)"},
+    ],
+    ids=lambda side: side["mixer"],
+)
+def test_a_sum_that_fades_is_carried_too(recurrent: dict[str, Any]) -> None:
+    config = make_config(recurrent)
     torch.manual_seed(1)
     trainer = Trainer(
         config, Transformer(config.model), ContiguousTextDataset(stream(), 8, 32, seed=1), SPECIAL, torch.device("cpu")
