@@ -170,7 +170,7 @@ class Stack(nn.Module):
             mixers, masks = self.tiled("mixer"), [make_mask(part) for part in self.tiled("mask")]
             costs = []
             for index, (mixer, mask) in enumerate(zip(mixers, masks)):
-                cost = mixer.cost(self.layer_scope(scope, index)).under(mask)
+                cost = mixer.cost(replace(self.layer_scope(scope, index), masks=(mask,))).under(mask)
                 if mask.lookback is not None and mixer.bounded(mask):
                     cost = cost.with_cache_of(mask.lookback + WINDOW_SLACK)
                 costs.append(cost)

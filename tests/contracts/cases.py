@@ -35,6 +35,8 @@ EXAMPLES = {
     "hard_attention": ["hard_attention(4)"],
     "rwkv7": ["rwkv7(4, 3, 4, 5, 6, chunk=4)"],
     "rnn": ["rnn(hidden=12)", "rnn('lstm', kernel='math')"],
+    "linear_attention": ["linear_attention(4, chunk=4)", "linear_attention(2, d_v=5, feature_map='softmax', chunk=3)"],
+    "performer": ["performer(4, chunk=4)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

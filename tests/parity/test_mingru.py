@@ -88,12 +88,15 @@ def test_a_closed_gate_remembers_for_ever() -> None:
     assert torch.equal(states[1], torch.ones(1, 16, dtype=torch.float64))
 
 
+@pytest.mark.filterwarnings("ignore:TF32")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.no_grad()
 def test_its_state_is_in_float32(dtype: torch.dtype) -> None:
     module, x = layer("mingru(2)").to(dtype), torch.randn(1, 40, 16, dtype=dtype)
     cache = module.new_cache(1, x.device)
-    assert module(x, context(x), cache=cache).dtype == dtype
+    with torch.backends.mkldnn.flags(enabled=False):  # whose bfloat16 products end the process on some processors
+        output = module(x, context(x), cache=cache)
+    assert output.dtype == dtype and output.isfinite().all()
     assert cache.values["state"].dtype == torch.float32
 
 

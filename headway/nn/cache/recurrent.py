@@ -22,6 +22,10 @@ class RecurrentState:
     def advance(self, tokens: TokenPositions, **values: Tensor) -> None:
         """These tokens were processed, and these are the new values; padding among them does not count."""
         self.lengths = self.lengths + (tokens.length if tokens.valid is None else tokens.valid.sum(1))
+        self.store(**values)
+
+    def store(self, **values: Tensor) -> None:
+        """New values, of no further tokens."""
         # A view would keep all of its base tensor in memory.
         own = {name: value.clone() if value._is_view() else value for name, value in values.items()}
         self.values = {**self.values, **own}
@@ -60,3 +64,8 @@ class RecurrentState:
     @property
     def bytes(self) -> int:
         return sum(value.nbytes for value in self.values.values())
+
+
+class CrossState(RecurrentState):
+    """A summary of the encoder output, computed once: the cache of cross-attention that keeps no keys. It counts no
+    tokens, so it can be truncated with the others."""

@@ -4,6 +4,8 @@ mixer.py      the contract: forward, new_cache, residual_outputs, and the base c
 attention.py  multi-head, grouped-query and multi-query attention; self- and cross-attention
 shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 dcmha.py      attention whose heads are composed anew for every pair of tokens (DCFormer)
+linear_attention.py  features in place of the softmax; self- and cross-attention
+performer.py  linear attention whose random features approximate the softmax (FAVOR+)
 mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)

@@ -17,9 +17,9 @@ from headway.nn.mixers.attention import split_heads
 from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
 from headway.nn.ops.retention import (
     CHUNK_TOKENS,
-    CHUNKS_PER_MATRIX,
     Form,
     accumulator_dtype,
+    count_flops,
     fixed_log_decay,
     retain,
     retention_scores,
@@ -83,18 +83,8 @@ class Retention(nn.Module):
             )
 
         def _flops(self, length: int, _: int) -> int:
-            """Of `retain` over this many tokens: matrix products."""
             assert self.d_k and self.d_v
-            pair, state = self.d_k + self.d_v, self.d_k * self.d_v
-            if self.form == "recurrent" or (self.form == "auto" and length == 1):
-                return 2 * self.heads * length * state
-            if self.form == "parallel" or length <= self.chunk:
-                return 2 * self.heads * length * (length * pair + state)
-            chunks, rest = divmod(length, self.chunk)
-            groups = [min(CHUNKS_PER_MATRIX, chunks - first) for first in range(0, chunks, CHUNKS_PER_MATRIX)]
-            between = (length - rest + sum(n * (n + 1) for n in groups)) * state if chunks > 1 else 0
-            within = (length - rest) * (self.chunk * pair + state) + rest * (rest * pair + 2 * state)
-            return 2 * self.heads * (within + between)
+            return self.heads * count_flops(length, self.d_k, self.d_v, self.form, self.chunk)
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()

@@ -105,6 +105,20 @@ def retain(
         return run(q, k, v, log_decay, total, chunk)
 
 
+def count_flops(length: int, d_k: int, d_v: int, form: Form, chunk: int) -> int:
+    """Of the matrix products of `retain` over this many tokens, for one head."""
+    pair, state = d_k + d_v, d_k * d_v
+    if form == "recurrent" or (form == "auto" and length == 1):
+        return 2 * length * state
+    if form == "parallel" or length <= chunk:
+        return 2 * length * (length * pair + state)
+    chunks, rest = divmod(length, chunk)
+    groups = [min(CHUNKS_PER_MATRIX, chunks - first) for first in range(0, chunks, CHUNKS_PER_MATRIX)]
+    between = (length - rest + sum(n * (n + 1) for n in groups)) * state if chunks > 1 else 0
+    within = (length - rest) * (chunk * pair + state) + rest * (rest * pair + 2 * state)
+    return 2 * (within + between)
+
+
 @functools.cache
 def _compiled_chunkwise() -> Callable[..., RetentionResult]:
     return torch.compile(chunkwise, dynamic=False)

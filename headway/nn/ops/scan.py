@@ -49,7 +49,7 @@ def chunked(a: Tensor, b: Tensor, initial: Tensor | None = None) -> ScanResult:
     initial = b.new_zeros(b[:, 0].shape, dtype=dtype) if initial is None else initial.to(dtype)
     a = a.to(dtype).expand(-1, b.shape[1], *a.shape[2:])
     states: Tensor = _scan(a, b.to(dtype), initial, False)
-    return states.to(b.dtype), states[:, -1]
+    return states.to(b.dtype), states[:, -1].clone()  # a view would keep all states in memory
 
 
 def scan(a: Tensor, b: Tensor, initial: Tensor | None = None, *, form: ScanForm = "auto") -> ScanResult:

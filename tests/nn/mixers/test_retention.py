@@ -21,7 +21,6 @@ from headway.nn.build import Scope
 from headway.nn.cache.kv import TruncationError
 from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context, ForwardReport
-from headway.nn.mixers import retention as retention_module
 from headway.nn.mixers.retention import Retention
 from headway.nn.ops import retention as retain_module
 from headway.nn.ops.retention import chunkwise, decay_matrix, fixed_log_decay, parallel, recurrent, retain
@@ -325,8 +324,7 @@ def test_bfloat16_keeps_totals_in_float32(mixer: str) -> None:
 @pytest.mark.parametrize("form", ["auto", *FORMS])
 @pytest.mark.parametrize("more", ["", ", gated=true, bias=true", ", d_k=3, d_v=7"])
 def test_costs_are_those_of_the_built_model(monkeypatch: pytest.MonkeyPatch, length: int, form: str, more: str) -> None:
-    for module in (retain_module, retention_module):
-        monkeypatch.setattr(module, "CHUNKS_PER_MATRIX", 2)
+    monkeypatch.setattr(retain_module, "CHUNKS_PER_MATRIX", 2)
     built = model(f"retention(4, form='{form}', chunk=8{more})", "none")
     assert built.config.parameter_count() == sum(p.numel() for p in built.parameters())
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -164,3 +164,8 @@ def test_the_backward_pass_keeps_decays_and_states_alone() -> None:
     with torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
         scan(a, b)
     assert sum(x.numel() for x in kept) <= 2 * 500 * 8 + 8
+
+
+def test_the_last_state_keeps_no_others_in_memory() -> None:
+    _, final = scan(**inputs(100))
+    assert final.untyped_storage().nbytes() == final.nbytes
