@@ -37,6 +37,7 @@ EXAMPLES = {
     "rnn": ["rnn(hidden=12)", "rnn('lstm', kernel='math')"],
     "linear_attention": ["linear_attention(4, chunk=4)", "linear_attention(2, d_v=5, feature_map='softmax', chunk=3)"],
     "performer": ["performer(4, chunk=4)"],
+    "mamba": ["mamba(d_state=3, chunk=4)", "mamba(1, 2, 1, bias=true)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 CAUSAL_MASKS = {

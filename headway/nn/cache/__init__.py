@@ -7,8 +7,8 @@
     sliding_window.py  SlidingWindowKVCache   the last tokens only, in a ring buffer    (a mask with a lookback)
                        InputWindowCache       layer inputs instead of keys and values   (Transformer-XL)
     recurrent.py       RecurrentState         tensors of fixed size            (retention, RWKV, Infini-attention …)
-    composite.py       CompositeCache         several of these as one                   (LSRA)
                        CrossState             a summary of the encoder output  (linear cross-attention)
+    composite.py       CompositeCache         several of these as one                   (LSRA)
 
 A mixer makes its own with `new_cache`, and so may a feed-forward. `Transformer.new_state` collects them into a
 DecoderState.

@@ -6,6 +6,7 @@ shared_kv.py  attention whose keys and values are shared between layers (YOCO)
 dcmha.py      attention whose heads are composed anew for every pair of tokens (DCFormer)
 linear_attention.py  features in place of the softmax; self- and cross-attention
 performer.py  linear attention whose random features approximate the softmax (FAVOR+)
+mamba.py      Mamba: a selective state space model (S6)
 mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)

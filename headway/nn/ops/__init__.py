@@ -18,6 +18,8 @@ delta_rule.py        the matrices of RWKV-7: recurrent and chunkwise
 token_shift.py       the token before each, past padding
 linear_attention.py  attention by products of features, over all keys or the past
 random_features.py   Performer's random features
+selective_scan.py    Mamba's scan, whose states exist for one chunk at a time
+causal_convolution.py  a short convolution in each channel, with a window between calls
 cross_entropy.py     output projection and cross-entropy in one, in chunks
 dropout.py           dropout without the cost of PyTorch's random numbers
 fused.py             norm, dropout and bias gradient in one kernel each, for eager training on a GPU
