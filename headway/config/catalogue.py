@@ -93,6 +93,9 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("norm", "none", "headway.nn.layers.norms:NoNorm", "no normalisation", names="no norm"),
     Entry("linear", "dense", "headway.nn.layers.linear:Dense", "xWᵀ + b", names="linear layer, fully connected, nn.Linear"),
     Entry("linear", "bitnet", "headway.nn.layers.bitlinear:BitLinear", "ternary weights (-1, 0, 1) and int8 inputs", "", "Ma 2024; Wang 2023", names="BitNet b1.58, BitLinear, 1-bit LLM, ternary weights, quantisation-aware training, QAT, The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits, BitNet: Scaling 1-bit Transformers for Large Language Models"),
+    # learned vectors beside the text
+    Entry("memory_tokens", "prefix", "headway.nn.memory_tokens:MemoryTokens", "learned vectors before the text, which all its tokens attend to", "O(n²)", "Burtsev 2020", names="Memory Transformer, MemTransformer, registers, prefix tokens"),
+    Entry("memory_tokens", "recurrent", "headway.nn.memory_tokens:RecurrentMemory", "before and after each segment: what is written after one is read before the next", "O(n·segment)", "Bulatov 2022", names="RMT, Recurrent Memory Transformer, memory tokens"),
     # outputs
     Entry("head", "logits", "headway.nn.layers.heads:LogitsHead", "one score for each token of the vocabulary", names="LM head, output projection, softmax, unembedding"),
     Entry("head", "masked", "headway.nn.layers.heads:MaskedLMHead", "the same after a transform, as BERT's masked language model", "", "Devlin 2019", names="MLM head, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),

@@ -33,6 +33,14 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
 
 
 def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
+    tokens = stack.memory_tokens
+    if tokens is not None:
+        yield "memory_tokens", tokens.kind, tokens.cost(scope)
+    for name, kind, cost in _layer_blocks(stack, scope):
+        yield name, kind, cost if tokens is None else tokens.spread(cost, cross=name.endswith(".cross"))
+
+
+def _layer_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
     for part, cost in stack.position_costs(scope).items():
         yield "position", part.kind, cost
     mixers = stack.mixer_costs(scope)

@@ -7,6 +7,7 @@ build.py         build modules from configs; Scope and Cost
 context.py       Context: what every layer of one forward pass is given; traces, losses, statistics
 sequence.py      token positions, padding, packed texts, encoder output
 segments.py      where tokens stand in segments of a fixed length, for mixers that go from segment to segment
+memory_tokens.py MemoryTokens: learned vectors beside the text, which may go from segment to segment
 init.py          weight initialisation
 statistics.py    statistics reported by layers
 

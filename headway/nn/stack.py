@@ -13,11 +13,13 @@ from headway.errors import ConfigError
 from headway.nn.block import Block
 from headway.nn.build import Cost, Scope, make
 from headway.nn.cache.kv import LayerCache
+from headway.nn.cache.memory_state import MemoryState
 from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.context import Context
 from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import FULL, Mask, make_mask
+from headway.nn.memory_tokens import MemoryTokens
 from headway.nn.mixers.attention import Attention
 from headway.nn.mixers.shared_kv import SharedKV
 from headway.nn.positions.positions import NoPosition, Position
@@ -49,6 +51,7 @@ class Stack(nn.Module):
         cross: tuple[Part, ...] | None = slot("mixer", None, per_layer=True)  # attention, like the mixer
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
+        memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
 
         def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
@@ -116,6 +119,12 @@ class Stack(nn.Module):
             for cross in filter(None, self.tiled("cross")):
                 _check_cross(cross)
             self._check_shared_kv()
+            if self.memory_tokens is not None:
+                feedforwards: Any = self.feedforward
+                costs = [(part.kind, part.cost(scope)) for part in feedforwards]
+                costs += [(part.kind, cost) for part, cost in zip(self.tiled("mixer"), self.mixer_costs(scope))]
+                masks = [make_mask(part) for part in self.tiled("mask")]
+                _locate_errors("memory_tokens", lambda: self.memory_tokens.check(masks, costs, scope))
 
         def _check_shared_kv(self) -> None:
             """Layers that share keys and values must have the same heads and rotation."""
@@ -163,6 +172,9 @@ class Stack(nn.Module):
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)
+            if self.memory_tokens is not None:
+                tokens = self.memory_tokens
+                own, cross = tokens.spread(own) + tokens.cost(scope), tokens.spread(cross, cross=True)
             return own, cross
 
         def mixer_costs(self, scope: Scope) -> list[Cost]:
@@ -212,8 +224,12 @@ class Stack(nn.Module):
             max((index for index, block in enumerate(self.blocks) if block.needs_cache), default=-1) + 1
         )
         self.ends = config.residual.build(scope, "stack")
+        tokens = config.memory_tokens
+        self.memory_tokens: MemoryTokens | None = None if tokens is None else make("memory_tokens", tokens, scope)
 
     def add_positions(self, x: Tensor, tokens: TokenPositions) -> Tensor:
+        if self.memory_tokens is not None:
+            tokens = self.memory_tokens.within_segment(tokens)
         for position in self.positions:
             x = position.add(x, tokens)  # type: ignore[operator]
         return x
@@ -222,6 +238,15 @@ class Stack(nn.Module):
         self, x: Tensor, ctx: Context, caches: list[dict[str, LayerCache]] | None = None, last: LastToken | None = None
     ) -> Tensor:
         """`last`: only the output of the last tokens is wanted."""
+        if self.memory_tokens is None:
+            return self.run_layers(x, ctx, caches, last)
+        state: Any = None if caches is None else caches[0]["memory_tokens"]
+        hidden: Tensor = self.memory_tokens(x, ctx, self.run_layers, state)
+        return hidden if last is None else last.select(hidden)
+
+    def run_layers(
+        self, x: Tensor, ctx: Context, caches: list[dict[str, LayerCache]] | None = None, last: LastToken | None = None
+    ) -> Tensor:
         s = self.ends.start(x)
         for index, block in enumerate(self.blocks):
             number, layer = self.position_of[index]
@@ -244,6 +269,8 @@ class Stack(nn.Module):
         if self.shared is not None:
             lookback = _max_lookback(self.masks[index] for index in self.shared_kv_layers)
             caches[self.shared_kv_layers[0]]["shared"] = self.shared.new_cache(batch, device, lookback, trainable)
+        if self.memory_tokens is not None:
+            return [{"memory_tokens": MemoryState(caches, batch, device)}]
         return caches
 
 

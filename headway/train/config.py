@@ -59,6 +59,15 @@ class TrainConfig(Node):
                 'shapes. Set compile = "auto".',
                 "train.compile",
             )
+        memory_tokens = model.decoder.memory_tokens
+        recurs = memory_tokens is not None and memory_tokens.kind == "recurrent"
+        if self.objective.carry and recurs and self.max_tokens % memory_tokens.length:
+            raise ConfigError(
+                f"with carry, train.max_tokens = {self.max_tokens} must be a multiple of the {memory_tokens.length} "
+                "tokens of a segment: weights change after each step, and what is cached of a segment would no longer "
+                "fit them.",
+                "train.max_tokens",
+            )
         self.alignment.check(model)
         self.shortlist.check(model)
         from headway.train.loader import PackedLoader  # imports torch, which reading a config does not need
@@ -68,8 +77,14 @@ class TrainConfig(Node):
         for side in model.sides:
             for name in ("position", "mixer", "cross"):
                 for part in getattr(getattr(model, side), name) or ():
-                    limit = getattr(part, "max_positions", None)
-                    if limit is not None and limit < self.max_tokens:
+                    limit, longest = getattr(part, "max_positions", None), self.max_tokens
+                    if (
+                        name == "position"
+                        and part.applies_to == "input"
+                        and (tokens := getattr(model, side).memory_tokens)
+                    ):
+                        longest = min(longest, tokens.length)  # it counts from the start of each segment
+                    if limit is not None and limit < longest:
                         raise ConfigError(
                             f"{limit} learned positions are too few for texts of train.max_tokens = {self.max_tokens} "
                             "tokens. Raise the one or lower the other.",

@@ -169,6 +169,8 @@ class PackedLoader:
         resolved = model.resolved()
         for side in resolved.sides:
             stack = getattr(resolved, side)
+            if stack.memory_tokens is not None:
+                return f"packed batches need texts that stand alone, and {side} has memory tokens before them"
             for mixer in (*stack.mixer, *(stack.cross or ())):
                 if mixer.kind != "attention":
                     return f"packed batches need attention in every layer, and {side} has {mixer.kind}"

@@ -240,7 +240,10 @@ class CausalObjective:
 
 
 def refuse_unbounded_memory(decoder: Any) -> None:
-    """With `carry`, a text has no first position and no end: positions must be relative and lookback bounded."""
+    """With `carry`, a text has no first position and no end: positions must be relative and lookback bounded, unless
+    memory tokens go from segment to segment."""
+    if decoder.memory_tokens is not None and decoder.memory_tokens.kind == "recurrent":
+        return
     for layer, (part, mixer, position) in enumerate(zip(*map(decoder.tiled, ("mask", "mixer", "position"))), 1):
         if position.applies_to == "input" or position.counts_from_start:
             raise ConfigError(

@@ -7,7 +7,7 @@ from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 
-NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "head")
+NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "memory_tokens", "head")
 NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)", ("mixer", "ttt"): "ttt(2)"}
 
 
@@ -34,6 +34,8 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         return small(decoder=0 if entry.kind == "pooled" else 2, head=value)
     if entry.slot == "mask":
         return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
+    if (entry.slot, entry.kind) == ("memory_tokens", "recurrent"):
+        return small(decoder={entry.slot: value})
     config = small(sides={entry.slot: value})
     try:
         config.resolved()

@@ -112,6 +112,29 @@ def test_a_sum_that_fades_is_carried_too(recurrent: dict[str, Any]) -> None:
     assert state.lengths.tolist() == [40] * 4 and not any(x.requires_grad for x in state.tensors().values())
 
 
+def test_memory_tokens_are_carried_too(tmp_path: Path) -> None:
+    """A stopped run goes on with the memory that its last step left."""
+    config = make_config({"memory_tokens": "recurrent(2, 4)", "mask": "causal", "position": "learned(4)"})
+
+    def trainer() -> Trainer:
+        torch.manual_seed(1)
+        text = ContiguousTextDataset(stream(), 8, 32, seed=1)
+        return Trainer(config, Transformer(config.model), text, SPECIAL, torch.device("cpu"))
+
+    losses, first, second = take(trainer(), 7), trainer(), trainer()
+    take(first, 4)
+    (state,) = first.carried_state.states
+    tensors = state.tensors()
+    assert state.lengths.tolist() == [32] * 4 and not any(x.requires_grad for x in tensors.values())
+    assert tensors["0.memory_tokens.vectors"].shape[:2] == (4, 2)
+    assert tensors["0.memory_tokens.segment.0.self.lengths"].tolist() == [0] * 4, "a step ends with a segment"
+    first.save(tmp_path, 0.0, text="")
+    saved = checkpoints.read_newest(tmp_path, [])
+    assert saved is not None
+    second.restore(saved)
+    assert take(second, 3) == losses[4:]
+
+
 def test_pieces_of_a_step_keep_their_own_memory() -> None:
     """Four rows at once, or two and two: the same steps."""
     whole = take(make_trainer(), 12)

@@ -20,6 +20,7 @@ SLOT_PAGES = {
     "feedforward": "feedforward.md",
     "residual": "residuals.md",
     "norm": "residuals.md",
+    "memory_tokens": "memory_tokens.md",
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",

@@ -41,6 +41,8 @@ def unsupported(model: Transformer, max_length: int) -> str:
     if model.training:
         return "it is in training"
     stack: Stack = model.stacks["decoder"]  # type: ignore[assignment]
+    if stack.memory_tokens is not None:
+        return "it has memory tokens"
     blocks: list[Any] = list(stack.blocks)
     positions: Any = model.config.decoder.position
     for part in positions:
@@ -70,6 +72,8 @@ def encoder_unsupported(model: Transformer, rows: int, width: int) -> str:
     if not 0 < rows * width <= MAX_GRAPH_TOKENS:
         return f"there are more than {MAX_GRAPH_TOKENS} tokens, or none"
     stack: Stack = model.stacks["encoder"]  # type: ignore[assignment]
+    if stack.memory_tokens is not None:
+        return "it has memory tokens"
     positions: Any = model.config.encoder.position
     for part in positions:
         if part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.max_positions):

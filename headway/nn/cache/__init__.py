@@ -8,6 +8,7 @@
                        InputWindowCache       layer inputs instead of keys and values   (Transformer-XL)
     recurrent.py       RecurrentState         tensors of fixed size            (retention, RWKV, Infini-attention …)
                        CrossState             a summary of the encoder output  (linear cross-attention)
+    memory_state.py    MemoryState            caches of a segment, and a memory        (memory tokens)
     composite.py       CompositeCache         several of these as one                   (LSRA)
 
 A mixer makes its own with `new_cache`, and so may a feed-forward. `Transformer.new_state` collects them into a
