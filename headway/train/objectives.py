@@ -228,6 +228,12 @@ class CausalObjective:
                     "a language model has a decoder only. Set model.encoder.layers = 0, or take the preset tiny_lm.",
                     "model",
                 )
+            if any(make_mask(part).splits_texts for part in model.decoder.mask or ()):
+                raise ConfigError(
+                    "running text has no documents that a mask could keep apart: a row is a piece of it, wherever it "
+                    'was cut. Leave "document" out.',
+                    "model.decoder.mask",
+                )
             if self.carry:
                 refuse_unbounded_memory(model.resolved().decoder)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from contracts.cases import CAUSAL_MASKS, EXAMPLES
 from headway.config import catalogue
 from headway.config.config import Config, read_config
-from headway.config.schema import config_class, from_dict
+from headway.config.schema import config_class, from_dict, make_part
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 from headway.train.loss import batch_loss
@@ -69,11 +69,18 @@ class Combination(NamedTuple):
         return read_config(self.table())
 
     def refusal(self) -> ConfigError | None:
-        """By the model alone, which is quicker than by the whole config."""
+        """By the model and its objective alone, which is quicker than by the whole config."""
+        table = self.table()
+        objective: Any = make_part("objective", table["train"]["objective"])
         try:
-            from_dict(Transformer.Config, self.table()["model"]).resolved()
+            model = from_dict(Transformer.Config, table["model"])
+            model.resolved()
         except ConfigError as error:
             return error.inside("model")
+        try:
+            objective.check(model)
+        except ConfigError as error:
+            return error
         return None
 
 

@@ -39,10 +39,10 @@ PLAIN = Combination(
 
 
 def decodes(slot: str, kind: str) -> bool:
-    """Whether it can stand in a decoder: a mixer that hears the future refuses every mask that hides it, and a position
-    or a norm may need all of the text."""
+    """Whether it can stand in a decoder: a mixer that hears the future refuses every mask that hides it, a position
+    or a norm may need all of the text, and a mask more than one."""
     values = {"family": ("decoder",), "mask": ("causal",), slot: forms_of(slot, kind)[0]}
-    refusal = PLAIN._replace(**values).refusal() if slot in ("mixer", "position", "norm") else None
+    refusal = PLAIN._replace(**values).refusal() if slot in ("mixer", "position", "mask", "norm") else None
     return refusal is None or slot_of(refusal) != ("mask" if slot == "mixer" else slot)
 
 

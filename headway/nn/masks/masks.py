@@ -4,6 +4,7 @@ A mask is a pure function of (batch, head, query position, key position), so tha
 FlexAttention's BlockMask and a picture. Applied to a batch it becomes a BoundMask, which also hides padding.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import ObjectPart, Part, make_part, number, slots
+from headway.nn.masks.block_plan import BlockPlan, Ranges, intersect_ranges, merge_ranges, plan_blocks
 from headway.nn.ops.varlen_attention import KeyIntervals
 from headway.nn.sequence import TokenPositions
 
 MaskRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 Interval = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first key that each sees, and that after the last
+# The first query, that after the last, and the number of keys -> ranges that hold all keys which those queries see.
+KeyRanges = Callable[[int, int, int], list[tuple[int, int]]]
 MAX_POSITION = 1 << 30  # beyond every position
 MAX_BLOCK_MASKS = 16  # that a mask keeps, one for each size
 
@@ -33,6 +37,10 @@ class Mask:
     hides_future: bool = False
     broadcasts: bool = False  # the same for all rows and heads
     interval: Interval | None = None  # the keys of a query, where they are contiguous
+    key_ranges: KeyRanges | None = None  # where they are not: what hides all but a few ranges of keys says which
+    stride: int = 1  # a query sees only keys whose distance is a multiple of it
+    global_tokens: tuple[int, ...] = ()  # positions that see every other one and are seen by it
+    splits_texts: bool = False  # it says which texts of a row see each other: running text has none
     block_masks: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -48,6 +56,29 @@ class Mask:
             return keys
         first, last = self.interval(torch.arange(keys, device="cpu"))
         return int((last.clamp(max=keys) - first.clamp(min=0)).max())
+
+    def visible_ranges(self, first: int, last: int, keys: int) -> Ranges:
+        """Ranges that hold every key, of `keys` ones, that the queries first … last - 1 see; all keys, if it is not
+        known better."""
+        if self.key_ranges is not None:
+            return intersect_ranges(merge_ranges(self.key_ranges(first, last, keys)), [(0, keys)])
+        if self.interval is None:
+            return [(0, keys)]
+        begin, end = self.interval(torch.arange(first, last, device="cpu"))
+        return intersect_ranges([(int(begin.min()), int(end.max()))], [(0, keys)])
+
+    def block_plan(self, length: int) -> BlockPlan:
+        """Which blocks self-attention over this many positions needs, kept for later calls."""
+        key = ("plan", length)
+        if key not in self.block_masks:
+            self._keep(key, plan_blocks(self, length))
+        plan: BlockPlan = self.block_masks[key]
+        return plan
+
+    def _keep(self, key: Any, value: Any) -> None:
+        while len(self.block_masks) >= MAX_BLOCK_MASKS:
+            self.block_masks.pop(next(iter(self.block_masks), None), None)  # the oldest
+        self.block_masks[key] = value
 
     def as_part(self) -> "MaskPart":
         """For a mask slot of a config, as in Stack.Config(mask=my_mask)."""
@@ -66,6 +97,12 @@ class Mask:
             hides_future=self.hides_future or other.hides_future,
             broadcasts=self.broadcasts and other.broadcasts,
             interval=_intersect_intervals(self.interval, other.interval),
+            key_ranges=lambda first, last, keys: intersect_ranges(
+                self.visible_ranges(first, last, keys), other.visible_ranges(first, last, keys)
+            ),
+            stride=math.lcm(self.stride, other.stride),
+            global_tokens=self.global_tokens or other.global_tokens,
+            splits_texts=self.splits_texts or other.splits_texts,
         )
 
     def __or__(self, other: "Mask") -> "Mask":
@@ -81,6 +118,12 @@ class Mask:
             keys_per_query=keys_per_query,
             hides_future=self.hides_future and other.hides_future,
             broadcasts=self.broadcasts and other.broadcasts,
+            key_ranges=lambda first, last, keys: (
+                self.visible_ranges(first, last, keys) + other.visible_ranges(first, last, keys)
+            ),
+            stride=math.gcd(self.stride, other.stride),
+            global_tokens=tuple(sorted({*self.global_tokens, *other.global_tokens})),
+            splits_texts=self.splits_texts or other.splits_texts,
         )
 
 
@@ -120,11 +163,6 @@ def local(window: int) -> Mask:
         broadcasts=True,
         interval=lambda q: (q - window + 1, q + window),
     )
-
-
-def documents(ids: Tensor) -> Mask:
-    """Only the query's own document. ids (B, T): the document of each position."""
-    return Mask("document", lambda b, h, q, k: ids[b, q] == ids[b, k])
 
 
 class FullMask:
@@ -269,14 +307,36 @@ class BoundMask:
             self._intervals = KeyIntervals(first, last, earliest, latest)
         return self._intervals
 
+    def block_plan(self) -> BlockPlan | None:
+        """Which blocks of keys each block of queries needs; None unless this is self-attention of rows in order."""
+        in_order = self.queries.in_order and self.keys.in_order and self.keys.texts is None
+        return self.mask.block_plan(self.keys.length) if in_order and self.queries.length == self.keys.length else None
+
     def block_mask(self, batch: int) -> Any:
         """FlexAttention's BlockMask. Building one takes time O(T·S), far more than attention with a sliding window
-        does, so those that depend on nothing but sizes are cached in the mask, for the next forward passes."""
+        does, so what depends on nothing but sizes is cached in the mask, for the next forward passes; padding is
+        hidden by the rule inside the blocks."""
         if self._block_mask is None:
-            plain = self.queries.in_order and self.keys.in_order
-            plain = plain and self.keys.valid is None and self.keys.texts is None
+            plain = self.queries.in_order and self.keys.in_order and self.keys.texts is None
             self._block_mask = self._cached_block_mask(batch) if plain else self._build_block_mask(batch)
+            if plain and self.keys.valid is not None:
+                self._block_mask = self._hide_padding(self._block_mask, self.keys.valid)
         return self._block_mask
+
+    def _hide_padding(self, block_mask: Any, valid: Tensor) -> Any:
+        """The same blocks without those of padding alone, all of them with a rule inside."""
+        from torch.nn.attention.flex_attention import BlockMask
+
+        mask, size = self.mask, block_mask.BLOCK_SIZE[1]
+        real = torch.nn.functional.pad(valid, (0, -valid.shape[1] % size)).unflatten(1, (-1, size)).any(-1)
+        seen = block_mask.to_dense().bool() & real[:, None, None]  # (B, H or 1, blocks, blocks)
+        return BlockMask.from_kv_blocks(
+            seen.sum(-1, dtype=torch.int32),
+            seen.byte().argsort(dim=-1, descending=True, stable=True).int(),
+            BLOCK_SIZE=block_mask.BLOCK_SIZE,
+            mask_mod=lambda b, h, q, k: mask(b, h, q, k) & valid[b, k],
+            seq_lengths=(self.queries.length, self.keys.length),
+        )
 
     def _cached_block_mask(self, batch: int) -> Any:
         mask, device = self.mask, self.queries.positions.device
@@ -288,9 +348,7 @@ class BoundMask:
         if found is None:
             with torch.inference_mode(False), torch.no_grad():  # a training step may be the next to read it
                 found = _create_block_mask(mask.allows, *key)
-            while len(mask.block_masks) >= MAX_BLOCK_MASKS:
-                mask.block_masks.pop(next(iter(mask.block_masks), None), None)  # the oldest
-            mask.block_masks[key] = found
+            mask._keep(key, found)
         return found
 
     def _build_block_mask(self, batch: int) -> Any:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from headway.config.schema import Part, number
 from headway.errors import ConfigError
-from headway.nn.masks.masks import Mask
+from headway.nn.masks.block_plan import merge_ranges
+from headway.nn.masks.masks import MAX_POSITION, Mask
 
 FLEX_BLOCK = 128  # positions that FlexAttention computes or skips together
 MAX_DRAW_COST = 1 << 24  # pairs of blocks among which random ones are drawn: a second or two
@@ -16,7 +17,53 @@ MIN_DRAW_COST = 512  # of one drawing, counted so
 
 def strided(stride: int) -> Mask:
     """Every `stride`-th position, counted from the query."""
-    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0, broadcasts=True)
+    return Mask(f"strided({stride})", lambda b, h, q, k: (q - k) % stride == 0, broadcasts=True, stride=stride)
+
+
+def atrous(rate: int, window: int) -> Mask:
+    """Dilated sliding window: of the positions less than `window` away, every `rate`-th, counted from the query."""
+
+    def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return ((q - k).abs() < window) & ((q - k) % rate == 0)
+
+    return Mask(
+        f"atrous({rate}, {window})",
+        allows,
+        lookback=window,
+        keys_per_query=window,
+        broadcasts=True,
+        key_ranges=lambda first, last, keys: [(first - window + 1, last - 1 + window)],
+        stride=rate,
+    )
+
+
+def longformer(window: int, global_tokens: tuple[int, ...]) -> Mask:
+    """Positions less than `window` away, and global tokens, which see every position and are seen by it."""
+    runs = merge_ranges([(position, position + 1) for position in global_tokens])
+
+    def is_global(position: Tensor) -> Tensor:
+        found = (position >= runs[0][0]) & (position < runs[0][1])
+        for first, last in runs[1:]:
+            found = found | ((position >= first) & (position < last))
+        return found
+
+    def allows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        near = (q - k).abs() < window
+        return near | is_global(q) | is_global(k) if runs else near
+
+    def key_ranges(first: int, last: int, keys: int) -> list[tuple[int, int]]:
+        if any(begin < last and first < end for begin, end in runs):
+            return [(0, keys)]
+        return [(first - window + 1, last - 1 + window), *runs]
+
+    return Mask(
+        f"longformer({window}, {global_tokens})",
+        allows,
+        keys_per_query=window + FLEX_BLOCK * len(runs),
+        broadcasts=True,
+        key_ranges=key_ranges,
+        global_tokens=tuple(position for first, last in runs for position in range(first, last)),
+    )
 
 
 def segments(length: int, memory: int) -> Mask:
@@ -51,7 +98,11 @@ def fixed(block: int, summary: int = 1, groups: int = 1) -> Mask:
         column = k % block
         return (q // block == k // block) | ((column >= last - summary) & (column < last))
 
-    return Mask(f"fixed({block}, {summary}, {groups})", allows)
+    def key_ranges(first: int, last: int, keys: int) -> list[tuple[int, int]]:
+        own = (first // block * block, -(-last // block) * block)
+        return [own, *((end - groups * summary, end) for end in range(block, keys + block, block))]
+
+    return Mask(f"fixed({block}, {summary}, {groups})", allows, broadcasts=groups == 1, key_ranges=key_ranges)
 
 
 def bigbird(block: int, plan: Tensor, name: str = "") -> Mask:
@@ -69,7 +120,23 @@ def bigbird(block: int, plan: Tensor, name: str = "") -> Mask:
             seen = seen | (plans[q.device][h % heads, query % blocks, i] == key)
         return seen
 
-    return Mask(name or f"bigbird({block})", allows, keys_per_query=(5 + random) * max(block, FLEX_BLOCK))
+    drawn = [sorted({*plan[:, query].flatten().tolist()}) for query in range(blocks)]
+
+    def key_ranges(first: int, last: int, keys: int) -> list[tuple[int, int]]:
+        queries = range(first // block, -(-last // block))
+        if 0 in queries or blocks - 1 in queries:
+            return [(0, keys)]
+        near = [(query - 1, query + 2) for query in queries]
+        far = [(key, key + 1) for query in queries for key in (0, blocks - 1, *drawn[query % blocks])]
+        return [(begin * block, end * block) for begin, end in near + far]
+
+    return Mask(
+        name or f"bigbird({block})",
+        allows,
+        keys_per_query=(5 + random) * max(block, FLEX_BLOCK),
+        broadcasts=heads == 1,
+        key_ranges=key_ranges,
+    )
 
 
 def _mark_static(table: Tensor) -> Tensor:
@@ -100,6 +167,33 @@ class SegmentsMask:
 
         def mask(self) -> Mask:
             return segments(self.length, self.memory)
+
+
+class AtrousMask:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "atrous"
+        rate: int = number(4, low=1)
+        window: int = number(512, low=1)
+
+        def mask(self) -> Mask:
+            return atrous(self.rate, self.window)
+
+
+class LongformerMask:
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "longformer"
+        window: int = number(256, low=1)
+        global_tokens: tuple[int, ...] = (0,)
+
+        def mask(self) -> Mask:
+            wrong = [position for position in self.global_tokens if not 0 <= position <= MAX_POSITION]
+            if wrong:
+                raise ConfigError(
+                    f"global_tokens are positions, counted from 0, and {wrong[0]} is none. Give others.", "mask"
+                )
+            return longformer(self.window, self.global_tokens)
 
 
 class StridedMask:

@@ -40,7 +40,7 @@ class Attention(nn.Module):
         bias: bool = True
         dropout: float | None = number(None, low=0, high=1)  # = the model's
         scale: float | None = None  # = 1 / √d_k
-        kernel: Literal["auto", "math", "sdpa", "flex"] = "auto"
+        kernel: Literal["auto", "math", "sdpa", "flex", "blocks"] = "auto"
 
         def resolved(self, scope: Scope) -> Self:
             d_k = head_width(self.heads, self.d_k, scope)

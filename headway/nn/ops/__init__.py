@@ -1,6 +1,7 @@
 """Operations: pure functions of tensors, each with a naive form that is the specification of the faster ones.
 
 attention.py         attend: scaled dot-product attention, by one of several kernels
+block_attention.py   attention that skips what its mask hides, block by block: for CPUs
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
 additive.py          additive (Bahdanau) scores, all at once or in pieces

@@ -4,7 +4,8 @@ equal it.
     kernel   what it is                          where `auto` chooses it
     math     the naive form in plain PyTorch     a score_mod that no fused kernel can take
     sdpa     PyTorch's fused attention           almost everywhere
-    flex     FlexAttention, block-sparse         long texts under a sparse mask
+    flex     FlexAttention, block-sparse         long texts under a sparse mask, on a GPU
+    blocks   SDPA for each block of queries      the same on a CPU
     varlen   our Triton kernel, packed texts     packed rows on a GPU
 """
 
@@ -20,16 +21,21 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.errors import HeadwayError
+from headway.nn.masks.block_plan import BlockPlan
 from headway.nn.masks.masks import BoundMask
+from headway.nn.ops.block_attention import attend_blocks
 from headway.nn.ops.dropout import random_dropout
 from headway.nn.ops.triton import HAS_TRITON
 from headway.nn.ops.varlen_attention import MAX_HEAD_WIDTH, attend_varlen
 from headway.nn.positions.score_mod import BoundScoreMod
+from headway.nn.sequence import TokenPositions
 
-Kernel = Literal["auto", "math", "sdpa", "flex", "varlen"]
+Kernel = Literal["auto", "math", "sdpa", "flex", "blocks", "varlen"]
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 MIN_FLEX_TOKENS = 1024  # queries, and keys: below that, skipping blocks does not pay
 MIN_FLEX_SPARSITY = 4  # keys per key that a query sees
+MIN_BLOCKS_TOKENS = 512  # likewise, for blocks on a CPU
+MAX_BLOCKS_SHARE = 0.6  # of all pairs that blocks compute, or they are not worth it
 
 
 class AttentionResult(NamedTuple):
@@ -126,6 +132,44 @@ def flex(
     return output
 
 
+def blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: BoundMask | Tensor | None,
+    score_mod: BoundScoreMod | None,
+    scale: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Block by block of queries, each with the blocks of keys that it may see."""
+    plan = _block_plan(mask, score_mod)
+    if plan is None:
+        raise ValueError(
+            "kernel='blocks' is for self-attention of rows in order, with a mask as a rule (a BoundMask), and a "
+            "score_mod without tables of the query: use 'auto'"
+        )
+
+    def attend_block(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        own = score_mod and score_mod.at_positions(TokenPositions(queries, None, 0), TokenPositions(keys, None, 0))
+        if not dropout:
+            return sdpa(q, k, v, allowed, own, scale)
+        empty = ~allowed.any(-1, keepdim=True)  # such rows keep their scores through the softmax, as in `naive`
+        bias = torch.zeros(allowed.shape, dtype=q.dtype, device=q.device).masked_fill_(~allowed & ~empty, -torch.inf)
+        return cpu_dropout_attention(q, k, v, bias, own, scale, dropout).masked_fill(empty, 0.0)
+
+    assert isinstance(mask, BoundMask)
+    return attend_blocks(q, k, v, mask, plan, attend_block)
+
+
+def _block_plan(mask: BoundMask | Tensor | None, score_mod: BoundScoreMod | None) -> BlockPlan | None:
+    """None where blocks cannot be computed one by one."""
+    plan = mask.block_plan() if isinstance(mask, BoundMask) else None
+    if plan is None or score_mod is None:
+        return plan
+    simple = score_mod.additive and not score_mod.needs_weights and score_mod.score_mod.query_bias is None
+    return plan if simple and plan.stride == 1 else None
+
+
 @overload
 def attend(
     q: Tensor, k: Tensor, v: Tensor, *, mask: BoundMask | Tensor | None = None, score_mod: BoundScoreMod | None = None,
@@ -159,6 +203,8 @@ def attend(
         _check_flex(q, k, v, mask, dropout)
         assert not isinstance(mask, Tensor)
         return flex(q, k, v, mask, score_mod, scale)
+    if kernel == "blocks":
+        return blocks(q, k, v, mask, score_mod, scale, dropout)
     if kernel == "varlen":
         return _attend_varlen(q, k, v, mask, scale, dropout)
     if kernel == "sdpa" and dropout and _takes_cpu_dropout(q, mask, score_mod):
@@ -206,6 +252,11 @@ def choose_kernel(
     if fits and score_mod is None and isinstance(mask, BoundMask) and mask.intervals() is not None:
         return "varlen"
     queries, keys = q.shape[2], k.shape[2]
+    if not q.is_cuda and not torch.compiler.is_compiling() and min(queries, keys) >= MIN_BLOCKS_TOKENS:
+        has_flag = isinstance(mask, BoundMask) and mask.is_plain_causal and not dropout
+        plan = None if has_flag else _block_plan(mask, score_mod)
+        if plan is not None and plan.pairs <= MAX_BLOCKS_SHARE * queries * keys:
+            return "blocks"
     long = queries >= MIN_FLEX_TOKENS and keys >= MIN_FLEX_TOKENS
     sparse = isinstance(mask, BoundMask) and (mask.mask.keys_per_query or keys) * MIN_FLEX_SPARSITY <= keys
     needs_grad = q.requires_grad or k.requires_grad or v.requires_grad

@@ -68,6 +68,10 @@ class BoundScoreMod:
         bias = self.score_mod.query_bias
         return modified if bias is None else modified + bias.gather(-1, self.buckets(batch)).to(modified.dtype)
 
+    def at_positions(self, queries: TokenPositions, keys: TokenPositions) -> "BoundScoreMod":
+        """The same for some of the queries and keys; only without a query_bias."""
+        return BoundScoreMod(self.score_mod, queries, keys, self.heads)
+
     def value_bias(self, weights: Tensor) -> Tensor | float:
         """What the weights (B, H, T, S) add to the output, beside the values."""
         value_bias = self.score_mod.value_bias

@@ -99,6 +99,9 @@ COMPILED = [
     "strided(24)",
     "bigbird(16, 2, 256)",
     "bigbird(16, 2, 256, 2)",
+    "atrous(3, 60)",
+    "longformer(20, (0, 1, 150))",
+    "prefix(70)",
 ]
 COMPILED += [  # every further kind, as it is by default
     kind

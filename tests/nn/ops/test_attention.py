@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from headway.errors import HeadwayError
-from headway.nn.masks.masks import CAUSAL, FULL, BoundMask, Mask, documents, local
+from headway.nn.masks.masks import CAUSAL, FULL, BoundMask, Mask, local
+from headway.nn.masks.texts import documents
 from headway.nn.ops.attention import Kernel, attend, choose_kernel, naive
 from headway.nn.positions.positions import Alibi, alibi_slopes
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod, ScoreModInputs
@@ -281,17 +282,27 @@ def window(length: int, reach: int) -> BoundMask:
     )
 
 
+def later(length: int, reach: int) -> BoundMask:
+    """Of queries that follow others, as in decoding: nobody knows without a look that they are in order."""
+    tokens = positions_from_start(length, None, CPU)
+    return BoundMask(CAUSAL & local(reach), tokens._replace(in_order=False), tokens, 1)
+
+
 LONG = torch.empty(1, 1, 1024, 4)
 POLICY = {  # q, k, v, mask, score, dropout -> kernel
-    "short": (torch.empty(1, 1, 512, 4), window(512, 8), None, 0.0, "sdpa"),
-    "long and sparse": (LONG, window(1024, 256), None, 0.0, "flex"),
-    "long, window above a quarter": (LONG, window(1024, 257), None, 0.0, "sdpa"),
+    "short": (torch.empty(1, 1, 511, 4), window(511, 8), None, 0.0, "sdpa"),
+    "long and sparse": (LONG, window(1024, 256), None, 0.0, "blocks"),
+    "long, a window of nearly everything": (LONG, window(1024, 900), None, 0.0, "blocks"),
+    "long, queries after others": (LONG, later(1024, 256), None, 0.0, "flex"),
+    "long, window above a quarter, after others": (LONG, later(1024, 257), None, 0.0, "sdpa"),
     "long, causal only": (LONG, laid("causal", 1024, 1024, 1), None, 0.0, "sdpa"),
     "long, no mask": (LONG, None, None, 0.0, "sdpa"),
     "long, dense mask": (LONG, torch.ones(1024, 1024, dtype=torch.bool), None, 0.0, "sdpa"),
-    "long, dropout": (LONG, window(1024, 256), None, 0.1, "sdpa"),
-    "long, float64": (LONG.double(), window(1024, 256), None, 0.0, "sdpa"),
-    "long, additive score": (LONG, window(1024, 256), bent(alibi(1), 1024, 1024, 1), 0.0, "flex"),
+    "long, dropout": (LONG, window(1024, 256), None, 0.1, "blocks"),
+    "long, dropout, after others": (LONG, later(1024, 256), None, 0.1, "sdpa"),
+    "long, float64": (LONG.double(), window(1024, 256), None, 0.0, "blocks"),
+    "long, float64, after others": (LONG.double(), later(1024, 256), None, 0.0, "sdpa"),
+    "long, additive score": (LONG, window(1024, 256), bent(alibi(1), 1024, 1024, 1), 0.0, "blocks"),
     "long, other score": (LONG, window(1024, 256), bent(SOFTCAP, 1024, 1024, 1), 0.0, "math"),
     "short, other score": (torch.empty(1, 1, 7, 4), None, bent(SOFTCAP, 7, 7, 1), 0.0, "math"),
 }
@@ -307,7 +318,8 @@ def test_the_kernel_chosen(case: str) -> None:
 def test_what_learns_on_the_cpu_never_goes_to_flex(learner: int) -> None:
     inputs = [LONG, LONG, LONG]
     inputs[learner] = LONG.clone().requires_grad_()
-    assert choose_kernel(*inputs, window(1024, 256), None, 0.0) == "sdpa"
+    assert choose_kernel(*inputs, window(1024, 256), None, 0.0) == "blocks"
+    assert choose_kernel(*inputs, later(1024, 256), None, 0.0) == "sdpa"
 
 
 def test_a_score_that_does_more_than_add_goes_to_math() -> None:
@@ -347,7 +359,9 @@ def test_what_is_not_known_is_refused() -> None:
     q, k = torch.randn(1, 3, 4, 8), torch.randn(1, 2, 4, 8)
     with pytest.raises(ValueError, match="3 query heads are not a multiple of 2 key groups"):
         attend(q, k, k)
-    with pytest.raises(ValueError, match="kernel='flsh' is unknown: give one of auto, math, sdpa, flex, varlen"):
+    with pytest.raises(
+        ValueError, match="kernel='flsh' is unknown: give one of auto, math, sdpa, flex, blocks, varlen"
+    ):
         attend(q, q, q, kernel="flsh")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="also='foo' is unknown: give any of scores, weights, lse, everything"):
         attend(q, q, q, also=("weights", "foo"))
