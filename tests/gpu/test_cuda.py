@@ -114,6 +114,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "mask": "causal",
         "position": "none",
     },
+    "linear attention": {"mixer": "linear_attention(4, chunk=4)", "cross": "linear_attention(4)"},
+    "performer": {"mixer": "performer(4, chunk=4)"},
+    "mamba": {"mixer": "mamba(chunk=4)", "mask": "causal", "position": "none"},
+    "mingru": {"mixer": "mingru", "mask": "causal", "position": "none"},
     "residual_dual": {"residual": "residual_dual"},
     "deepnorm": {"residual": "deepnorm"},
     "experts": {"feedforward": "moe(4, 2)"},
@@ -150,7 +154,7 @@ def test_bf16_trains_without_nan(linear: str) -> None:
 def test_every_system_trains_in_bf16_and_decodes_as_on_the_cpu(name: str) -> None:
     torch.manual_seed(0)
     decoder = {"layers": 2, "mixer": "attention(4)", "residual": "pre"} | SYSTEMS[name]
-    encoder = {key: value for key, value in decoder.items() if key != "mask" or value == "causal"}
+    encoder = {key: value for key, value in decoder.items() if key not in ("mask", "cross") or value == "causal"}
     model = Transformer(Transformer.Config(d_model=64, vocabulary=128, encoder=encoder, decoder=decoder)).cuda()
     losses = learned(model)
     assert all(loss == loss for loss in losses) and losses[-1] < 0.5 * losses[0]

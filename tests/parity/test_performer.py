@@ -174,8 +174,9 @@ def test_costs_are_those_of_the_built_model(side: str, length: int) -> None:
         ({"position": "t5"}, "decoder.position", "t5 changes attention scores, and performer has only features"),
         ({"mixer": "performer(4, seed=-1)"}, "decoder.mixer.seed", "seed|0"),
         ({"mixer": "performer(4, features=0)"}, "decoder.mixer.features", "1"),
+        ({"mixer": "performer(4, features=100000)"}, "decoder.mixer.features", "65536"),
     ],
-    ids=["mask", "t5", "seed", "features"],
+    ids=["mask", "t5", "seed", "no features", "too many features"],
 )
 def test_what_it_would_drop_is_refused(changes: dict[str, Any], where: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:

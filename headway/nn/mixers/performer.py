@@ -18,7 +18,7 @@ class Performer(LinearAttention):
     @dataclass(frozen=True, kw_only=True)
     class Config(LinearAttentionConfig):
         kind: str = "performer"
-        features: int | None = number(None, low=1)  # = d_k ln d_k
+        features: int | None = number(None, low=1, high=65_536)  # = d_k ln d_k
         seed: int = number(0, low=0, high=2**32 - 1)
 
         def resolved(self, scope: Scope) -> Self:
