@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from contracts.combining import forms_of
 from nn.building import small
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.config import catalogue
 from headway.config.config import read_config
 from headway.config.schema import from_dict
 from headway.decode import Search, SpecialTokens, decode
@@ -36,7 +38,7 @@ KINDS = ("prefix(3)", "recurrent(3, 4)")
 
 
 def model(
-    tokens: str, position: str = "rope", mixer: str = "attention(4)", encoder: int = 0, **side: Any
+    tokens: str, position: str = "rope", mixer: Any = "attention(4)", encoder: int = 0, **side: Any
 ) -> Transformer:
     side = {
         "layers": 2,
@@ -175,6 +177,48 @@ def test_rows_may_stand_at_different_places(tokens: str) -> None:
         assert state.lengths.tolist() == fed
     for row in range(3):
         torch.testing.assert_close(torch.cat(found[row]), built.decode(rows[row : row + 1, : fed[row]])[0], **NEAR)
+
+
+def refusal(**side: Any) -> ConfigError | None:
+    try:
+        small(encoder=0, decoder={"position": "none", **side}).resolved()
+    except ConfigError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("tokens", KINDS)
+@pytest.mark.parametrize("kind", catalogue.kinds("mixer"))
+@torch.no_grad()
+def test_every_mixer_works_beside_them_or_is_refused(kind: str, tokens: str) -> None:
+    mixer = list(forms_of("mixer", kind)[0])
+    if refusal(mixer=mixer) is not None:
+        return  # not for decoders
+    refused = refusal(mixer=mixer, memory_tokens=tokens)
+    if refused is not None:
+        assert refused.where == "decoder.memory_tokens" and tokens.startswith("recurrent")
+        return
+    built, ids = model(tokens, "none", mixer), torch.randint(29, (2, 11))
+    whole = built.decode(ids)
+    state, rest = built.new_state(2), torch.tensor([9, 5])
+    parts = [built.decode(ids[:, :2], state=state), built.decode(ids[:, 2:], valid_mask(rest, 9), state=state)]
+    for row, length in enumerate((11, 7)):
+        torch.testing.assert_close(torch.cat(parts, 1)[row, :length], whole[row, :length], rtol=0, atol=1e-10)
+    follow = torch.randint(29, (2, 3))
+    steps = torch.cat([built.decode(follow[:, t : t + 1], state=state) for t in range(3)], 1)
+    for row, length in enumerate((11, 7)):
+        alone = built.decode(torch.cat([ids[row, :length], follow[row]])[None])[0, length:]
+        torch.testing.assert_close(steps[row], alone, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("cross", ["attention(4)", "linear_attention(4)"])
+@torch.no_grad()
+def test_the_source_outlives_a_segment(cross: str) -> None:
+    built, ids = model("recurrent(2, 3)", encoder=1, cross=cross), torch.randint(29, (2, 8))
+    memory = built.encode(torch.randint(29, (2, 6)), valid_mask(torch.tensor([6, 2]), 6))
+    state = built.new_state(2, memory)
+    parts = [built.decode(part, state=state) for part in ids.split([1, 5, 2], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), built.decode(ids, memory=memory), **NEAR)
 
 
 @torch.no_grad()

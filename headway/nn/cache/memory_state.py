@@ -24,10 +24,11 @@ class MemoryState:
         self.vectors = vectors
 
     def end_segment(self, ends: Tensor) -> None:
-        """Empty the caches of these rows (B,); of cross-attention they stay."""
+        """Empty the caches of these rows (B,), but for those of cross-attention: the source stays."""
         for layer in self.segment.layers:
-            for cache in layer.values():
-                cache.truncate(torch.where(ends, 0, KEPT))
+            for name, cache in layer.items():
+                if name != "cross":
+                    cache.truncate(torch.where(ends, 0, KEPT))
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
