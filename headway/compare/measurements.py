@@ -2,8 +2,10 @@
 
 import resource
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from headway.config.config import Config
@@ -12,7 +14,9 @@ from headway.nn.transformer import Transformer
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.carried_state import CarriedState
 from headway.train.dataset import Dataset
+from headway.train.lm_dataset import make_validation_dataset
 from headway.train.loss import cross_entropy
+from headway.train.validation import mean_loss
 
 DECODED_ROWS, DECODED_TOKENS = 8, 128  # of the measurement of a language model's speed
 STATE_TOKENS = 1024  # after which the size of a state is measured
@@ -24,8 +28,6 @@ MIN_LENGTH_SECONDS = 0.2  # shorter ones are repeated
 @torch.no_grad()
 def piece_losses(model: Transformer, dataset: Dataset, config: Config, special: SpecialTokens) -> list[list[float]]:
     """[nats, tokens] of each piece of the validation text, the same pieces for every model: for a paired bootstrap."""
-    import numpy as np
-
     found = []
     carried = CarriedState(model, config.train.objective.carry, trainable=False)
     for part, shard in enumerate(dataset.epoch(0)):
@@ -34,6 +36,20 @@ def piece_losses(model: Transformer, dataset: Dataset, config: Config, special: 
             batch = config.train.objective.collate([shard.examples[i] for i in indices], special, random)
             state = carried.state_for(0, len(indices))
             found.append([float(cross_entropy(model, batch.to(model.device), state=state)), float(batch.label_count)])
+    return found
+
+
+def loss_by_length(
+    model: Transformer, stream: np.ndarray, lengths: Sequence[int], config: Config, special: SpecialTokens
+) -> list[dict[str, Any]]:
+    """The loss of a language model on a text that is read in pieces of other lengths than it was trained on."""
+    found: list[dict[str, Any]] = []
+    for length in lengths:
+        dataset = make_validation_dataset(stream, length, config.train.objective)
+        try:
+            found.append({"length": length, "loss": mean_loss(model, dataset, config, special).loss})
+        except HeadwayError as error:  # a model with a limit, such as learned positions
+            found.append({"length": length, "refused": str(error)})
     return found
 
 

@@ -102,6 +102,9 @@ def make_charts(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
         title = f"{'Time' if y == 'seconds' else 'Memory'} of one forward and backward pass"
         chart = line_chart(series, xlabel="tokens", ylabel=label, log_x=True, log_y=True)
         charts[name] = (title, chart)
+    series = {row.name: [(p["length"], p["loss"]) for p in row.loss_by_length if "loss" in p] for row in rows}
+    chart = line_chart(series, xlabel="tokens read at once", ylabel="loss", log_x=True)
+    charts["loss-by-length"] = ("Validation loss by the length of the text", chart)
     measure, higher = quality_measure(rows)
     for cost in COSTS:
         known = [row for row in rows if row.mean(measure) is not None and row.mean(cost)]
@@ -131,7 +134,7 @@ def make_page(study: Study, plan: Plan, rows: Sequence[Row], charts: dict[str, t
         *plan.notes,
     ]
     figures = "".join(f"<figure><figcaption>{escape(t)}</figcaption>{chart}</figure>" for t, chart in charts.values())
-    notes = [note for row in rows for note in (*row.notes, *([f"{row.name}: {row.reason}"] if row.reason else []))]
+    notes = [note for row in rows for note in row_notes(row)]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(study.name)}</title><style>{STYLE}</style></head><body>
@@ -145,6 +148,17 @@ below 0.05 a difference is hardly due to chance. Click a heading to sort.</p>
 <h2>How it was made</h2><pre>{escape(command)}</pre>
 <script>{SORT}</script></body></html>
 """
+
+
+def row_notes(row: Row) -> list[str]:
+    """Everything about a row that its numbers do not say."""
+    reasons = [f"{row.name}: {row.reason}"] if row.reason else []
+    limits = [
+        f"{row.name}, {point['length']:,} tokens: {point['refused']}"
+        for point in (*row.lengths, *row.loss_by_length)
+        if "refused" in point
+    ]
+    return [*row.notes, *reasons, *limits]
 
 
 def make_table(rows: Sequence[Row]) -> str:

@@ -48,6 +48,7 @@ class Row:
     p_value: float | None = None  # paired bootstrap against the first row
     curves: list[list[dict[str, float]]] = field(default_factory=list)  # of each seed
     lengths: list[dict[str, Any]] = field(default_factory=list)  # seconds and bytes by length
+    loss_by_length: list[dict[str, Any]] = field(default_factory=list)  # means over seeds, of other test lengths
     models: list[str] = field(default_factory=list)  # directories, of each seed
 
     def mean(self, name: str) -> float | None:
@@ -93,6 +94,7 @@ def _make_row(
         compare_trials(first, finished) if first and finished else None,
         [result["curve"] for result in results],
         read_lengths(trials),
+        mean_by_length([result.get("loss_by_length", []) for result in results]),
         [str(trial.folder / "model") for trial in finished],
     )  # fmt: skip
 
@@ -104,6 +106,16 @@ def read_lengths(trials: Sequence[Trial]) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
     return []
+
+
+def mean_by_length(seeds: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Over seeds, length by length; a length that one refused keeps its reason."""
+    found: list[dict[str, Any]] = []
+    for entries in zip(*seeds):
+        refused = [entry for entry in entries if "refused" in entry]
+        losses = [entry["loss"] for entry in entries if "loss" in entry]
+        found.append(refused[0] if refused else {"length": entries[0]["length"], "loss": statistics.fmean(losses)})
+    return found
 
 
 def compare_trials(first: Sequence[Trial], other: Sequence[Trial]) -> float | None:

@@ -85,6 +85,7 @@ class Study:
     sample: int = 0  # variants drawn from the grid; 0: all
     test_source: str = ""  # measured at the end; else the validation text is
     test_target: str = ""
+    test_lengths: tuple[int, ...] = ()  # of the validation text of a language model, beside the length of its training
     lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)  # of the cost curve; empty: none
 
     def choices(self) -> list[dict[str, Any]]:
@@ -111,17 +112,17 @@ class Study:
         return everything
 
 
-def read_study(path: Path) -> Study:
-    """From a TOML file; unknown keys are refused."""
+def read_study(path: Path, data: Path | None = None) -> Study:
+    """From a TOML file; unknown keys are refused. `data`: the folder that its text is in, else its own."""
     table = read_toml(path)
     try:
-        return study_from_table(table, path.parent, path.stem)
+        return study_from_table(table, path.parent if data is None else data, path.stem)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
 def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
-    _refuse_unknown(table, ["name", "text", "vary", "budget", "settings", "sample", "lengths"], "")
+    _refuse_unknown(table, ["name", "text", "vary", "budget", "settings", "sample", "lengths", "test_lengths"], "")
     text, budget, settings = (dict(_section(table, key)) for key in ("text", "budget", "settings"))
     known = [spec.name for spec in dataclasses.fields(TrainingFiles)]
     _refuse_unknown(text, [*known, "test_source", "test_target"], "text")
@@ -141,6 +142,7 @@ def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
         config=dict(settings.get("config", {})),
         sample=int(table.get("sample", 0)),
         lengths=tuple(table.get("lengths", Study.lengths)),
+        test_lengths=tuple(table.get("test_lengths", ())),
         **tests,
     )
     return check_study(study)
@@ -155,6 +157,8 @@ def check_study(study: Study) -> Study:
         raise ConfigError("test_source and test_target belong together: give both, or neither.")
     if study.test_source and study.files.text:
         raise ConfigError("a language model is measured on valid_text: leave out test_source and test_target.")
+    if study.test_lengths and not study.files.text:
+        raise ConfigError("test_lengths are for language models: leave them out.")
     study.choices()
     return study
 

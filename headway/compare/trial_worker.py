@@ -18,6 +18,7 @@ import torch
 
 from headway.compare.measurements import (
     decoded_tokens_per_second,
+    loss_by_length,
     measure_lengths,
     piece_losses,
     state_bytes,
@@ -30,6 +31,7 @@ from headway.files.atomic import write_text_atomically
 from headway.nn.transformer import Transformer
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.history import read_history
+from headway.train.lm_dataset import encode_text_file
 from headway.train.progress import ProgressSnapshot, peak_memory
 from headway.train.run import TrainingResult, TrainingRun
 from headway.train.sources import TrainingFiles, TrainingTexts, read_texts
@@ -91,6 +93,10 @@ def run_trial(folder: Path, device: str) -> dict[str, Any]:
         "curve": learning_curve(model_dir),
         "pieces": piece_losses(model, training.valid_dataset, config, training.special_tokens),
     }
+    if texts.valid_text is not None and table["test_lengths"]:
+        stream = encode_text_file(texts.valid_text, tokenizers.target)
+        special = training.special_tokens
+        found["loss_by_length"] = loss_by_length(model, stream, table["test_lengths"], config, special)
     return found | measure_quality(folder, config, texts, table["test"], result, model, device)
 
 

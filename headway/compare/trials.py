@@ -154,10 +154,11 @@ def _make_trial(
         "files": asdict(absolute_files(study.files)),
         "tokenizer": str((out / TOKENIZER_FILE).resolve()),
         "test": [str(Path(path).resolve()) for path in (study.test_source, study.test_target) if path],
+        "test_lengths": list(study.test_lengths),
         "lengths": list(study.lengths) if seed == 1 else [],
     }
     # Paths are left out: text that was moved is the same text.
-    decisive = {"version": TRIAL_VERSION, "config": table["config"], "lengths": table["lengths"]}
+    decisive = {name: table[name] for name in ("version", "config", "lengths", "test_lengths")}
     identity = [json.dumps(decisive, sort_keys=True), texts.identity, texts.valid_identity, *tokenizers.fingerprints]
     identity += [str(Path(path).stat().st_size) + Path(path).name for path in table["test"]]  # type: ignore[attr-defined]
     slug = re.sub(r"[^a-z0-9]+", "-", variant.name.lower()).strip("-")[:40]

@@ -77,6 +77,7 @@ def test_budgets_become_settings() -> None:
         ({"vary": {"mixer": ["a", "a"]}}, "mixer has the value a twice"),
         ({"vary": {"train.seed": [1], "train": {"seed": [2]}}}, "an axis is given twice"),
         ({"vary": {"a": list(range(40)), "b": list(range(40))}}, "this grid has 1,600 variants"),
+        ({"text": {"source": "a", "target": "b"}, "test_lengths": [8]}, "test_lengths are for language models"),
         ({"texts": {}}, r'there is no "texts".* Did you mean "text"\?'),
         ({"text": {**TEXT, "test_source": "a"}}, "test_source and test_target belong together"),
         ({"text": {**TEXT, "test_source": "a", "test_target": "b"}}, "a language model is measured on valid_text"),

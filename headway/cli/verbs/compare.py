@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     cls=Verb,
     examples=[
         ("headway compare study.toml", "a study: text, axes, budget and seeds in one file"),
+        ("headway compare study.toml --steps 50 --seeds 1 --out trial", "the same, tried in short"),
         (
             "headway compare --vary mixer=attention,retention --source train.en --target train.de --for 3m --seeds 3 "
             "--out mixers",
@@ -52,6 +53,14 @@ if TYPE_CHECKING:
 @option("--valid-pairs", multiple=True, metavar="FILE", group="Text", help="The same for validation.")
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for language models, instead of pairs.")
 @option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Validation text for language models.")
+@option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="HEADWAY_DATA",
+    metavar="DIR",
+    group="Text",
+    help="Folder that the text of a study's file is in. Default: HEADWAY_DATA, or the folder of the file.",
+)
 @option("--test-source", metavar="FILE", group="Text", help="Test text, measured at the end. Default: validation text.")
 @option("--test-target", metavar="FILE", group="Text", help="Its translation.")
 @option(
@@ -66,7 +75,9 @@ if TYPE_CHECKING:
     group="Settings",
     help="Parameters of every variant: a number; equal: those of the first; free: as they come.",
 )
-@option("--seeds", type=click.IntRange(min=1), default=1, group="Settings", help="Runs of each variant.")
+@option(
+    "--seeds", type=click.IntRange(min=1), group="Settings", help="Runs of each variant. Default: 1, or the study's."
+)
 @option("--preset", default="auto", metavar="NAME", group="Settings", help="Settings that all variants share.")
 @option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", group="Settings", help="Set one config key for all."
@@ -137,12 +148,8 @@ def _read_study(path: Path | None, given: dict[str, Any]) -> "Study":
     from headway.errors import ConfigError
     from headway.train.sources import TrainingFiles
 
-    flags = {name: value for name, value in given.items() if value and value not in ("equal", "auto", 1)}
     if path is not None:
-        if flags:
-            first = next(iter(flags)).replace("_", "-").replace("seconds", "for").replace("assignments", "set")
-            raise click.UsageError(f"{path} says everything about the study: leave out --{first}, or put it there.")
-        return read_study(path)
+        return _shorten_study(read_study(path, given["data"]), path, given)
     parameters = given["parameters"]
     if parameters not in ("equal", "free"):
         if not parameters.replace("_", "").isdigit():
@@ -160,7 +167,7 @@ def _read_study(path: Path | None, given: dict[str, Any]) -> "Study":
                 tokens=given["tokens"] or 0,
                 seconds=given["seconds"] or 0.0,
                 parameters=parameters,
-                seeds=given["seeds"],
+                seeds=given["seeds"] or 1,
             ),
             preset=given["preset"],
             config=settings,
@@ -170,6 +177,24 @@ def _read_study(path: Path | None, given: dict[str, Any]) -> "Study":
             lengths=() if given["no_lengths"] else Study.lengths,
         )
     )
+
+
+def _shorten_study(study: "Study", path: Path, given: dict[str, Any]) -> "Study":
+    """A study of a file, with another budget, number of seeds or sample."""
+    from headway.compare.study import check_study
+
+    known = ("steps", "tokens", "seconds", "seeds", "sample", "data", "no_lengths")
+    for name, value in given.items():
+        if name not in known and value not in ((), None, "equal", "auto"):
+            flag = {"assignments": "set"}.get(name, name.replace("_", "-"))
+            raise click.UsageError(f"{path} says that itself: leave out --{flag}, or change the file.")
+    budget = study.budget
+    if spent := {name: given[name] for name in ("steps", "tokens", "seconds") if given[name]}:
+        budget = replace(budget, **{"steps": 0, "tokens": 0, "seconds": 0.0, **spent})
+    if given["seeds"]:
+        budget = replace(budget, seeds=given["seeds"])
+    lengths = () if given["no_lengths"] else study.lengths
+    return check_study(replace(study, budget=budget, sample=given["sample"] or study.sample, lengths=lengths))
 
 
 def _plan_rows(trials: "Sequence[Trial]") -> list[tuple[str, str, str]]:

@@ -35,6 +35,7 @@ def study(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare") / "study"
     (out.parent / "study.toml").write_text(
         f"""lengths = [16, 32]
+        test_lengths = [8, 64]
         [text]
         text = "{toy / "text.txt"}"
         [vary]
@@ -195,8 +196,18 @@ def test_another_vocabulary_needs_another_folder(study: Path, toy: Path, capsys:
 
 
 def test_a_file_says_everything(study: Path, capsys: Capture) -> None:
-    assert main(["compare", str(study.with_suffix(".toml")), "--seeds", "2"]) == 2
-    assert "says everything about the study: leave out --seeds" in capsys.readouterr().err
+    for flag, value in (("--preset", "tiny"), ("--set", "train.clip=1"), ("--vary", "norm=none")):
+        assert main(["compare", str(study.with_suffix(".toml")), flag, value]) == 2
+        assert f"says that itself: leave out {flag}" in capsys.readouterr().err
+
+
+def test_budget_and_seeds_of_a_file_can_be_changed(study: Path, tmp_path: Path, capsys: Capture) -> None:
+    more = ["--steps", "2", "--seeds", "2", "--sample", "1", "--no-lengths", "--out", str(tmp_path / "short")]
+    assert main(["compare", str(study.with_suffix(".toml")), *more]) == 0
+    (row,) = json.loads((tmp_path / "short" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert row["seeds"] == 2 and row["measures"]["steps"]["values"] == [2, 2] and row["lengths"] == []
+    by_length = row["loss_by_length"]
+    assert [point["length"] for point in by_length] == [8, 64] and all(point["loss"] > 0 for point in by_length)
 
 
 def test_a_folder_is_needed(toy: Path, capsys: Capture) -> None:
