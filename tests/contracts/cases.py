@@ -1,19 +1,22 @@
 """Which models the contract tests run over.
 
 Every mixer of the catalogue takes part by being there. With no line in EXAMPLES it is tried as its kind alone, with
-the defaults; a line there lists the ways in which it shall be tried instead. It meets every position and every mask
-(made causal) of the catalogue, except those that its Config refuses; residuals, linear layers and feed-forwards meet
-the first mixer.
+the defaults; a line there lists the ways in which it shall be tried instead. It meets positions that act in different
+ways and masks (made causal) that caches treat differently, those of THOROUGH every position and every mask, except
+what its Config refuses; residuals, linear layers and feed-forwards meet the first mixer.
 """
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from contracts.toys import in_catalogue
 from headway.config import catalogue
-from headway.config.schema import from_dict
+from headway.config.schema import config_class, from_dict
 from headway.errors import ConfigError
+from headway.nn.masks.masks import make_mask
 from headway.nn.transformer import Transformer
 
 EXAMPLES = {
@@ -40,6 +43,7 @@ EXAMPLES = {
     "mamba": ["mamba(d_state=3, chunk=4)", "mamba(1, 2, 1, bias=true)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
+THOROUGH = ("attention", "shared_kv", "retention")  # a KV cache, a shared one, a recurrent state
 CAUSAL_MASKS = {
     "full": "causal & full",
     "local": "causal & local(3)",
@@ -95,44 +99,73 @@ class Case(NamedTuple):
         return True
 
 
-def _all() -> list[Case]:
-    masks = [
-        CAUSAL_MASKS.get(kind, kind if kind == "causal" else f"causal & {kind}") for kind in catalogue.kinds("mask")
-    ]
-    mixers = [how for kind in catalogue.kinds("mixer") for how in EXAMPLES.get(kind, [kind])]
-    cases = [
-        Case(mixer, position, mask) for mixer in mixers for position in catalogue.kinds("position") for mask in masks
-    ]
+def cases_of(mixer: str, positions: list[str], masks: list[str]) -> list[Case]:
+    """This mixer with each of these positions and each of these masks that it accepts, but not with all pairs of
+    them: those meet in test_combinations.py. None for a mixer of encoders alone."""
+    taken = [(mask, [position for position in positions if Case(mixer, position, mask).allowed]) for mask in masks]
+    taken = [(mask, own) for mask, own in taken if own]
+    if not taken:
+        return []
+    masks = [mask for mask, _ in taken]
+    positions = max((own for _, own in taken), key=len)
+    found = []
+    for index in range(max(len(positions), len(masks))):
+        case = Case(mixer, positions[index % len(positions)], masks[index % len(masks)])
+        found += [case, case._replace(mask=masks[0]), case._replace(position=positions[0])][: 1 if case.allowed else 3]
+    return [case for case in dict.fromkeys(found) if case.allowed]
+
+
+def every_case(mixer: str) -> Iterator[Case]:
+    """This mixer with everything that it accepts: many, for tests on demand."""
+    pairs = itertools.product(catalogue.kinds("position"), causal_masks())
+    return (case for case in (Case(mixer, *pair) for pair in pairs) if case.allowed)
+
+
+def causal_masks() -> list[str]:
+    kinds = catalogue.kinds("mask")
+    return [CAUSAL_MASKS.get(kind, kind if kind == "causal" else f"causal & {kind}") for kind in kinds]
+
+
+def one_of_each_way() -> tuple[list[str], list[str]]:
+    """Positions that act in different ways, and masks that caches and kernels treat differently."""
+    positions: dict[Any, str] = {}
+    for kind in sorted(catalogue.kinds("position"), key=lambda kind: kind != Case("").position):
+        config: Any = config_class("position", kind)
+        positions.setdefault((config.applies_to, config.needs_weights), kind)
+    masks: dict[Any, str] = {}
+    for text in sorted(causal_masks(), key=lambda text: text != Case("").mask):
+        mask = make_mask(text)
+        masks.setdefault((mask.lookback is None, mask.interval is None, mask.broadcasts), text)
+    return list(positions.values()), list(masks.values())
+
+
+def mixer_forms() -> list[str]:
+    return [how for kind in catalogue.kinds("mixer") for how in EXAMPLES.get(kind, [kind])]
+
+
+def _chosen() -> list[Case]:
+    """The kinds of THOROUGH with every position and every mask, the others with one of each way."""
+    few = one_of_each_way()
+    every = (catalogue.kinds("position"), causal_masks())
+    found: list[Case] = []
+    for kind in catalogue.kinds("mixer"):
+        for number, form in enumerate(EXAMPLES.get(kind, [kind])):
+            found += cases_of(form, *(every if kind in THOROUGH and not number else few))
+    first = mixer_forms()[0]
     return [
-        *(case for case in cases if case.allowed),
-        *(Case(mixers[0], residual=kind) for kind in catalogue.kinds("residual")),
-        *(Case(mixers[0], feedforward=kind) for kind in catalogue.kinds("feedforward")),
+        *found,
+        *(Case(first, residual=kind) for kind in catalogue.kinds("residual")),
+        *(Case(first, feedforward=kind) for kind in catalogue.kinds("feedforward")),
         Case("attention(4, kernel='math')", "alibi"),
         Case("attention(4) + ring(4)", "rope", "causal & local(3)", "pre"),
         Case("decay + attention(4, 2)", "learned", "causal", "residual_dual"),
-        *(Case(mixers[0], linear=kind) for kind in catalogue.kinds("linear") if kind != "dense"),
+        *(Case(first, linear=kind) for kind in catalogue.kinds("linear") if kind != "dense"),
         Case("decay + attention(4, 2)", "learned", "causal", "pre", "bitnet(norm='rmsnorm')"),
     ]
 
 
-def _few(cases: list[Case]) -> list[Case]:
-    """Every position and every mask of each kind of mixer, and each form of it at least once, but not all of their
-    pairs: those meet in test_combinations.py."""
-    few: list[Case] = []
-    seen: set[tuple[str, ...]] = set()
-    places = {case: index for index, case in enumerate(cases)}
-    for case in sorted(cases, key=lambda case: (case.mixer, places[case] % 6)):  # steps through both at once
-        kind = case.mixer.rpartition(" + ")[2].partition("(")[0]
-        new = {(case.mixer,), *((kind, value) for value in case[1:])} - seen
-        if new:
-            few.append(case)
-        seen |= new
-    return few
-
-
 with in_catalogue():
-    ALL = _all()
-    FEW = _few(ALL)
+    CASES = list(dict.fromkeys(_chosen()))
 
 
 def named(case: Case) -> str:

@@ -108,11 +108,12 @@ def every_value() -> Values:
 
 
 def alternating_values() -> Values:
-    """Every two forms of a slot in turn, in both orders."""
+    """Two forms of a slot in turn: each after the first of them, and before the next."""
     values = every_value()
     for slot in ALTERNATING:
         alone = [form[0] for form in values[slot] if len(form) == 1]
-        values[slot] = list(itertools.permutations(alone, 2)) or values[slot]
+        pairs = [(alone[0], form) for form in alone[1:]] + list(itertools.pairwise(alone))
+        values[slot] = list(dict.fromkeys(pairs)) or values[slot]
     return values
 
 

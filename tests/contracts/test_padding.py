@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import FEW, Case, named
+from contracts.cases import CASES, Case, named
 from headway.nn.cache.kv import DecoderState
 from headway.nn.transformer import Transformer, valid_mask
 
-each_case = pytest.mark.parametrize("case", FEW, ids=named)
+each_case = pytest.mark.parametrize("case", CASES, ids=named)
 PRECISIONS = [("f64", torch.float64, 1e-12), ("f32", torch.float32, 1e-5)]
 each_case_and_precision = pytest.mark.parametrize(
     ("case", "dtype", "near"),
     [
         pytest.param(case, dtype, near, id=f"{named(case)}, {name}")
-        for case in FEW
+        for case in CASES
         for name, dtype, near in PRECISIONS
         if dtype == torch.float64 or not case.rounds
     ],

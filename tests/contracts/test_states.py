@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import ALL, FEW, Case, named
+from contracts.cases import CASES, Case, every_case, mixer_forms, named
+from contracts.toys import in_catalogue
 from headway.nn.cache.kv import DecoderState, TruncationError
 from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.masks.masks import make_mask
@@ -15,10 +16,9 @@ from headway.nn.transformer import Transformer, valid_mask
 
 B, T = 3, 11
 NEAR = {"rtol": 0.0, "atol": 1e-12}
-every_case = pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case in FEW else pytest.mark.slow, id=named(case)) for case in ALL]
-)
-each_case = pytest.mark.parametrize("case", FEW, ids=named)
+each_case = pytest.mark.parametrize("case", CASES, ids=named)
+with in_catalogue():
+    FORMS = mixer_forms()
 
 
 def some_ids(*shape: int) -> Tensor:
@@ -40,7 +40,14 @@ def chunkings(length: int, count: int) -> list[list[int]]:
     return found
 
 
-@every_case
+@pytest.mark.slow
+@pytest.mark.parametrize("mixer", FORMS)
+def test_any_chunking_is_the_whole_with_everything(mixer: str) -> None:
+    for case in every_case(mixer):
+        test_any_chunking_is_the_whole(case)
+
+
+@each_case
 @torch.no_grad()
 def test_any_chunking_is_the_whole(case: Case) -> None:
     model, ids = case.model(), some_ids(B, T)
