@@ -41,6 +41,7 @@ EXAMPLES = {
     "linear_attention": ["linear_attention(4, chunk=4)", "linear_attention(2, d_v=5, feature_map='softmax', chunk=3)"],
     "performer": ["performer(4, chunk=4)"],
     "mamba": ["mamba(d_state=3, chunk=4)", "mamba(1, 2, 1, bias=true)"],
+    "reformer": ["reformer(4, 3, 4)", "reformer(2, 4, 2, rounds=1, d_v=3, bias=true)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 THOROUGH = ("attention", "shared_kv", "retention")  # a KV cache, a shared one, a recurrent state

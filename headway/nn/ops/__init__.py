@@ -4,6 +4,8 @@ attention.py         attend: scaled dot-product attention, by one of several ker
 block_attention.py   attention that skips what its mask hides, block by block: for CPUs
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
+lsh_attention.py     attention among tokens that are hashed alike (Reformer): dense and chunked
+partial_softmax.py   a softmax computed in parts and merged, for the two above
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 local_window.py      Luong's window and Gaussian around a centre
 hard_attention.py    the choice of one key, straight-through

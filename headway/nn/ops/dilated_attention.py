@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headway.nn.masks.masks import BoundMask, Mask
 from headway.nn.ops.attention import attend
-from headway.nn.ops.retention import accumulator_dtype
+from headway.nn.ops.partial_softmax import PartialSoftmax, attend_partly, lowest, merge_parts
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreMod
 from headway.nn.sequence import TokenPositions
 
@@ -97,30 +97,16 @@ def gathered_dilated(
     """The same for queries and keys at positions 0, 1, 2 …, from only the pairs that meet. `valid` (B, T): false on
     padding."""
     branches = [_attend_branch(q, k, v, dilation, branch, causal, valid) for branch in dilation.branches]
-    peak = torch.stack([branch.peak for branch in branches]).amax(0)  # (B, H, T)
-    output, total = torch.zeros_like(branches[0].output), torch.zeros_like(peak)
-    for branch in branches:
-        share = (branch.peak - peak).exp()
-        output = output + share[..., None] * branch.output
-        total = total + share * branch.total
-    return (output / total.clamp(min=torch.finfo(total.dtype).tiny)[..., None]).to(q.dtype)
-
-
-class BranchSums(NamedTuple):
-    """Sums of one branch at every position, over exp(score - peak); 0 where a head does not keep the position."""
-
-    output: Tensor  # (B, H, T, E) of values
-    total: Tensor  # (B, H, T)
-    peak: Tensor  # (B, H, T) the largest score, without a gradient
+    return merge_parts(PartialSoftmax(*map(torch.stack, zip(*branches))), 0).to(q.dtype)
 
 
 def _attend_branch(
     q: Tensor, k: Tensor, v: Tensor, dilation: Dilation, branch: Branch, causal: bool, valid: Tensor | None
-) -> BranchSums:
+) -> PartialSoftmax:
+    """At every position; nothing is seen where a head does not keep it."""
     segments = KeptTokens(q.shape[2], dilation, branch, q.device)
     queries, keys, values = (segments.gather(x) for x in (q, k, v))  # (B, H, N, M, D)
-    dtype = accumulator_dtype(q)
-    scores = (queries @ keys.mT * q.shape[-1] ** -0.5).to(dtype)  # (B, H, N, M, M)
+    scores = queries @ keys.mT * q.shape[-1] ** -0.5  # (B, H, N, M, M)
     allowed = segments.real[:, :, None, :]  # (H, N, 1, M)
     if valid is not None:
         given = valid[:, None, :, None].expand(-1, dilation.heads, -1, 1)
@@ -128,15 +114,9 @@ def _attend_branch(
     if causal:
         size = scores.shape[-1]
         allowed = allowed & torch.ones(size, size, dtype=torch.bool, device=q.device).tril()
-    scores = scores.masked_fill(~allowed, -torch.inf)
-    lowest = torch.finfo(dtype).min  # where nothing is allowed: a finite peak, so that no gradient is NaN
-    peak = scores.detach().amax(-1, keepdim=True).clamp(min=lowest)
-    exponentials = (scores - peak).exp()
-    output = (exponentials.to(v.dtype) @ values).to(dtype)
-    return BranchSums(
-        segments.scatter(output, 0.0),
-        segments.scatter(exponentials.sum(-1, keepdim=True), 0.0)[..., 0],
-        segments.scatter(peak, lowest)[..., 0],
+    output, total, peak = attend_partly(scores, values, allowed)
+    return PartialSoftmax(
+        segments.scatter(output, 0.0), segments.scatter(total, 0.0), segments.scatter(peak, lowest(peak))
     )
 
 
