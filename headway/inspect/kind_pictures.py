@@ -28,6 +28,8 @@ DRAWN_AS = {  # where neither the defaults nor small sizes show what a kind is
     ("mask", "bigbird"): "bigbird(4, random=1)",
     ("mixer", "longnet"): "longnet(4, segments=[4, 8, 16], rates=[1, 2, 4])",
     ("mixer", "infini"): "infini(4, segment=8)",
+    ("mixer", "reformer"): "reformer(4, chunk=4, buckets=8)",
+    ("mixer", "clustered"): "clustered(4, clusters=6, top_k=4)",
 }
 
 

@@ -26,6 +26,9 @@ READING = "reading"  # a further family: the kinds in the encoder, before a plai
 OBJECTIVES = dict(zip((*FAMILIES, READING), ("masked", "causal", *["translation"] * 3)))
 SLOTS = ("mixer", "position", "mask", "feedforward", "residual", "linear", "norm")
 ALTERNATING = ("mixer", "position", "mask", "feedforward")  # slots that take a list
+CAUSES = ("position", "family", "mixer")  # why another slot may be refused, the least first
+MAX_REPAIRS = 100  # values exchanged before a combination is taken for impossible
+STEPS = (1, 5)  # from a form to those that it takes turns with, in the order of the catalogue
 VOCABULARY = 29
 
 Value = tuple[str, ...]  # one part for all layers, or one for each
@@ -114,6 +117,13 @@ def alternating_values() -> Values:
         alone = [form[0] for form in values[slot] if len(form) == 1]
         pairs = [(alone[0], form) for form in alone[1:]] + list(itertools.pairwise(alone))
         values[slot] = list(dict.fromkeys(pairs)) or values[slot]
+    """Each form of a slot in turn with some others, in both orders: all pairs would be too many."""
+    values = every_value()
+    for slot in ALTERNATING:
+        alone = [form[0] for form in values[slot] if len(form) == 1]
+        pairs = [(form, alone[(place + step) % len(alone)]) for step in STEPS for place, form in enumerate(alone)]
+        both = dict.fromkeys(pair for one, other in pairs if one != other for pair in ((one, other), (other, one)))
+        values[slot] = list(both) or values[slot]
     return values
 
 
@@ -168,18 +178,24 @@ def drawn_with(fixed: dict[str, Value], values: Values, rng: random.Random) -> C
 def repaired(
     combination: Combination, fixed: dict[str, Value], values: Values, rng: random.Random
 ) -> tuple[Combination, bool]:
-    """What is refused exchanged until nothing is, or until it is what had to stand there: whether it works now."""
-    for _ in range(300):
+    """What is refused exchanged until nothing is: whether it works now. Where it had to stand there, or every other
+    value was refused too, another position is tried, then another family, then another mixer."""
+    tried: dict[str, set[Value]] = {}
+    for _ in range(MAX_REPAIRS):
         refusal = combination.refusal()
         if refusal is None:
             return combination, True
-        slot = slot_of(refusal)
-        if slot in fixed:
-            slot = "mixer"  # which does not take it
-        if slot in fixed or not slot:
+        for slot in filter(None, (slot_of(refusal), *CAUSES)):
+            tried.setdefault(slot, set()).add(getattr(combination, slot))
+            left = [value for value in values[slot] if value not in tried[slot]]
+            if left and slot not in fixed:
+                break
+        else:
             break
-        combination = combination._replace(**{slot: rng.choice(values[slot])})
-    return combination, False
+        if slot in CAUSES:  # everything else may be taken there
+            tried = {name: tried[name] for name in CAUSES[CAUSES.index(slot) :] if name in tried}
+        combination = combination._replace(**{slot: rng.choice(left)})
+    return combination, combination.refusal() is None
 
 
 def sample(values: Values, count: int, least: int, seed: int) -> Sample:

@@ -5,6 +5,7 @@ block_attention.py   attention that skips what its mask hides, block by block: f
 varlen_attention.py  attention over packed texts (varlen), each query sees one interval of keys
 dilated_attention.py attention among every r-th token of segments (LongNet): dense and gathered
 lsh_attention.py     attention among tokens that are hashed alike (Reformer): dense and chunked
+clustered_attention.py  attention of groups of similar queries: dense and by groups
 partial_softmax.py   a softmax computed in parts and merged, for the two above
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 local_window.py      Luong's window and Gaussian around a centre
