@@ -8,6 +8,7 @@ context.py       Context: what every layer of one forward pass is given; traces,
 sequence.py      token positions, padding, packed texts, encoder output
 segments.py      where tokens stand in segments of a fixed length, for mixers that go from segment to segment
 memory_tokens.py MemoryTokens: learned vectors beside the text, which may go from segment to segment
+chunked_encoder.py  encoder output of texts that are too long for the encoder
 init.py          weight initialisation
 statistics.py    statistics reported by layers
 

@@ -35,6 +35,7 @@ EXAMPLES = {
     "lsra": ["lsra(2, 3)", "lsra(4, 5, 'light', glu=false)"],
     "linformer": ["linformer(4, 5, 64)", "linformer(2, 3, 40, 'none', d_v=3)"],
     "luong_local": ["luong_local(4, max_distance=4)", "luong_local(2, centre='monotonic', max_distance=3)"],
+    "unlimiformer": ["unlimiformer(4, top_k=3)"],
     "hard_attention": ["hard_attention(4)"],
     "rwkv7": ["rwkv7(4, 3, 4, 5, 6, chunk=4)"],
     "rnn": ["rnn(hidden=12)", "rnn('lstm', kernel='math')"],

@@ -17,6 +17,7 @@ gau.py        gated attention unit: attention and feed-forward in one (FLASH)
 crate.py      subspace self-attention: queries, keys and values are one projection (CRATE)
 additive.py   scores by a small network (Bahdanau); general.py, location.py: Luong's scores
 luong_local.py  a window around a predicted centre; hard_attention.py: one key for each query
+unlimiformer.py  attention to the best keys alone (Unlimiformer)
 scored_attention.py  shared by mixers whose weights are not the softmax of dot products
 rnn.py        GRU and LSTM; in both directions in an encoder
 convolution.py  gated convolution over neighbours (ConvS2S)

@@ -9,6 +9,7 @@ clustered_attention.py  attention of groups of similar queries: dense and by gro
 partial_softmax.py   a softmax computed in parts and merged, for the two above
 additive.py          additive (Bahdanau) scores, all at once or in pieces
 local_window.py      Luong's window and Gaussian around a centre
+retrieval.py         the best keys of each query
 hard_attention.py    the choice of one key, straight-through
 rnn.py               steps of a GRU and an LSTM, token by token or by PyTorch's loop
 retention.py         retention: recurrent, parallel and chunkwise
