@@ -109,6 +109,8 @@ def check_part(slot: str, table: Any) -> JsonObject:
 
 def check_fields(name: str, table: JsonObject) -> JsonObject:
     """The table, if it has exactly the settings that this Headway writes."""
+    if "distinct_layers" in table:
+        raise UnsupportedModelError("its layers share weights")
     if set(table) != set(SUPPORTED_FIELDS[name].split()):
         raise UnsupportedModelError(f"the settings of {name} are not those that this Headway writes")
     for setting, value in table.items():

@@ -49,5 +49,6 @@ def _layer_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str,
             if part is not None and not isinstance(part, NoFeedForward.Config):
                 cost = mixers[layer] if name == "self" else part.cost(scope)
                 role = "feedforward" if name == "feedforward" else "mixer"
-                yield f"{layer}.{name}", part.kind, cost + Cost(parameters=stack.residual.parameters(scope, role))
+                wiring = Cost(parameters=stack.residual.parameters(scope, role))
+                yield f"{layer}.{name}", part.kind, stack.count_once(layer, cost + wiring)
     yield "end", "norm", Cost(parameters=stack.residual.parameters(scope, "stack"))

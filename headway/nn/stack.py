@@ -45,6 +45,7 @@ class Stack(nn.Module):
         """A list in a slot is tiled over the layers."""
 
         layers: int = number(6, low=0, high=10_000)
+        distinct_layers: int | None = number(None, low=1)  # = layers; if fewer, their weights are used in turn
         position: tuple[Part, ...] = slot("position", "sinusoidal", per_layer=True)
         mask: tuple[Part, ...] | None = slot("mask", None, per_layer=True)  # full, or causal in a decoder
         mixer: tuple[Part, ...] = slot("mixer", "attention", per_layer=True)
@@ -65,7 +66,8 @@ class Stack(nn.Module):
                     else "there is no encoder to attend to"
                 )
                 raise ConfigError(f"{why}. Leave cross out.", "cross")
-            filled: dict[str, Any] = {"mask": mask}
+            shared = self.distinct_layers not in (None, self.layers)
+            filled: dict[str, Any] = {"mask": mask, "distinct_layers": self.distinct_layers if shared else None}
             for name in ("mixer", "feedforward"):
                 filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in getattr(self, name))
             filled["cross"] = None if encoder is None else self._resolved_cross(scope, encoder)
@@ -125,6 +127,36 @@ class Stack(nn.Module):
                 costs += [(part.kind, cost) for part, cost in zip(self.tiled("mixer"), self.mixer_costs(scope))]
                 masks = [make_mask(part) for part in self.tiled("mask")]
                 _locate_errors("memory_tokens", lambda: self.memory_tokens.check(masks, costs, scope))
+            if self.distinct_layers is not None:
+                self._check_shared_weights(scope, self.distinct_layers)
+
+        def _check_shared_weights(self, scope: Scope, distinct: int) -> None:
+            """Layers that have the same weights must have the same parts."""
+            if self.layers % distinct:
+                raise ConfigError(
+                    f"{distinct} does not divide {self.layers} layers, and each distinct layer is used equally often. "
+                    "Choose another number.",
+                    "distinct_layers",
+                )
+            for name in ("mixer", "cross", "feedforward"):
+                parts = self.tiled(name)
+                for index in range(distinct, self.layers):
+                    if parts[index] != parts[index % distinct]:
+                        raise ConfigError(
+                            f"layers {index % distinct + 1} and {index + 1} have the same weights, so they need the "
+                            f"same {name}. Give {name} one entry, or a list whose length divides {distinct}.",
+                            "distinct_layers",
+                        )
+            mixers, masks = map(self.tiled, ("mixer", "mask"))
+            scopes = [replace(self.layer_scope(scope, i), masks=(make_mask(part),)) for i, part in enumerate(masks)]
+            counts = [mixer.cost(own).parameters for mixer, own in zip(mixers, scopes)]
+            for index, mixer in enumerate(mixers):
+                if counts[index] != counts[index % distinct]:
+                    raise ConfigError(
+                        f"{mixer.kind} has other weights in its first layer than in later ones, so that they cannot "
+                        "share them. Leave distinct_layers out.",
+                        "distinct_layers",
+                    )
 
         def _check_shared_kv(self) -> None:
             """Layers that share keys and values must have the same heads and rotation."""
@@ -163,12 +195,12 @@ class Stack(nn.Module):
             """Of everything but cross-attention, and of cross-attention."""
             own, cross = Cost(), Cost()
             costs = self.mixer_costs(scope) if self.layers else []
-            for mixer, other, feedforward in zip(costs, *map(self.tiled, ("cross", "feedforward"))):
+            for index, (other, feedforward) in enumerate(zip(*map(self.tiled, ("cross", "feedforward")))):
                 wiring = (1 if other is None else 2) * self.residual.parameters(scope, "mixer")
                 if not isinstance(feedforward, NoFeedForward.Config):
                     wiring += self.residual.parameters(scope, "feedforward")
-                own += mixer + feedforward.cost(scope) + Cost(parameters=wiring)
-                cross += Cost() if other is None else other.cost(scope)
+                own += costs[index] + self.count_once(index, feedforward.cost(scope) + Cost(parameters=wiring))
+                cross += Cost() if other is None else self.count_once(index, other.cost(scope))
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)
@@ -177,12 +209,17 @@ class Stack(nn.Module):
                 own, cross = tokens.spread(own) + tokens.cost(scope), tokens.spread(cross, cross=True)
             return own, cross
 
+        def count_once(self, index: int, cost: Cost) -> Cost:
+            """The cost of a part of this layer, without parameters if an earlier layer has the same."""
+            return cost if index < (self.distinct_layers or self.layers) else replace(cost, parameters=0)
+
         def mixer_costs(self, scope: Scope) -> list[Cost]:
             """Of each layer under its mask; the first of those that share keys and values also pays for making them."""
             mixers, masks = self.tiled("mixer"), [make_mask(part) for part in self.tiled("mask")]
             costs = []
             for index, (mixer, mask) in enumerate(zip(mixers, masks)):
-                cost = mixer.cost(replace(self.layer_scope(scope, index), masks=(mask,))).under(mask)
+                own = replace(self.layer_scope(scope, index), masks=(mask,))
+                cost = self.count_once(index, mixer.cost(own).under(mask))
                 if mask.lookback is not None and mixer.bounded(mask):
                     cost = cost.with_cache_of(mask.lookback + WINDOW_SLACK)
                 costs.append(cost)
@@ -210,22 +247,32 @@ class Stack(nn.Module):
         # For each layer the index of its position, and its own index among the layers that share it.
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
-        parts = zip(*map(config.tiled, ("mixer", "cross", "feedforward")))
+        parts = list(zip(*map(config.tiled, ("mixer", "cross", "feedforward"))))
         self.shared_kv_layers = config.shared_kv_layers
         self.shared = (
             SharedKV(config.tiled("mixer")[self.shared_kv_layers[0]], scope) if self.shared_kv_layers else None
         )
+        # Those with weights of their own: layers beyond them use them again, in turn.
         self.blocks = nn.ModuleList(
             Block(mixer, cross, ff, config.residual, config.layer_scope(scope, index))
-            for index, (mixer, cross, ff) in enumerate(parts)
+            for index, (mixer, cross, ff) in enumerate(parts[: config.distinct_layers])
         )
         # From this layer on nothing is cached: there, only the tokens whose output is wanted need be computed.
         self.first_uncached = (
-            max((index for index, block in enumerate(self.blocks) if block.needs_cache), default=-1) + 1
+            max((index for index, block in enumerate(self.layer_blocks) if block.needs_cache), default=-1) + 1
         )
         self.ends = config.residual.build(scope, "stack")
         tokens = config.memory_tokens
         self.memory_tokens: MemoryTokens | None = None if tokens is None else make("memory_tokens", tokens, scope)
+
+    @property
+    def layer_blocks(self) -> list[Any]:
+        """The block of each layer."""
+        return [self.blocks[index % len(self.blocks)] for index in range(len(self.masks))]
+
+    @property
+    def shares_weights(self) -> bool:
+        return len(self.blocks) < len(self.masks)
 
     def add_positions(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         if self.memory_tokens is not None:
@@ -248,7 +295,7 @@ class Stack(nn.Module):
         self, x: Tensor, ctx: Context, caches: list[dict[str, LayerCache]] | None = None, last: LastToken | None = None
     ) -> Tensor:
         s = self.ends.start(x)
-        for index, block in enumerate(self.blocks):
+        for index, block in enumerate(self.layer_blocks):
             number, layer = self.position_of[index]
             position: Position = self.positions[number]  # type: ignore[assignment]
             own = {} if caches is None else caches[index]
@@ -261,11 +308,11 @@ class Stack(nn.Module):
             s = block(s, inside, None if caches is None else own)
         result = self.ends.finish(s, ctx.queries)
         assert isinstance(result, Tensor)
-        return result if last is None or self.first_uncached < len(self.blocks) else last.select(result)
+        return result if last is None or self.first_uncached < len(self.masks) else last.select(result)
 
     def new_caches(self, batch: int, device: torch.device, trainable: bool) -> list[dict[str, LayerCache]]:
-        blocks: Any = self.blocks
-        caches = [block.new_caches(batch, device, mask, trainable) for block, mask in zip(blocks, self.masks)]
+        layers = zip(self.layer_blocks, self.masks)
+        caches = [block.new_caches(batch, device, mask, trainable) for block, mask in layers]
         if self.shared is not None:
             lookback = _max_lookback(self.masks[index] for index in self.shared_kv_layers)
             caches[self.shared_kv_layers[0]]["shared"] = self.shared.new_cache(batch, device, lookback, trainable)

@@ -43,6 +43,9 @@ SPREAD = {
     "pooled": small(decoder=0, head="pooled(5)"),
     "pre, rmsnorm": small(sides={"residual": "pre"}, norm="rmsnorm"),
     "no norm": small(norm="none"),
+    "layers that share weights": small(
+        encoder={"layers": 4, "distinct_layers": 2, "feedforward": ["relu(24)", "none"]}, decoder={"distinct_layers": 1}
+    ),
 }
 
 

@@ -66,6 +66,8 @@ def _stack_unsupported(stack: Any, config: Any, mask: Mask) -> str:
         return f"its mask is {stack.masks[0].name}"
     if type(stack.ends) not in (PostNorm, PreNorm):
         return f"its residual is {config.residual.kind}"
+    if stack.shares_weights:
+        return "its layers share weights"
     if any("feedforward" not in block.sublayers for block in stack.blocks):
         return "it has layers without a feed-forward"
     for module in [part for block in stack.blocks for part in block.sublayers.values()]:

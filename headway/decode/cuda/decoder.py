@@ -53,6 +53,8 @@ def unsupported(model: Transformer, max_length: int) -> str:
     biased = any(part.applies_to == "scores" for part in positions) or any(mask is not CAUSAL for mask in stack.masks)
     if biased and max_length > MAX_SCORE_TABLE_LENGTH:
         return f"its positions or masks change scores, and outputs may exceed {MAX_SCORE_TABLE_LENGTH} tokens"
+    if stack.shares_weights:
+        return "its layers share weights"
     if any("feedforward" not in block.sublayers for block in blocks):
         return "it has layers without a feed-forward"
     for name, module in [part for block in blocks for part in block.sublayers.items()]:
