@@ -132,6 +132,26 @@ def test_a_text_of_any_length_leaves_a_cache_of_one_size() -> None:
     assert built.config.kv_bytes_per_token() == 0
 
 
+def test_long_chunks_and_ragged_prompts_need_no_square() -> None:
+    """What follows other tokens, or has padding before and between, is taken in pieces of the longest segment."""
+    built, ids = model().double(), torch.randint(29, (1, 400))
+    valid = torch.rand(1, 400) < 0.9
+    with torch.no_grad():
+        whole, alone = built.decode(ids), built.decode(ids[:, valid[0]])
+        state, empty = built.new_state(1), built.new_state(1)
+        built.decode(ids[:, :5], state=state)
+    outputs: list[Tensor] = []
+
+    def keep(output: Tensor) -> Tensor:
+        outputs.append(output)
+        return output
+
+    assert max_numel(lambda: keep(built.decode(ids[:, 5:], state=state))) < 400 * 400 // 4
+    assert max_numel(lambda: keep(built.decode(ids, valid, state=empty))) < 400 * 400 // 4
+    torch.testing.assert_close(outputs[0], whole[:, 5:], **NEAR)
+    torch.testing.assert_close(outputs[1][valid], alone[0], **NEAR)
+
+
 def test_time_and_memory_grow_with_the_text() -> None:
     """And not with its square: nothing is larger than the inputs and the pairs that meet."""
     dilation = Dilation((Branch(16, 1), Branch(64, 4)), 4)

@@ -25,7 +25,7 @@ from headway.nn.ops.dilated_attention import (
     gathered_dilated,
 )
 from headway.nn.positions.positions import Position
-from headway.nn.sequence import KeyValues, Memory
+from headway.nn.sequence import KeyValues, Memory, TokenPositions
 
 
 class LongNet(nn.Module):
@@ -121,9 +121,15 @@ class LongNet(nn.Module):
         assert source is None
         # Whether x is all there is so far, at positions 0, 1, 2 …; a single token is as quick in the dense form.
         whole = cache is None or (not cache.buffers and ctx.queries.valid is None and x.shape[1] > 1)
+        size = self.dilation.lookback
+        if not whole and x.shape[1] > size and not self._shows_weights(ctx):
+            # In pieces, as the dense form of many tokens would need the square of them.
+            starts = range(0, x.shape[1], size)
+            pieces = (self(x[:, i : i + size], _take_queries(ctx, i, size), cache=cache) for i in starts)
+            return torch.cat(list(pieces), 1)
         kv = project_kv(Memory(x, ctx.queries), "self", cache, lambda inputs: self._project(inputs, ctx))
         q = ctx.transform_query(split_heads(self.query(x), self.config.heads))  # (B, H, T, D)
-        if whole and not (ctx.traced or ctx.captures("weights")):
+        if whole and not self._shows_weights(ctx):
             k, v = (keys[:, :, -x.shape[1] :] for keys in (kv.k, kv.v))  # an empty cache puts its free slots first
             causal, valid = ctx.mask.hides_future, ctx.queries.valid
             heads = gathered_dilated(q, k, v, self.dilation, causal=causal, valid=valid)  # (B, H, T, E)
@@ -139,6 +145,9 @@ class LongNet(nn.Module):
         assert isinstance(cache, SlidingWindowKVCache)
         return cache
 
+    def _shows_weights(self, ctx: Context) -> bool:
+        return ctx.traced or ctx.captures("weights")
+
     def _project(self, inputs: Memory, ctx: Context) -> tuple[Tensor, Tensor]:
         k, v = (split_heads(x, self.config.heads) for x in project_together(inputs.values, self.key, self.value))
         return ctx.rotate(k, inputs.positions), v
@@ -148,10 +157,18 @@ class LongNet(nn.Module):
             ("dilated", self.dilation, kv.owner, kv.positions.length, ctx.mask.name),
             lambda: bind_dilation(self.dilation, ctx.mask, ctx.queries, kv.positions),
         )
-        if not (ctx.traced or ctx.captures("weights")):
+        if not self._shows_weights(ctx):
             return dense_dilated(q, kv.k, kv.v, bound)
         result = attend(q, kv.k, kv.v, mask=bound.mask, score_mod=bound.score_mod, also="everything")
         recorded = {"q": q, "k": kv.k, "v": kv.v, "scores": result.scores, "weights": result.weights}
         for name, value in recorded.items():
             ctx.record(name, value)
         return result.output
+
+
+def _take_queries(ctx: Context, start: int, count: int) -> Context:
+    """The same pass, for some of its queries."""
+    tokens = ctx.queries
+    valid = None if tokens.valid is None else tokens.valid[:, start : start + count]
+    positions = tokens.positions[:, start : start + count]
+    return replace(ctx, queries=TokenPositions(positions, valid, tokens.end), memo={})
