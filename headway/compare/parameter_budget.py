@@ -59,7 +59,7 @@ def scalable_sides(config: Config) -> list[str]:
     return [
         side
         for side in config.model.sides
-        if any(_has_hidden(part.to_dict()) for part in getattr(config.model, side).feedforward)
+        if any(has_hidden(part.to_dict()) for part in getattr(config.model, side).feedforward)
     ]
 
 
@@ -69,13 +69,13 @@ def scale_hidden(given: dict[str, Any], resolved: dict[str, Any], factor: float,
     for key, value in resolved.items():
         if key == "hidden":
             scaled[key] = max(step, round(value * factor / step) * step)
-        elif isinstance(value, dict) and _has_hidden(value):
+        elif isinstance(value, dict) and has_hidden(value):
             scaled[key] = scale_hidden(given.get(key) or {"kind": value["kind"]}, value, factor, step)
     return scaled
 
 
-def _has_hidden(table: dict[str, Any]) -> bool:
-    return any(key == "hidden" or (isinstance(value, dict) and _has_hidden(value)) for key, value in table.items())
+def has_hidden(table: dict[str, Any]) -> bool:
+    return any(key == "hidden" or (isinstance(value, dict) and has_hidden(value)) for key, value in table.items())
 
 
 def _solve_hidden(

@@ -3,14 +3,15 @@ that decides its result. What is finished under that name need not be run again.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.compare.axes import Variant, make_variant
-from headway.compare.parameter_budget import Fit, fit_parameters
+from headway.compare.parameter_budget import Fit, fit_parameters, has_hidden
 from headway.compare.study import Study, absolute_files
+from headway.config.schema import make_part
 from headway.config.sources import Layer, compose
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import write_text_atomically
@@ -95,13 +96,26 @@ def plan_trials(study: Study, out: Path) -> Plan:
             continue
         layers = [*base, *variant.layers]
         try:
-            fit = _fit(layers, target, vocabulary, list(variant.choices))
+            fit = _fit(layers, target, vocabulary, fixed_settings(variant.choices))
         except ConfigError as error:
             variants[index] = variant._replace(refusal=str(error))
             continue
         for seed in range(1, study.budget.seeds + 1):
             trials.append(_make_trial(study, variant, fit, seed, layers, tokenizers, texts, out))
     return Plan(variants, trials, target, (reason, *texts.notes, *texts.warnings))
+
+
+def fixed_settings(choices: Mapping[str, Any]) -> list[str]:
+    """The axes that the parameter budget must not change: all but kinds of feed-forward whose width is left open."""
+    return [
+        axis
+        for axis, value in choices.items()
+        if axis.split(".")[-1] != "feedforward"
+        or any(
+            has_hidden(make_part("feedforward", part).to_dict())
+            for part in (value if isinstance(value, list) else [value])
+        )
+    ]
 
 
 def study_tokenizers(base: Sequence[Layer], texts: TrainingTexts, out: Path) -> Tokenizers:

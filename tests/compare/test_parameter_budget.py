@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headway.compare.parameter_budget import TOLERANCE, fit_parameters
+from headway.compare.trials import fixed_settings
 from headway.config.presets import find_preset
 from headway.config.sources import Layer, compose
 from headway.errors import ConfigError
@@ -68,3 +69,10 @@ def test_what_cannot_be_reached_is_refused() -> None:
         fit_parameters(BASE, 999_999_999, VOCABULARY)
     with pytest.raises(ConfigError, match="this variant has"):
         fit_parameters(layers_of(layers=16), TARGET, VOCABULARY, ["feedforward", "d_model"])
+
+
+def test_kinds_of_feed_forward_leave_their_width_open() -> None:
+    assert fixed_settings({"feedforward": "kan", "d_model": 64}) == ["d_model"]
+    assert fixed_settings({"decoder.feedforward": "relu(64)"}) == ["decoder.feedforward"]
+    assert fixed_settings({"feedforward": ["relu", "moe(4, 2, expert='gelu(8)')"]}) == ["feedforward"]
+    assert fixed_settings({"feedforward": ["relu", "gelu"]}) == []
