@@ -536,6 +536,7 @@ def test_an_option_of_a_verb_wins_over_a_global_one_of_the_same_name() -> None:
 # ---- earlier names of options
 
 WRITERS = [
+    "compare",
     "train",
     "translate",
     "evaluate",
@@ -575,6 +576,14 @@ def test_the_list_of_earlier_names_is_complete() -> None:
             if isinstance(parameter, GroupedOption):
                 found += [(name, alias, visible_names(parameter)[0]) for alias in parameter.aliases]
     assert sorted(found) == sorted(RENAMED)
+
+
+def test_what_is_written_goes_to_out_in_every_verb() -> None:
+    for name in VERBS:
+        command = app.get_command(click.Context(app), name)
+        assert command is not None
+        names = [parameter.opts for parameter in command.params if {"--out", "--output"} & set(parameter.opts)]
+        assert names in ([], [["--out", "-o", "--output"]]), name
 
 
 @pytest.mark.parametrize(("verb", "old", "new"), RENAMED)

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
 @option(
     "--out",
     "-o",
+    aliases=["--output"],
     type=click.Path(path_type=Path),
     metavar="DIR",
     group="Result",

@@ -1,6 +1,7 @@
 """`headway variants` tells everything in the catalogue, and one thing with its settings and its page."""
 
 import itertools
+import re
 import tomllib
 from pathlib import Path
 
@@ -50,15 +51,9 @@ def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
     ("kind", "lines"),
     [
         ("attention", ["  heads = 8          # integer, at least 1", "  dropout = derived  # number from 0 to 1"]),
-        (
-            "attention",
-            ["  bias = true        # true or false", '  kernel = "auto"    # "auto", "math", "sdpa" or "flex"'],
-        ),
-        ("bitnet", ['  norm = "none"   # one of the norms: layernorm, rmsnorm, none']),
-        (
-            "any",
-            ["  parts = required", "    # one or more of the masks: full, causal, local, strided, fixed, bigbird,"],
-        ),
+        ("attention", ["  bias = true        # true or false"]),
+        ("bitnet", ['  norm = "none"', "  packed = false  # true or false"]),
+        ("any", ["  parts = required"]),
         ("silu", ["    also: swish, sigmoid linear unit, Searching for Activation Functions"]),
     ],
 )
@@ -78,15 +73,21 @@ def test_every_setting_is_described(entry: Entry) -> None:
     ("text", "first"),
     [
         ("rotary", "rope"),
+        ("yoco", "shared_kv"),
+        ("You only cache once", "shared_kv"),
+        ("GQA", "attention"),
+        ("grouped query", "attention"),
+        ("multi query attention", "attention"),
+        ("mamba", "mamba"),
         ("transformer-xl", "transformer_xl"),
         ("Transformer XL", "transformer_xl"),
-        ("Sun 2023", "retention"),
+        ("RetNet", "retention"),
         ("sliding window", "local"),
         ("pre-LN", "pre"),
         ("Swish", "silu"),
         ("vaswani 2017 noam", "noam"),
         ("gated linear units", "swiglu"),
-        ("several feed-forwards", "moe"),
+        ("switch transformers", "moe"),
         ("1.58", "bitnet"),
         ("optimizers: muon", "muon"),
         ("Byte-Pair Encoding", "bpe"),
@@ -107,8 +108,21 @@ def test_a_search_groups_by_slot_and_keeps_to_one(capsys: Capture) -> None:
     assert [line.split("\t")[1] for line in only] == ["masked", "pooled"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "allowed"),
+    [
+        ("bitnet", f"one of the norms: {', '.join(kinds('norm'))}"),
+        ("any", f"one or more of the masks: {', '.join(kinds('mask'))}"),
+    ],
+)
+def test_a_part_names_what_may_stand_there(capsys: Capture, kind: str, allowed: str) -> None:
+    assert allowed in re.sub(r"\n    # ", " ", said(capsys, kind))
+
+
 def test_a_word_inside_another_does_not_count() -> None:
-    assert "swiglu" in [entry.kind for entry in search("glu")] and not search("elu")
+    found = [[entry.kind for entry in search(text)] for text in ("glu", "elu")]
+    assert "swiglu" in found[0], "one of its names begins with it"
+    assert "relu" not in found[1] and "gelu" not in found[1]
     assert search("") == search("!?") == []
 
 
