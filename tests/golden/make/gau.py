@@ -7,11 +7,11 @@ import json
 import sys
 
 import torch
-from flash_pytorch import FLASH, GAU
+from flash_pytorch import GAU
 from safetensors.torch import save_file
 from torch import nn
 
-WIDTH, D_K, HIDDEN, LENGTH, GROUP, SEED = 12, 6, 24, 11, 4, 5
+WIDTH, D_K, HIDDEN, LENGTH, SEED = 12, 6, 24, 11, 5
 
 
 def randomise(module: nn.Module) -> nn.Module:
@@ -29,13 +29,11 @@ def main() -> None:
     for causal in (False, True):
         name = "causal" if causal else "full"
         settings = {"dim": WIDTH, "query_key_dim": D_K, "expansion_factor": HIDDEN / WIDTH, "causal": causal}
-        gau = randomise(GAU(**settings, add_residual=False))
-        flash = randomise(FLASH(**settings, group_size=GROUP))
-        for kind, module in (("gau", gau), ("flash", flash)):
-            tensors |= {f"w.{kind}_{name}.{key}": value for key, value in module.state_dict().items()}
-            tensors[f"out.{kind}_{name}"] = module(x)
-            tensors[f"out.{kind}_{name}_padded"] = module(x, mask=mask)
-    config = {"dim": WIDTH, "query_key_dim": D_K, "hidden": HIDDEN, "n": LENGTH, "group_size": GROUP}
+        module = randomise(GAU(**settings, add_residual=False))
+        tensors |= {f"w.gau_{name}.{key}": value for key, value in module.state_dict().items()}
+        tensors[f"out.gau_{name}"] = module(x)
+        tensors[f"out.gau_{name}_padded"] = module(x, mask=mask)
+    config = {"dim": WIDTH, "query_key_dim": D_K, "hidden": HIDDEN, "n": LENGTH}
     metadata = {"config": json.dumps(config), "reference": "FLASH-pytorch 0.1.9", "seed": str(SEED)}
     save_file({key: value.contiguous() for key, value in tensors.items()}, sys.argv[1], metadata)
 
