@@ -1,5 +1,5 @@
-"""Luong's local attention: there is no package to compare with, so its numbers are those of a loop over the definition
-and some that were worked out by hand."""
+"""Luong's local attention: the numbers of a loop over its definition, and some that were worked out by hand. No other
+implementation was at hand."""
 
 import math
 from typing import Any
