@@ -44,6 +44,7 @@ EXAMPLES = {
     "mamba": ["mamba(d_state=3, chunk=4)", "mamba(1, 2, 1, bias=true)"],
     "reformer": ["reformer(4, 3, 4)", "reformer(2, 4, 2, rounds=1, d_v=3, bias=true)"],
     "clustered": ["clustered(4, 3, 2)", "clustered(2, 4, 0, bits=5, d_v=3)"],
+    "longformer": ["longformer(4)"],
     "ring": ["ring(4)", "ring(2, 1, slack=0)"],
 }
 THOROUGH = ("attention", "shared_kv", "retention")  # a KV cache, a shared one, a recurrent state

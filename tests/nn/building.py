@@ -36,6 +36,8 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
     if (entry.slot, entry.kind) == ("memory_tokens", "recurrent"):
         return small(decoder={entry.slot: value})
+    if (entry.slot, entry.kind) == ("mixer", "longformer"):
+        return small(encoder={entry.slot: value, "mask": "longformer(3)"})
     config = small(sides={entry.slot: value})
     try:
         config.resolved()

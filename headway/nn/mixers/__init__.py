@@ -11,6 +11,7 @@ mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
 linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 reformer.py   attention among tokens that are hashed alike, for encoders
 clustered.py  attention in which similar queries attend as one, for encoders
+longformer.py  attention whose global tokens have projections of their own, for encoders
 longnet.py    dilated attention: every r-th token of segments of several lengths (LongNet)
 lsra.py       attention over half of the channels, a convolution over the others (Lite Transformer)
 gau.py        gated attention unit: attention and feed-forward in one (FLASH)

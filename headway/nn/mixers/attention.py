@@ -177,7 +177,7 @@ def project_kv(
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
+    return x.view(*x.shape[:-1], heads, x.shape[-1] // heads).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
 
 
 def attend_heads(q: Tensor, kv: KeyValues, ctx: Context, c: Any, training: bool) -> Tensor:
