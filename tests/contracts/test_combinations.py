@@ -35,6 +35,7 @@ from contracts.toys import in_catalogue
 from headway.config import catalogue
 from headway.config.config import Config, read_config, to_toml
 from headway.errors import ConfigError
+from headway.nn.layers.stream_norms import BatchNorm
 from headway.nn.sequence import Memory
 from headway.nn.transformer import Transformer, valid_mask
 from headway.text.tokenizer.special_tokens import SpecialTokens
@@ -77,11 +78,22 @@ def check_with(combination: Combination, seed: int) -> None:
     for weights in model.parameters():
         if weights.dim() == 1:  # gains and biases too, so that none of them can be forgotten
             torch.nn.init.normal_(weights, weights.mean().item(), 0.3)
+    take_running_averages(model, config)
     model.eval()
     if config.model.decoder.layers:
         any_chunking_is_the_whole(model.double())
     else:
         padding_changes_nothing(model)
+
+
+@torch.no_grad()
+def take_running_averages(model: Transformer, config: Config) -> None:
+    """Of batch norms, with the weights as they are now: those of other weights hold nothing within bounds."""
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+    for norm in norms:
+        norm.momentum = 1.0
+    if norms:
+        loss_of(model.train(), some_batch(config), 0.0)
 
 
 def reads_back(combination: Combination, config: Config) -> None:
