@@ -111,6 +111,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
     """The table, if it has exactly the settings that this Headway writes."""
     if "distinct_layers" in table:
         raise UnsupportedModelError("its layers share weights")
+    if "memory_tokens" in table:  # written only where a model has some
+        raise UnsupportedModelError("memory tokens are not supported")
     if set(table) != set(SUPPORTED_FIELDS[name].split()):
         raise UnsupportedModelError(f"the settings of {name} are not those that this Headway writes")
     for setting, value in table.items():

@@ -405,7 +405,7 @@ def test_fast_paths_leave_them_alone() -> None:
     config = read_config({"model": table, "train": {"objective": "translation"}})
     assert "before them" in PackedLoader.unsupported(config.train, config.model)
     stored = config.model.resolved().to_dict()["encoder"]
-    with pytest.raises(UnsupportedModelError, match="settings of encoder"):
+    with pytest.raises(UnsupportedModelError, match="memory tokens are not supported"):
         check_fields("encoder", stored)
     without = replace(config.model.encoder, memory_tokens=None).to_dict()
     assert "memory_tokens" not in without, "stored models without them are as they were"
