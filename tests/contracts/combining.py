@@ -28,7 +28,6 @@ SLOTS = ("mixer", "position", "mask", "feedforward", "residual", "linear", "norm
 ALTERNATING = ("mixer", "position", "mask", "feedforward")  # slots that take a list
 CAUSES = ("position", "family", "mixer")  # why another slot may be refused, the least first
 MAX_REPAIRS = 100  # values exchanged before a combination is taken for impossible
-STEPS = (1, 5)  # from a form to those that it takes turns with, in the order of the catalogue
 VOCABULARY = 29
 
 Value = tuple[str, ...]  # one part for all layers, or one for each
@@ -117,13 +116,6 @@ def alternating_values() -> Values:
         alone = [form[0] for form in values[slot] if len(form) == 1]
         pairs = [(alone[0], form) for form in alone[1:]] + list(itertools.pairwise(alone))
         values[slot] = list(dict.fromkeys(pairs)) or values[slot]
-    """Each form of a slot in turn with some others, in both orders: all pairs would be too many."""
-    values = every_value()
-    for slot in ALTERNATING:
-        alone = [form[0] for form in values[slot] if len(form) == 1]
-        pairs = [(form, alone[(place + step) % len(alone)]) for step in STEPS for place, form in enumerate(alone)]
-        both = dict.fromkeys(pair for one, other in pairs if one != other for pair in ((one, other), (other, one)))
-        values[slot] = list(both) or values[slot]
     return values
 
 
