@@ -15,10 +15,12 @@ from headway.config.schema import config_class, from_dict
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.positions import position_table
 from headway.nn.masks.masks import dense_mask, make_mask
+from headway.nn.masks.texts import documents
 from headway.nn.transformer import Transformer
 
 LENGTH = 32  # tokens, and so rows and columns
 SMALL = 6  # what a size is in a mask of so few tokens
+DOCUMENT_TOKENS = 12  # of the documents in one row that show what the mask of documents does
 LEVELS = 9  # the largest number of a picture, whose smallest is 0
 WIDTH, MODELS = 32, 3  # of the untrained models whose mixers are heard
 DRAWN_AS = {  # where neither the defaults nor small sizes show what a kind is
@@ -62,7 +64,8 @@ def describe_kinds() -> list[dict[str, Any]]:
 
 def _draw_mask(kind: str) -> KindPicture:
     written = DRAWN_AS.get(("mask", kind)) or _write_small(kind)
-    return KindPicture(written, "mask", LEVELS * dense_mask(make_mask(written), LENGTH).int().numpy())
+    mask = documents(torch.arange(LENGTH)[None] // DOCUMENT_TOKENS) if kind == "document" else make_mask(written)
+    return KindPicture(written, "mask", LEVELS * dense_mask(mask, LENGTH).int().numpy())
 
 
 def _write_small(kind: str) -> str:
@@ -97,8 +100,8 @@ def _draw_mixer(kind: str) -> KindPicture | None:
 
 
 def _build_around(mixer: str) -> Transformer | None:
-    """An untrained model of one layer with this mixer: a decoder, or else an encoder."""
-    for side, mask in (("decoder", "causal"), ("encoder", "full")):
+    """An untrained model of one layer with this mixer: a decoder, or else an encoder, with global tokens if need be."""
+    for side, mask in (("decoder", "causal"), ("encoder", "full"), ("encoder", f"longformer({SMALL})")):
         table = {
             "d_model": WIDTH,
             "vocabulary": 2 * LENGTH,

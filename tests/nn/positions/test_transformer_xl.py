@@ -10,6 +10,7 @@ from parity.copying import Pouring, around, block
 from torch import Tensor, nn
 
 from headway.config.schema import from_dict
+from headway.nn.layers.norms import NoNorm
 from headway.nn.transformer import Transformer
 
 EXACT = {"rtol": 0.0, "atol": 1e-9}
@@ -46,7 +47,7 @@ def authors_model(residual: str) -> tuple[Transformer, dict[str, Tensor], dict[s
                 ours[place] = tensors[f"{their}.pos_ff.CoreNet.{number}.{end}"]
     model = Transformer(from_dict(Transformer.Config, table)).double().eval()
     if residual == "pre":
-        model.stacks["decoder"].ends.norm = nn.Identity()  # type: ignore[union-attr]  # theirs has none
+        model.stacks["decoder"].ends.norm = NoNorm(NoNorm.Config(), c["d_model"])  # type: ignore[union-attr]  # theirs has none
     model.load_state_dict(ours)
     return model, tensors, c
 
