@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from contracts.combining import Value, forms
 from headway.config import catalogue
 from headway.config.schema import from_dict
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.layers.linear import Dense, Linear
 from headway.nn.masks.masks import Mask, make_mask
 from headway.nn.positions.positions import NoPosition
+from headway.nn.sequence import PackedPositions, PackedTexts
 from headway.nn.transformer import Transformer
 
 T = 12  # tokens of a text
@@ -106,6 +107,28 @@ def visible(mask: Mask, model: Transformer, place: Place) -> Tensor:
     axes = (torch.zeros(()).long(), torch.arange(heads)[:, None, None], torch.arange(T)[:, None], torch.arange(T))
     one = mask(*axes).expand(heads, T, T).any(0) | torch.eye(T, dtype=torch.bool)
     return torch.linalg.matrix_power(one.double(), stack.layers) > 0
+
+
+@torch.no_grad()
+def check_packed(place: Place) -> None:
+    """Texts that are packed into one row come out as they do alone; or are refused."""
+    model, lengths = place.model(), torch.tensor([5, 3, 4])
+    ends = lengths.cumsum(0)
+    texts = PackedTexts(
+        torch.arange(3).repeat_interleave(lengths)[None].int(), (ends - lengths).int(), ends.int()
+    )  # (1, T), (texts,), (texts,)
+    positions = torch.cat([torch.arange(int(length)) for length in lengths])[None]
+    packed = PackedPositions(positions, torch.ones(1, T, dtype=torch.bool), texts, 5)
+    ids = torch.randint(29, (1, T))
+    encodes = "encoder" in model.config.sides
+    try:
+        together = model.encode(ids, packed).values if encodes else model.decode(ids, packed)
+    except HeadwayError as error:
+        if "packed" not in str(error):
+            raise
+        return
+    alone = torch.cat([run(model, part) for part in ids.split(lengths.tolist(), dim=1)], dim=1)
+    assert torch.allclose(together, alone, rtol=0, atol=1e-9), "a packed text is heard by its neighbours"
 
 
 def check_position(place: Place) -> None:

@@ -12,6 +12,7 @@ from contracts.promises import (
     check_cache,
     check_linear_layers,
     check_mask,
+    check_packed,
     check_position,
     check_residual_outputs,
     places,
@@ -46,6 +47,11 @@ def each(check: Callable[[Place], None], tried: list[Place]) -> None:
 @each_kind
 def test_what_a_mask_hides_changes_nothing(mixer: Value) -> None:
     each(check_mask, places(mixer, masks=every_mask()))
+
+
+@each_kind
+def test_packed_texts_stay_apart_or_are_refused(mixer: Value) -> None:
+    each(check_packed, places(mixer))
 
 
 @each_kind

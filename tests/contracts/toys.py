@@ -20,7 +20,7 @@ from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context
 from headway.nn.masks.masks import CAUSAL, Mask
 from headway.nn.mixers.attention import Attention
-from headway.nn.mixers.mixer import MixerConfig
+from headway.nn.mixers.mixer import MixerConfig, check_unpacked
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory
 
@@ -117,6 +117,7 @@ class Decay(nn.Module):
     def forward(
         self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: RecurrentState | None = None
     ) -> Tensor:
+        check_unpacked("decay", ctx.queries)
         valid, written = ctx.queries.valid, self.write(x)
         before = None if cache is None else cache.get("total")
         total = torch.zeros_like(x[:, 0]) if before is None else before

@@ -231,7 +231,7 @@ def test_what_it_would_drop_is_refused(changes: dict[str, Any], where: str, says
 
 def test_packed_texts_are_refused() -> None:
     _, packed = pack_sequences(ragged_from_lists([range(3), range(4)]), 8, 0, max_tokens=8)
-    with pytest.raises(HeadwayError, match="linear_attention would carry its state from one packed text"):
+    with pytest.raises(HeadwayError, match="linear_attention would mix packed texts"):
         layer()(torch.randn(1, 8, 16, dtype=torch.float64), Context(positions_from_start(8, packed, CPU)))
 
 

@@ -232,5 +232,5 @@ def test_what_it_would_drop_is_refused(changes: dict[str, Any], where: str, says
 
 def test_packed_texts_are_refused() -> None:
     _, packed = pack_sequences(ragged_from_lists([range(3), range(4)]), 8, 0, max_tokens=8)
-    with pytest.raises(HeadwayError, match="mamba would carry its state from one packed text into the next"):
+    with pytest.raises(HeadwayError, match="mamba would mix packed texts with each other"):
         layer()(torch.randn(1, 8, 16, dtype=torch.float64), Context(positions_from_start(8, packed, CPU)))

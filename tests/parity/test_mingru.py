@@ -138,5 +138,5 @@ def test_packed_texts_are_refused() -> None:
     module = layer("mingru")
     _, packed = pack_sequences(ragged_from_lists([range(3), range(4)]), 8, 0, max_tokens=8)
     places = positions_from_start(8, packed, torch.device("cpu"))
-    with pytest.raises(HeadwayError, match="mingru would carry its state from one packed text into the next"):
+    with pytest.raises(HeadwayError, match="mingru would mix packed texts with each other"):
         module(torch.randn(1, 8, 16, dtype=torch.float64), Context(places))

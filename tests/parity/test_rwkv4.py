@@ -333,7 +333,7 @@ def test_packed_texts_do_not_see_each_other() -> None:
         torch.testing.assert_close(packed[start : start + len(text)], alone, rtol=0, atol=1e-12)
         start += len(text)
     recurrent = Transformer(small(encoder={"mixer": "rwkv4", "mask": "causal"}, decoder=0)).eval()
-    with pytest.raises(HeadwayError, match=r'rwkv4 would carry its state.*train\.batches = "padded"'):
+    with pytest.raises(HeadwayError, match=r'rwkv4 would mix packed texts.*train\.batches = "padded"'):
         recurrent.encode(ids, where)
 
 

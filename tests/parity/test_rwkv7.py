@@ -326,5 +326,5 @@ def test_what_it_cannot_do_is_refused(changes: dict[str, Any], where: str, messa
 def test_packed_texts_are_refused() -> None:
     built = Transformer(small(encoder={"mixer": "rwkv7", "mask": "causal"}, decoder=0)).eval()
     ids, where = pack_sequences(ragged_from_arrays([torch.arange(4).numpy(), torch.arange(3).numpy()]), 8, 0, 8)
-    with pytest.raises(HeadwayError, match="rwkv7 would carry its state from one packed text into the next"):
+    with pytest.raises(HeadwayError, match="rwkv7 would mix packed texts with each other"):
         built.encode(ids, where)

@@ -13,7 +13,7 @@ from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.ops.clustered_attention import cluster_queries, clustered, dense_clustered, draw_planes
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory
@@ -93,6 +93,7 @@ class ClusteredAttention(nn.Module):
     ) -> Tensor:
         c, valid = self.config, ctx.queries.valid
         assert source is None and cache is None
+        check_unpacked(c.kind, ctx.queries)
         q, k, v = (split_heads(y, c.heads) for y in project_together(x, self.query, self.key, self.value))
         q, k = ctx.transform_query(q), ctx.rotate(k, ctx.queries)  # (B, H, T, D)
         clustering = cluster_queries(q, self.planes, c.clusters, c.iterations, valid)

@@ -16,7 +16,7 @@ from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import CAUSAL, Mask
 from headway.nn.masks.sparse import segments
 from headway.nn.mixers.attention import split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.ops.attention import attend
 from headway.nn.ops.compressive_memory import feature_map, read_memory, write_segments
 from headway.nn.positions.positions import Position
@@ -113,6 +113,7 @@ class InfiniAttention(nn.Module):
     ) -> Tensor:
         c = self.config
         assert source is None
+        check_unpacked(c.kind, ctx.queries)
         q, k, v = (split_heads(y, c.heads) for y in project_together(x, self.query, self.key, self.value))
         before = None if cache is None else cache.lengths
         layout: SegmentLayout = ctx.compute_once(

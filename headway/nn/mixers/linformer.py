@@ -15,7 +15,7 @@ from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import gather_kv, split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.positions.positions import Position, last_position
 from headway.nn.sequence import Memory, TokenPositions
 
@@ -105,6 +105,7 @@ class Linformer(nn.Module):
     ) -> Tensor:
         c = self.config
         assert c.d_k and c.dropout is not None
+        check_unpacked(c.kind, ctx.queries)
         kv = gather_kv(x, ctx, source, cache, lambda inputs: self._project(inputs, ctx))
         q = ctx.transform_query(split_heads(self.query(x), c.heads))  # (B, H, T, D)
         scores = q @ kv.k.mT * c.d_k**-0.5  # (B, H, T, K)

@@ -14,7 +14,7 @@ from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import project_kv, split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.ops.attention import attend
 from headway.nn.ops.dilated_attention import (
     BoundDilation,
@@ -119,6 +119,7 @@ class LongNet(nn.Module):
         self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: SlidingWindowKVCache | None = None
     ) -> Tensor:
         assert source is None
+        check_unpacked(self.config.kind, ctx.queries)
         # Whether x is all there is so far, at positions 0, 1, 2 …; a single token is as quick in the dense form.
         whole = cache is None or (not cache.buffers and ctx.queries.valid is None and x.shape[1] > 1)
         size = self.dilation.lookback

@@ -96,6 +96,5 @@ def check_running_state(kind: str, mask: Mask, position: Position.Config) -> Non
 def check_unpacked(kind: str, tokens: TokenPositions) -> None:
     if tokens.texts is not None:
         raise HeadwayError(
-            f"{kind} would carry its state from one packed text into the next. Pass padded rows (in training: "
-            'train.batches = "padded").'
+            f'{kind} would mix packed texts with each other. Pass padded rows (in training: train.batches = "padded").'
         )

@@ -13,7 +13,7 @@ from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import split_heads
-from headway.nn.mixers.mixer import MixerConfig, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_unpacked, head_width
 from headway.nn.ops.lsh_attention import chunked_lsh, dense_lsh, draw_rotations, hash_tokens
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory
@@ -97,6 +97,7 @@ class Reformer(nn.Module):
     ) -> Tensor:
         c, valid = self.config, ctx.queries.valid
         assert source is None and cache is None
+        check_unpacked(c.kind, ctx.queries)
         qk, v = (split_heads(y, c.heads) for y in project_together(x, self.query_key, self.value))  # (B, H, T, D)
         buckets = hash_tokens(qk, self.rotations, valid)  # (B, H, R, T)
         if ctx.traced or ctx.captures("weights"):

@@ -14,7 +14,7 @@ from headway.nn.cache.recurrent import RecurrentState
 from headway.nn.context import Context
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.ops.retention import (
     CHUNK_TOKENS,
     Form,
@@ -101,6 +101,7 @@ class Retention(nn.Module):
     ) -> Tensor:
         c = self.config
         assert source is None and c.d_k and c.d_v
+        check_unpacked(c.kind, ctx.queries)
         q, k, v = (split_heads(project(x), c.heads) for project in (self.query, self.key, self.value))
         q, k = ctx.transform_query(q), ctx.rotate(k, ctx.queries) * c.d_k**-0.5  # (B, H, T, D)
         log_decay, valid = self._log_decay(x, ctx), ctx.queries.valid

@@ -14,7 +14,7 @@ from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
 from headway.nn.mixers.attention import split_heads
-from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
+from headway.nn.mixers.mixer import MixerConfig, check_even_heads, check_unpacked, head_width
 from headway.nn.ops.retention import accumulator_dtype
 from headway.nn.ops.test_time_training import InnerNorm, MiniBatches, TTTState, dual
 from headway.nn.positions.positions import Position
@@ -140,6 +140,7 @@ class TTT(nn.Module):
     ) -> Tensor:
         c = self.config
         assert source is None and c.rate is not None and c.d_k
+        check_unpacked(c.kind, ctx.queries)
         before = None if cache is None else cache.lengths
         layout: SegmentLayout = ctx.compute_once(
             ("segments", c.mini_batch), lambda: lay_out_segments(ctx.queries, c.mini_batch, before)
