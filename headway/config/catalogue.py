@@ -166,6 +166,11 @@ def search(text: str) -> list[Entry]:
     return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
 
 
+def find_by_name(text: str) -> list[Entry]:
+    """The entries of which this is the kind or one of the other names, whatever its case and punctuation."""
+    return [entry for entry in CATALOGUE if _rank(entry, _words(text)) == 0]
+
+
 def all_names(entry: Entry) -> list[str]:
     """The kind, and what else it is called."""
     return [entry.kind, *filter(None, entry.names.split(", "))]

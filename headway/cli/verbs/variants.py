@@ -40,6 +40,7 @@ MAX_SUGGESTIONS = 4
         ("headway variants", "all variants, by slot"),
         ("headway variants mask", "those of one slot"),
         ("headway variants rope", "one variant: its settings and its documentation"),
+        ("headway variants rwkv", "by another name: all that have it"),
         ('headway variants --search "sliding window"', "find one by its name, its paper or its authors"),
     ],
 )
@@ -56,7 +57,7 @@ def variants(kind: str | None, slot: str | None, search: str | None) -> None:
 
     With a name: its settings, their defaults and allowed values, and its documentation page if available."""
     from headway.cli.markdown import print_markdown
-    from headway.config.catalogue import CATALOGUE, slots
+    from headway.config.catalogue import CATALOGUE, find_by_name, slots
     from headway.errors import ConfigError, did_you_mean
 
     if kind is not None and search is not None:
@@ -69,6 +70,7 @@ def variants(kind: str | None, slot: str | None, search: str | None) -> None:
         print_list(find_variants(search, slot))
         return
     found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
+    found = found or [entry for entry in find_by_name(str(kind)) if slot in (None, entry.slot)]
     if not found:
         names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
         names += [] if slot else slots()
