@@ -36,7 +36,7 @@ VERBS = {
     "train": ("headway.cli.verbs.train:train", "Train a translator from two text files."),
     "translate": ("headway.cli.verbs.translate:translate", "Translate text, a file or standard input."),
     "evaluate": ("headway.cli.verbs.evaluate:evaluate", "Evaluate a translator on held-out text."),
-    "compare": ("headway.cli.verbs.compare:compare", "Compare variants of an architecture under one budget."),
+    "compare": ("headway.cli.verbs.compare:compare", "Train variants of a model under one budget, and compare them."),
     "score": ("headway.cli.verbs.score:score", "Score given translations by their log-probability."),
     "calibrate": ("headway.cli.verbs.calibrate:calibrate", "Calibrate a model's confidence on validation text."),
     "align": ("headway.cli.verbs.align:align", "Align the words of given sentence pairs."),

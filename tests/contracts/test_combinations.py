@@ -125,13 +125,14 @@ def takes_a_step(model: Transformer, config: Config) -> None:
 
 
 def may_rest(name: str, config: Config) -> bool:
-    """The only weights whose gradient may be 0: an expert that no token chose; without norms, what scores are made of,
-    because the stream may grow until a softmax is certain of one place; and in an encoder the gate and the writing of a
-    memory that is first read after what is predicted."""
+    """The only weights whose gradient may be 0: an expert that no token chose; without norms, what scores, rates and
+    gates are made of, because the stream may grow until a softmax or a sigmoid is certain; and in an encoder the gate
+    and the writing of a memory that is first read after what is predicted."""
     places = name.split(".")
-    scores = places[-2] in ("query", "key") or "positions" in places
+    scores = {"query", "key", "rate", "gate", "pre_query", "router", "positions"}
+    certain = not scores.isdisjoint(places)
     recalls = "encoder" in places and (name.endswith("self.gate") or "forget" in places)
-    return "experts" in places or (config.model.norm.kind == "none" and scores) or recalls
+    return "experts" in places or (config.model.norm.kind == "none" and certain) or recalls
 
 
 @torch.no_grad()

@@ -99,11 +99,11 @@ if TYPE_CHECKING:
 def compare(
     study: Path | None, out: Path | None, jobs: int, device: str, retry_failed: bool, dry_run: bool, **given: Any
 ) -> None:
-    """Train variants under one budget, with the same data, tokenizer and number of parameters, and compare quality and
-    cost.
+    """Train variants of a model under one budget, and compare them.
 
-    Writes a table to stdout, and report.html, results.json, results.csv and charts to the study's folder. Trials that
-    are finished are not run again, interrupted ones resume, and one that fails is reported with its reason."""
+    All have the same text, tokenizer, seeds and number of parameters. Writes a table to stdout, and report.html,
+    results.json, results.csv and charts to the study's folder. Trials that are finished are not run again, interrupted
+    ones resume, and one that fails is reported with its reason."""
     from headway.compare.report import write_report
     from headway.compare.results import collect_rows
     from headway.compare.runner import Runner

@@ -123,7 +123,7 @@ def flex(
     """FlexAttention: skips the blocks that the mask hides. No dropout; no gradients on a CPU."""
     block_mask = None if mask is None or mask.allows_all else mask.block_mask(q.shape[0])
     compiled = q.device.type == "cuda" or q.dtype != torch.float64  # the CPU compiles no float64
-    function = _compiled_flex() if compiled else _flex()
+    function = _compiled_flex(q.device.type) if compiled else _flex()
     grouped = k.shape[1] != q.shape[1]
     at_index = None if score_mod is None else score_mod.at_index
     with _specialise_rules() if compiled else _ignore_slow_warning():
@@ -328,5 +328,6 @@ def _ignore_slow_warning() -> Iterator[None]:
 
 
 @functools.cache
-def _compiled_flex() -> Callable[..., Any]:
-    return torch.compile(_flex())
+def _compiled_flex(device: str) -> Callable[..., Any]:
+    """For sizes that vary, except on a CPU: there Inductor of torch 2.13 writes C++ that does not compile."""
+    return torch.compile(_flex(), dynamic=False if device == "cpu" else None)
