@@ -108,7 +108,8 @@ def measure_training(kind: str, length: int, given: argparse.Namespace) -> tuple
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
     before = read_memory("VmRSS")
     step(ids)
-    memory, seconds = read_memory("VmHWM") - before, []
+    memory = read_memory("VmHWM") - before
+    seconds: list[float] = []
     while len(seconds) < 2 or sum(seconds) < given.seconds:
         start = time.process_time()
         step(ids)
@@ -166,7 +167,8 @@ def main() -> None:
             values = [one[number] for one in found]
             table.add(kind, [*format_growth(values, first), f"{values[-1] / full[number]:.3f}"])
         config = make_config(kind, given.d_model, max(lengths))
-        if config.decoder.layers and (kind == BASELINE or config.decoder.mixer[0].bounded(CAUSAL)):
+        mixer: Any = config.decoder.mixer[0]
+        if config.decoder.layers and (kind == BASELINE or mixer.bounded(CAUSAL)):
             (one, small), (other, large) = (run_alone(measure_decoding, kind, n, given) for n in (short, long))
             cells = [f"{one:.2f}", f"{other / one:.2f}x", f"{small / 1e3:.1f}", f"{large / small:.2f}x"]
             decoding.add(kind, cells)
