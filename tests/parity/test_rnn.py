@@ -153,5 +153,5 @@ def test_packed_texts_would_run_into_each_other() -> None:
     index = torch.tensor([[0, 0, 1, 1]], dtype=torch.int32)
     texts = PackedTexts(index, index[0, ::2] * 2, index[0, ::2] * 2 + 2)
     packed = PackedPositions(torch.tensor([[0, 1, 0, 1]]), torch.ones(1, 4, dtype=torch.bool), texts, 2)
-    with pytest.raises(HeadwayError, match="from one packed text into the next"):
+    with pytest.raises(HeadwayError, match="would mix packed texts with each other"):
         module(x, Context(positions_from_start(4, packed, x.device)))
