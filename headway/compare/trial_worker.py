@@ -28,6 +28,7 @@ from headway.config.config import Config, read_config
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
+from headway.files.text_files import read_pairs
 from headway.nn.transformer import Transformer
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.history import read_history
@@ -115,10 +116,10 @@ def measure_quality(
     if config.train.objective.kind != "translation":
         return {}
     if test:
-        source, target = (Path(path).read_text(encoding="utf-8").splitlines() for path in test)
+        pairs = list(read_pairs(*test))
     else:
         pairs = [pair for corpus in texts.valid_pairs[:1] for pair in corpus.read()][:MAX_TEST_LINES]
-        source, target = [list(side) for side in zip(*pairs)]
+    source, target = [list(side) for side in zip(*pairs)]
     language = texts.valid_pairs[0].target_language if config.tags else ""
     translator = load_translator(result.folder, device=device, engine="torch")
     measured = evaluate(translator, source, target, TranslateOptions(target=language, retry=False, protect=None))

@@ -16,6 +16,7 @@ from headway.config.sources import Layer, compose
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import write_text_atomically
 from headway.files.cache import fingerprint
+from headway.files.text_files import read_pairs
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
 from headway.train.sources import TrainingTexts, read_texts
@@ -77,6 +78,7 @@ def plan_trials(study: Study, out: Path) -> Plan:
             raise ConfigError(f"{axis.name} cannot vary: all variants of a study share one tokenizer.")
     files = absolute_files(study.files)
     texts = read_texts(files)
+    text_identity = [texts.identity, texts.valid_identity, *identify_test_text(study)]
     base, reason = collect_layers(texts, files, study.preset, [Layer("study", study.config)])
     tokenizers = study_tokenizers(base, texts, out)
     config, _ = compose_with_vocabulary(base, tokenizers)
@@ -101,8 +103,15 @@ def plan_trials(study: Study, out: Path) -> Plan:
             variants[index] = variant._replace(refusal=str(error))
             continue
         for seed in range(1, study.budget.seeds + 1):
-            trials.append(_make_trial(study, variant, fit, seed, layers, tokenizers, texts, out))
+            trials.append(_make_trial(study, variant, fit, seed, layers, tokenizers, text_identity, out))
     return Plan(variants, trials, target, (reason, *texts.notes, *texts.warnings))
+
+
+def identify_test_text(study: Study) -> list[str]:
+    """A fingerprint of the test text, if there is any. Raises before anything is trained if it cannot be read."""
+    if not study.test_source:
+        return []
+    return [fingerprint(line for pair in read_pairs(study.test_source, study.test_target) for line in pair)]
 
 
 def fixed_settings(choices: Mapping[str, Any]) -> list[str]:
@@ -157,7 +166,7 @@ def _make_trial(
     seed: int,
     layers: Sequence[Layer],
     tokenizers: Tokenizers,
-    texts: TrainingTexts,
+    text_identity: Sequence[str],
     out: Path,
 ) -> Trial:
     seeded = Layer("study's seed", {"train": {"seed": seed}})
@@ -173,8 +182,7 @@ def _make_trial(
     }
     # Paths are left out: text that was moved is the same text.
     decisive = {name: table[name] for name in ("version", "config", "lengths", "test_lengths")}
-    identity = [json.dumps(decisive, sort_keys=True), texts.identity, texts.valid_identity, *tokenizers.fingerprints]
-    identity += [str(Path(path).stat().st_size) + Path(path).name for path in table["test"]]  # type: ignore[attr-defined]
+    identity = [json.dumps(decisive, sort_keys=True), *text_identity, *tokenizers.fingerprints]
     slug = re.sub(r"[^a-z0-9]+", "-", variant.name.lower()).strip("-")[:40]
     return Trial(variant, fit, seed, out / "runs" / f"{slug}-{seed}-{fingerprint(identity)[:12]}", table)
 

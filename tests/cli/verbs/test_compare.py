@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from headway.cli.app import main
-from headway.compare.trials import FAILURE_FILE, RESULT_FILE
+from headway.compare.axes import Axis
+from headway.compare.study import Budget, Study
+from headway.compare.trials import FAILURE_FILE, RESULT_FILE, plan_trials
+from headway.train.sources import TrainingFiles
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
@@ -213,6 +216,36 @@ def test_budget_and_seeds_of_a_file_can_be_changed(study: Path, tmp_path: Path, 
 def test_a_folder_is_needed(toy: Path, capsys: Capture) -> None:
     assert main(["compare", "--text", str(toy / "text.txt"), "--vary", "mixer=attention", "--steps", "1"]) == 2
     assert "--out is missing: give a folder for the study" in capsys.readouterr().err
+
+
+def test_test_text_is_read_before_anything_is_trained(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    files = ["--source", str(toy / "train.en"), "--target", str(toy / "train.qtx"), "--preset", "tiny", *SMALL]
+    command = ["compare", *files, "--vary", "norm=layernorm,none", "--steps", "1", "--out", str(tmp_path / "out")]
+    (tmp_path / "short.qtx").write_text("one line\n")
+    for target, message in (("none.qtx", "there is no file"), ("short.qtx", "20 lines")):
+        given = ["--test-source", str(toy / "test.en"), "--test-target", str(tmp_path / target)]
+        assert main([*command, *given]) == 1
+        captured = capsys.readouterr()
+        assert message in captured.err and "Traceback" not in captured.err
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_another_test_text_is_another_trial(toy: Path, tmp_path: Path) -> None:
+    study = Study(
+        name="s",
+        files=TrainingFiles(source=[str(toy / "train.en")], target=[str(toy / "train.qtx")]),
+        axes=(Axis("dropout", (0.0,)),),
+        budget=Budget(steps=1),
+        preset="tiny",
+        test_source=str(tmp_path / "a.en"),
+        test_target=str(tmp_path / "a.qtx"),
+    )
+    folders = []
+    for text in ("one line\n", "two line\n", "one line\n"):  # of the same size
+        for name in ("a.en", "a.qtx"):
+            (tmp_path / name).write_text(text)
+        folders.append(plan_trials(study, tmp_path / "out").trials[0].folder)
+    assert folders[0] == folders[2] != folders[1]
 
 
 def test_translators_are_compared_by_bleu(toy: Path, tmp_path: Path, tiny: list[str], capsys: Capture) -> None:
