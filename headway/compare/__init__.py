@@ -6,6 +6,7 @@ parameter_budget   widths solved for, so that all variants have the same number 
 trials             Trial: one variant with one seed, in a folder named by its fingerprint
 trial_worker       trains and measures one trial, in a process of its own
 measurements       decoding speed, size of the state, time and memory by length
+probes/            what papers claim about an architecture, measured on a trained language model
 runner             runs trials side by side; resumes, skips what is finished, reports what failed
 results            the table: means, spread over seeds, paired bootstrap; JSON and CSV
 charts             learning curves, cost by length and the Pareto front as SVG
