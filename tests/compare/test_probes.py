@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from headway.compare.probes import PROBES, check_probe, run_probe
+from headway.compare.probes import PROBES, check_probe, retention_forms, run_probe, segment_evaluation
 from headway.compare.probes.coding_rate import coding_rate, subspace_bases, subspace_coding_rate
+from headway.compare.probes.retention_forms import Operation, measure_forms
+from headway.compare.probes.segment_evaluation import draw_sample, lay_out_rows, read_segments, reread_windows
 from headway.config.config import Config, read_config
 from headway.errors import ConfigError, HeadwayError
+from headway.nn.ops.retention import fixed_log_decay
 from headway.nn.transformer import Transformer
 from headway.text.tokenizer.special_tokens import SpecialTokens
+from headway.train.lm_dataset import ContiguousTextDataset, WholeTextDataset
+from headway.train.validation import mean_loss
 
 SPECIAL = SpecialTokens(start=1, end=2, vocabulary=40)
 STREAM = np.random.default_rng(3).integers(4, 40, 700).astype(np.uint16)
@@ -142,3 +147,175 @@ def test_a_masked_model_and_a_short_text() -> None:
     config = read_config({"model": table, "train": {"objective": "masked", "max_tokens": 32}})
     (row,) = probe("coding_rate", Transformer(config.model), config, STREAM[:5])
     assert row["rate_before"] > 0
+
+
+SEGMENTS = {"mixer": "attention(2)", "position": "transformer_xl", "mask": "causal & segments(16, 16)"}
+
+
+def direct_loss(model: Transformer, window: torch.Tensor, label: int) -> float:
+    with torch.no_grad():
+        return -float(model.logits(model.decode(window[None]))[0, -1].log_softmax(-1)[label])
+
+
+def test_segments_are_read_as_validation_reads_them() -> None:
+    model, config = make(SEGMENTS, "causal(carry=true)")
+    stream = STREAM[:641]
+    ids = torch.from_numpy(stream.astype(np.int64))
+    rows = torch.stack([ids[start : start + 161] for start in range(0, 640, 160)])
+    with torch.no_grad():
+        carried, separate = (read_segments(model, rows, 16, carry=carry) for carry in (True, False))
+    expected = mean_loss(model, ContiguousTextDataset(stream, 16, budget=64), config, SPECIAL)
+    assert expected.tokens == carried.losses.numel() == 640
+    assert float(carried.losses.mean()) == pytest.approx(expected.loss, abs=1e-12)
+    config = read_config({**config.to_dict(), "train": {"objective": "causal", "max_tokens": 16}})
+    expected = mean_loss(model, WholeTextDataset(stream, 16), config, SPECIAL)
+    assert float(separate.losses.mean()) == pytest.approx(expected.loss, abs=1e-12)
+    assert carried.tokens_per_second > 0
+
+
+def test_windows_are_reread_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_evaluation, "BATCH_TOKENS", 100)  # three windows at once
+    model, _ = make(SEGMENTS)
+    ids = torch.from_numpy(STREAM[:162].astype(np.int64)).view(2, 81)
+    rows, ends = draw_sample(2, 31, 80, 7)
+    with torch.no_grad():
+        again = reread_windows(model, ids, rows, ends, 32)
+    for loss, row, end in zip(again.losses.tolist(), rows.tolist(), ends.tolist()):
+        expected = direct_loss(model, ids[row, end - 31 : end + 1], int(ids[row, end + 1]))
+        assert loss == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_sample_has_every_token_once() -> None:
+    rows, ends = draw_sample(3, 5, 9, 100)
+    assert sorted(zip(rows.tolist(), ends.tolist())) == [(row, end) for row in range(3) for end in range(5, 9)]
+
+
+def test_rows_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_evaluation, "BATCH_TOKENS", 40)
+    rows = lay_out_rows(np.arange(1000), 10, 3)
+    assert rows.shape == (4, 241) and rows[0, -1] == rows[1, 0] == 240 and rows[3, -1] == 960
+    assert lay_out_rows(np.arange(61), 10, 3).shape == (2, 31)
+
+
+def test_one_layer_reads_the_same_with_a_state_as_in_windows() -> None:
+    """What a token sees of its window is all that it sees of the text."""
+    model, config = make({"layers": 1, "mixer": "attention(2)", "position": "rope", "mask": "causal & local(24)"})
+    carried, again, separate = probe("segment_evaluation", model, config)
+    assert [row["way"] for row in (carried, again, separate)] == [
+        "carried segments", "re-read windows", "separate windows"
+    ]  # fmt: skip
+    assert [row["context"] for row in (carried, again, separate)] == [24, 24, 16]
+    assert carried["loss"] == pytest.approx(again["loss"], abs=1e-12) and carried["loss"] != separate["loss"]
+    assert again["speed_up"] == 1 and carried["tokens"] == again["tokens"] == separate["tokens"] == 256
+    assert carried["speed_up"] == pytest.approx(carried["tokens_per_second"] / again["tokens_per_second"])
+
+
+def test_ways_that_a_model_does_not_have() -> None:
+    ways = [row["way"] for row in probe("segment_evaluation", *make({"mixer": "attention(2)", "position": "rope"}))]
+    assert ways == ["re-read windows", "separate windows"]
+    carried, again, _ = probe("segment_evaluation", *make({"mixer": "retention(2)", "position": "rope"}))
+    assert (carried["way"], carried["context"], again["context"]) == ("carried segments", "all", 16)
+
+
+def test_a_way_stops_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_evaluation, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(segment_evaluation, "BATCH_TOKENS", 64)
+    rows = probe("segment_evaluation", *make(SEGMENTS))
+    assert [row["tokens"] for row in rows] == [2, 2, 2]  # one batch of windows of 32
+
+
+def test_what_segment_evaluation_refuses() -> None:
+    model, config = make(SEGMENTS)
+    with pytest.raises(HeadwayError, match="needs 49 tokens of validation text for a context of 32, and there are 48"):
+        run_probe("segment_evaluation", model, STREAM[:48], config, SPECIAL)
+    table = {"d_model": 16, "vocabulary": 40, "head": "masked", "encoder": {"layers": 1}, "decoder": {"layers": 0}}
+    config = read_config({"model": table, "train": {"objective": "masked"}})
+    with pytest.raises(HeadwayError, match="measures causal language models"):
+        run_probe("segment_evaluation", Transformer(config.model), STREAM, config, SPECIAL)
+
+
+def test_forms_of_retention_are_equal_and_keep_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_forms, "LENGTHS", (20, 70))
+    monkeypatch.setattr(retention_forms, "MAX_MATRIX_BYTES", 2 * 60**2 * 8)
+    model, config = make({"layers": 3, "mixer": ["retention(2, chunk=8)", "retention(2, gated=true)", "attention(2)"]})
+    rows = probe("retention_forms", model, config, STREAM[:50])
+    assert [(row["decay"], row["length"], row["layers"]) for row in rows] == [
+        ("fixed", 20, 1), ("fixed", 70, 1), ("gated", 20, 1), ("gated", 70, 1)
+    ]  # fmt: skip
+    for row in rows:
+        assert row["state_bytes"] == row["heads"] * row["d_k"] * row["d_v"] * 8 == 2 * 8 * 16 * 8
+        assert row["chunkwise_difference"] < 1e-9 and row["recurrent_seconds"] > 0
+        assert (row["parallel_seconds"] == "") == (row["parallel_difference"] == "") == (row["length"] == 70)
+        assert row["decode_seconds_per_token"] > 0
+    assert rows[0]["parallel_difference"] < 1e-9
+    assert rows[0]["model_state_bytes"] > 2 * rows[0]["state_bytes"]  # attention has one, too
+
+
+def test_inputs_and_differences_of_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = Operation(2, 4, 6, False, 8)
+    q, k, v, decay = operation.draw_inputs(12, torch.float64, torch.device("cpu"))
+    expected = torch.zeros_like(v)
+    for t in range(12):
+        for s in range(t + 1):
+            weights = fixed_log_decay(2)[..., 0].exp() ** (t - s) * (q[:, :, t] * k[:, :, s]).sum(-1)  # (1, H)
+            expected[:, :, t] += weights[..., None] * v[:, :, s]
+    torch.testing.assert_close(retention_forms.retain(q, k, v, decay, form="parallel")[0], expected)
+    real = retention_forms.retain
+
+    def wrong(*given: Any, form: Any, chunk: int = 8) -> Any:
+        output, state = real(*given, form=form, chunk=chunk)
+        return output + 0.5 * (form == "chunkwise"), state
+
+    monkeypatch.setattr(retention_forms, "retain", wrong)
+    monkeypatch.setattr(retention_forms, "MAX_SECONDS", 0.0)
+    stopped: set[Any] = set()
+    row = measure_forms(operation, 12, torch.float32, torch.device("cpu"), stopped)
+    assert row["chunkwise_difference"] == pytest.approx(0.5) and row["parallel_difference"] == pytest.approx(0)
+    assert row["state_bytes"] == 2 * 4 * 6 * 4 and stopped == {"recurrent", "parallel", "chunkwise"}
+    again = measure_forms(operation, 24, torch.float32, torch.device("cpu"), stopped)
+    assert list(again) == list(row) and set(again.values()) == {""}
+
+
+def test_decoding_ends_where_time_or_positions_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_forms, "LENGTHS", (20, 70))
+    model, config = make({"mixer": "retention(2)", "position": "learned(64)"})
+    first, second = probe("retention_forms", model, config)
+    assert first["decode_seconds_per_token"] > 0 and second["decode_seconds_per_token"] == ""
+    assert first["model_state_bytes"] == 2 * first["state_bytes"]
+    monkeypatch.setattr(retention_forms, "MAX_READ_SECONDS", 0.0)
+    model, config = make({"mixer": "retention(2)", "position": "rope"})
+    assert [row["model_state_bytes"] for row in probe("retention_forms", model, config)] == [4096, ""]
+
+
+def test_models_without_the_parts_of_a_probe_are_refused() -> None:
+    model, config = make({"mixer": "attention(2)"})
+    with pytest.raises(HeadwayError, match='needs layers with the mixer "retention", and this model has none'):
+        run_probe("retention_forms", model, STREAM, config, SPECIAL)
+    with pytest.raises(HeadwayError, match='needs layers with the feed-forward "moe", and this model has none'):
+        run_probe("expert_load", model, STREAM, config, SPECIAL)
+
+
+def test_the_load_of_experts_is_what_the_router_chose() -> None:
+    model, config = make({"mixer": "attention(2)", "feedforward": ["relu(8)", "moe(4, top_k=1, expert='relu(8)')"]})
+    rows = probe("expert_load", model, config)
+    moe: Any = model.stacks["decoder"].blocks[1].sublayers["feedforward"]  # type: ignore[union-attr, index]
+    logits: list[torch.Tensor] = []
+    handle = moe.register_forward_hook(lambda _, given, out: logits.append(given[0] @ moe.router.weight.T))
+    with torch.no_grad():
+        model.decode(torch.from_numpy(STREAM[: 43 * 16].astype(np.int64)).view(43, 16))
+    handle.remove()
+    counts = np.bincount(logits[0].flatten(0, 1).argmax(-1).numpy(), minlength=4)
+    assert [row["share"] for row in rows] == pytest.approx(sorted(counts / (43 * 16), reverse=True))
+    assert [(row["layer"], row["rank"], row["even_share"]) for row in rows] == [(2, rank, 0.25) for rank in range(1, 5)]
+    total = config.model.parameter_count()
+    expert = 2 * 16 * 8 + 8 + 16
+    assert all(row["parameters"] == total and row["visited_parameters"] == total - 3 * expert for row in rows)
+
+
+def test_layers_that_share_experts_visit_more_of_them() -> None:
+    model, config = make(
+        {"distinct_layers": 1, "mixer": "attention(2)", "feedforward": "moe(5, top_k=2, expert='relu(8)')"}
+    )
+    rows = probe("expert_load", model, config)
+    assert rows[0]["parameters"] - rows[0]["visited_parameters"] == 2 * 16 * 8 + 8 + 16
+    assert len(rows) == 10 and sum(row["share"] for row in rows) == pytest.approx(2)

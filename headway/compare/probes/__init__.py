@@ -1,7 +1,10 @@
 """Probes: named measurements of a trained language model, which test what a paper claims about its architecture.
 
-coding_rate   how far each layer compresses the tokens towards its subspaces, and how sparse it makes them (CRATE)
-windows       shared by them: pieces of the validation text, and what the layers record of them
+coding_rate          how far each layer compresses tokens towards its subspaces, and how sparse it makes them (CRATE)
+segment_evaluation   reading with a carried state against re-reading a window for every token (Transformer-XL)
+retention_forms      three forms of one operation, and what a decoded token costs after a long context (RetNet)
+expert_load          which share of the tokens each expert gets (mixtures of experts)
+windows              shared by them: pieces of the validation text, and what the layers record of them
 
 probes = ["coding_rate"] in a study ── check_probe ──► trained model, validation text ── run_probe ──► a small table
 
@@ -25,6 +28,9 @@ ProbeRow = dict[str, float | str]
 
 PROBES = {
     "coding_rate": "coding rate and sparsity of the tokens, layer by layer",
+    "segment_evaluation": "loss and speed of reading with a carried state, of re-read and of separate windows",
+    "retention_forms": "time, differences and state of the three forms of retention, and of decoding, by length",
+    "expert_load": "the share of the tokens that each expert gets, and the parameters that a token visits",
 }
 
 
