@@ -37,7 +37,7 @@ from headway.train.objectives import refuse_unbounded_memory
 BATCH_TOKENS = 2048
 TEXT_TOKENS = 16384  # read in segments
 SAMPLED_TOKENS = 256  # whose windows are re-read, and whose loss counts
-MAX_SECONDS = 5.0  # of one way, after which it stops
+MAX_SECONDS = 10.0  # of one way, after which it stops: then fewer tokens are in the sample
 SAMPLE_SEED = 0
 
 
