@@ -1,6 +1,8 @@
-"""The toy corpus: English beside a small invented language, with word alignments known by construction.
+"""Synthetic text: tasks for language models (tasks: write_task), and the toy corpus, English beside a small invented
+language, with word alignments known by construction.
 
     words (dictionary) ──► phrases (both languages at once, with links) ──► sentences (kinds) ──► toy_corpus, write_toy
+    tasks (copy, needle, …: prompts with answers) ──► write_task            both are written by output
 
 The invented language (private-use code qtx) is regular but far from English. The time comes first and the verb
 last; adjectives follow their noun and agree with it in class, number and case; "in", "to", "from" and "with" are
@@ -11,6 +13,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.data.toy.output import write_texts
 from headway.data.toy.sentences import SENTENCE_KINDS, Sentence
 from headway.errors import HeadwayError
 
@@ -53,22 +56,7 @@ def write_toy(folder: str | Path, pairs: int = 8000, seed: int = 0, held_out: in
         texts[f"{name}.en"] = [pair.source for pair in part]
         texts[f"{name}.{TOY_LANGUAGE}"] = [pair.target for pair in part]
     texts["test.align"] = [" ".join(f"{i}-{j}" for i, j in pair.alignment) for pair in parts["test"]]
-    files = {Path(folder) / name: "".join(f"{line}\n" for line in lines).encode() for name, lines in texts.items()}
-    different = [path.name for path, text in files.items() if path.exists() and not _has_content(path, text)]
-    if different:
-        raise HeadwayError(
-            f"{folder} already has {', '.join(different)} with other text, which is never overwritten. Choose another "
-            "folder."
-        )
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for path, text in files.items():
-        path.write_bytes(text)
-    return list(files)
-
-
-def _has_content(path: Path, text: bytes) -> bool:
-    """Whether a file holds just what would be written: the same command may be run twice."""
-    return path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text
+    return write_texts(folder, texts)
 
 
 def punctuate(sentence: Sentence) -> "ToyPair":
