@@ -7,6 +7,7 @@ trials             Trial: one variant with one seed, in a folder named by its fi
 trial_worker       trains and measures one trial, in a process of its own
 measurements       decoding speed, size of the state, time and memory by length
 probes/            what papers claim about an architecture, measured on a trained language model
+answers            how many prompts of a synthetic task a language model answers right
 runner             runs trials side by side; resumes, skips what is finished, reports what failed
 results            the table: means, spread over seeds, paired bootstrap; JSON and CSV
 charts             learning curves, cost by length and the Pareto front as SVG
