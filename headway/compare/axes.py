@@ -61,12 +61,26 @@ def split_values(text: str) -> list[str]:
 
 
 def format_value(value: Any) -> str:
+    if is_settings(value) and "name" in value:
+        return str(value["name"])
     if isinstance(value, dict):
         inside = ", ".join(f"{key}={format_value(entry)}" for key, entry in value.items() if key != "kind")
         return f"{value.get('kind', '')}({inside})" if inside else str(value.get("kind", "{}"))
     if isinstance(value, list | tuple):
         return " + ".join(map(format_value, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_settings(value: Any) -> bool:
+    """Whether a value is a table of several settings, such as {name = "YOCO", mixer = …, mask = …}, and not a part."""
+    return isinstance(value, dict) and "kind" not in value
+
+
+def expand_settings(axis: str, value: Any) -> dict[str, Any]:
+    """What an axis sets: itself, or each of several settings below it."""
+    if not is_settings(value):
+        return {axis: value}
+    return {f"{axis}.{key}": entry for key, entry in value.items() if key != "name"}
 
 
 def grid(axes: Sequence[Axis]) -> Iterator[dict[str, Any]]:
@@ -77,26 +91,22 @@ def grid(axes: Sequence[Axis]) -> Iterator[dict[str, Any]]:
 
 def make_variant(choices: Mapping[str, Any], base: Sequence[Layer]) -> Variant:
     """Choices as config layers over `base`. A setting of a side goes to both sides if both take it, else to the one
-    that does."""
+    that does. All choices are judged together: one may need another, such as a mixer its position."""
     name = ", ".join(map(format_value, choices.values())) or "the settings given"
-    layers: list[Layer] = []
-    notes: list[str] = []
-    for axis, value in choices.items():
-        last: ConfigError | None = None
-        ways = placements(axis, value, compose(base)[0])
-        for number, (paths, note) in enumerate(ways):
-            layer = Layer(f"axis {axis}", nest_paths(paths))
-            try:
-                compose([*base, *layers, layer])
-            except ConfigError as error:
-                last = last or error
-                if number + 1 == len(ways):
-                    return Variant(name, dict(choices), layers, tuple(notes), str(last))
-                continue
-            layers.append(layer)
-            notes += [note] if note else []
-            break
-    return Variant(name, dict(choices), layers, tuple(notes))
+    config = compose(base)[0]
+    settings = [one for given in choices.items() for one in expand_settings(*given).items()]
+    ways = [placements(axis, value, config) for axis, value in settings]
+    refusal = ""
+    for numbers in sorted(itertools.product(*(range(len(way)) for way in ways)), key=sum):
+        taken = [way[number] for way, number in zip(ways, numbers)]
+        layers = [Layer(f"axis {axis}", nest_paths(paths)) for (axis, _), (paths, _) in zip(settings, taken)]
+        try:
+            compose([*base, *layers])
+        except ConfigError as error:
+            refusal = refusal or str(error)
+            continue
+        return Variant(name, dict(choices), layers, tuple(note for _, note in taken if note))
+    return Variant(name, dict(choices), [], (), refusal)
 
 
 def placements(axis: str, value: Any, config: Config) -> list[tuple[dict[str, Any], str]]:

@@ -2,7 +2,9 @@
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 
 from headway.config.config import Config
 from headway.errors import HeadwayError
+from headway.nn.cache.kv import DecoderState
 from headway.nn.transformer import Transformer
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.carried_state import CarriedState
@@ -23,6 +26,9 @@ STATE_TOKENS = 1024  # after which the size of a state is measured
 PIECE_TOKENS = 1024  # of the pieces of validation text whose losses are compared
 MAX_LENGTH_SECONDS = 5.0  # a length that takes longer ends the curve
 MIN_LENGTH_SECONDS = 0.2  # shorter ones are repeated
+MAX_PASSES = 5
+PREFILL_TOKENS = 512  # that a state reads at once
+WARM_UP_TOKENS, TIMED_TOKENS = 3, 9  # decoded at each length
 
 
 @torch.no_grad()
@@ -54,18 +60,20 @@ def loss_by_length(
 
 
 @torch.no_grad()
-def decoded_tokens_per_second(model: Transformer) -> float:
-    """Of a language model that continues a few texts at once, token by token."""
+def decoded_tokens_per_second(model: Transformer) -> float | None:
+    """Of a model that continues a few texts at once, token by token; with an encoder, after a source of one token. None
+    if it cannot write as much."""
     ids = torch.zeros(DECODED_ROWS, 1, dtype=torch.long, device=model.device)
-    state = model.new_state(DECODED_ROWS)
-    for _ in range(4):  # warm up
-        model.decode(ids, state=state)
-    synchronise(model.device)
-    started = time.perf_counter()
-    for _ in range(DECODED_TOKENS):
-        ids = model.logits(model.decode(ids, state=state, last=True)).argmax(-1)
-    synchronise(model.device)
-    return DECODED_ROWS * DECODED_TOKENS / (time.perf_counter() - started)
+    state = model.new_state(DECODED_ROWS, model.encode(ids) if "encoder" in model.config.sides else None)
+    try:
+        for _ in range(4):  # warm up
+            model.decode(ids, state=state)
+        started = _now(model.device)
+        for _ in range(DECODED_TOKENS):
+            ids = model.logits(model.decode(ids, state=state, last=True)).argmax(-1)
+    except HeadwayError:
+        return None
+    return DECODED_ROWS * DECODED_TOKENS / (_now(model.device) - started)
 
 
 @torch.no_grad()
@@ -83,43 +91,112 @@ def state_bytes(model: Transformer) -> int | None:
             model.decode(torch.zeros(1, STATE_TOKENS // 8, dtype=torch.long, device=model.device), state=state)
     except HeadwayError:
         return None
-    caches = [cache for layer in state.layers for name, cache in layer.items() if name != "cross"]
-    return sum(cache.bytes for cache in caches)
+    return _self_bytes(state)
 
 
-def measure_lengths(model: Transformer, lengths: list[int]) -> list[dict[str, Any]]:
-    """Seconds and bytes of one forward and backward pass over a text of each length, in growing order, until one takes
-    too long, does not fit into memory or is refused."""
+def measure_lengths(model: Transformer, lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """What a text of each length costs, in growing order, until one takes too long, does not fit into memory or is
+    refused: `forward_seconds` and `backward_seconds` of a training pass, their sum `seconds`, its peak of memory
+    `bytes`; then `decode_seconds` of one more token and `state_bytes` that decoding has kept."""
+    found = _measure_each(lengths, _TrainingPass(model))
+    if "decoder" in model.config.sides:
+        decoded = {point["length"]: point for point in _measure_each(lengths, _Decoding(model.eval()))}
+        known = {point["length"]: point for point in found}
+        found = [{**decoded.get(length, {}), **known.get(length, {})} for length in sorted({*known, *decoded})]
+    return found
+
+
+def _measure_each(lengths: Sequence[int], measure: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    before = _peak_bytes(model.device)
     for length in sorted(lengths):
+        started = time.perf_counter()
         try:
-            seconds = _time_length(model, length)
+            found.append({"length": length, **measure(length)})
         except HeadwayError as error:
-            found.append({"length": length, "refused": str(error)})
-            break
+            return [*found, {"length": length, "refused": str(error)}]
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            found.append({"length": length, "refused": str(error).splitlines()[0]})
-            break
-        found.append({"length": length, "seconds": seconds, "bytes": max(0, _peak_bytes(model.device) - before)})
-        if seconds > MAX_LENGTH_SECONDS:
+            return [*found, {"length": length, "refused": str(error).splitlines()[0]}]
+        if time.perf_counter() - started > MAX_LENGTH_SECONDS:
             break
     return found
 
 
-def _time_length(model: Transformer, length: int) -> float:
-    """The fastest of a few passes."""
-    ids = torch.randint(model.config.vocabulary or 1, (1, length), device=model.device)
-    times: list[float] = []
-    while not times or (sum(times) < MIN_LENGTH_SECONDS and len(times) < 5):
-        synchronise(model.device)
-        started = time.perf_counter()
+class _TrainingPass:
+    """The fastest of a few forward and backward passes."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.before = _peak_bytes(model.device)
+
+    def __call__(self, length: int) -> dict[str, Any]:
+        model = self.model
+        ids = torch.randint(model.config.vocabulary or 1, (1, length), device=model.device)
         source, target = (ids if side in model.config.sides else None for side in ("encoder", "decoder"))
-        model(source, target).hidden.sum().backward()
-        model.zero_grad(set_to_none=True)
-        synchronise(model.device)
-        times.append(time.perf_counter() - started)
-    return min(times)
+        forward: list[float] = []
+        backward: list[float] = []
+        while not forward or (sum(forward) + sum(backward) < MIN_LENGTH_SECONDS and len(forward) < MAX_PASSES):
+            started = _now(model.device)
+            with mixed_precision(model.device):
+                output = model(source, target).hidden.float().sum()
+            between = _now(model.device)
+            output.backward()
+            backward.append(_now(model.device) - between)
+            forward.append(between - started)
+            model.zero_grad(set_to_none=True)
+        return {
+            "seconds": min(forward) + min(backward),
+            "forward_seconds": min(forward),
+            "backward_seconds": min(backward),
+            "bytes": max(0, _peak_bytes(model.device) - self.before),
+        }
+
+
+class _Decoding:
+    """One more token after a text of some length. The state grows from length to length; an encoder reads a source of
+    the same length."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.state: DecoderState | None = None
+        self.read = 0  # tokens that the state has
+
+    @torch.no_grad()
+    def __call__(self, length: int) -> dict[str, Any]:
+        model = self.model
+        with mixed_precision(model.device):
+            if "encoder" in model.config.sides:
+                source = torch.randint(model.config.source_vocabulary or 1, (1, length), device=model.device)
+                self.state, self.read = model.new_state(1, model.encode(source)), 0
+            self.state = self.state or model.new_state(1)
+            while self.read < length:
+                self._decode(min(PREFILL_TOKENS, length - self.read))
+            kept = _self_bytes(self.state)
+            times: list[float] = []
+            for _ in range(WARM_UP_TOKENS + TIMED_TOKENS):
+                started = _now(model.device)
+                self._decode(1)
+                times.append(_now(model.device) - started)
+        return {"decode_seconds": median(times[WARM_UP_TOKENS:]), "state_bytes": kept}
+
+    def _decode(self, tokens: int) -> None:
+        ids = torch.randint(self.model.config.vocabulary or 1, (1, tokens), device=self.model.device)
+        self.model.logits(self.model.decode(ids, state=self.state, last=True))
+        self.read += tokens
+
+
+def mixed_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """bfloat16 on a GPU, without which it would not use FlashAttention."""
+    return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
+
+
+def _self_bytes(state: DecoderState) -> int:
+    """All that a state keeps, cross-attention apart."""
+    return sum(cache.bytes for layer in state.layers for name, cache in layer.items() if name != "cross")
+
+
+def _now(device: torch.device) -> float:
+    synchronise(device)
+    return time.perf_counter()
 
 
 def _peak_bytes(device: torch.device) -> int:

@@ -3,19 +3,23 @@
 OUT/report.html  results.json  results.csv  charts/*.svg  (and *.png, where matplotlib is installed)
 """
 
+import math
 import platform
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from headway import __version__
 from headway.compare.axes import format_value
 from headway.compare.charts import format_number, line_chart, scatter_chart
+from headway.compare.probes import PROBES
 from headway.compare.results import Row, pareto_front, quality_measure, to_csv, to_json
 from headway.compare.study import Study
 from headway.compare.trials import Plan
+from headway.device import available_cores
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
 
@@ -24,6 +28,7 @@ NAMES = {
     "perplexity": "perplexity",
     "bleu": "BLEU",
     "chrf": "chrF",
+    "accuracy": "exact answers, share",
     "train_tokens_per_second": "training, tokens/s",
     "decode_tokens_per_second": "decoding, tokens/s",
     "peak_memory": "peak memory in training, bytes",
@@ -32,6 +37,14 @@ NAMES = {
     "seconds": "training time, s",
     "steps": "steps",
 }
+COST_CURVES = (  # measure by length, file name, title, unit
+    ("seconds", "time-by-length", "Time of one forward and backward pass", "seconds"),
+    ("forward_seconds", "forward-by-length", "Time of the forward pass", "seconds"),
+    ("backward_seconds", "backward-by-length", "Time of the backward pass", "seconds"),
+    ("bytes", "memory-by-length", "Memory of one forward and backward pass", "bytes"),
+    ("decode_seconds", "decoding-by-length", "Time of one decoded token after a text", "seconds"),
+    ("state_bytes", "state-by-length", "What decoding keeps of a text", "bytes"),
+)
 COSTS = ("decode_tokens_per_second", "train_tokens_per_second", "peak_memory", "state_bytes")
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -68,12 +81,20 @@ def write_report(study: Study, plan: Plan, rows: Sequence[Row], out: Path, comma
     for name, (_, chart) in charts.items():
         write_text_atomically(folder / f"{name}.svg", chart)
     facts = {"name": study.name, "command": command, "headway": __version__, "torch": torch.__version__}
-    facts["budget"] = study.budget.describe()
+    facts |= {"budget": study.budget.describe(), "machine": describe_machine()}
     write_text_atomically(out / "results.json", to_json(rows, **facts, parameters=plan.target))
     write_text_atomically(out / "results.csv", to_csv(rows))
     write_text_atomically(out / "report.html", make_page(study, plan, rows, charts, command))
     files = [out / "report.html", out / "results.json", out / "results.csv"]
     return files + [folder / f"{name}.svg" for name in charts] + draw_pictures(rows, folder)
+
+
+def describe_machine() -> str:
+    if torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        return f"{count} × {torch.cuda.get_device_name()}" if count > 1 else torch.cuda.get_device_name()
+    cores = available_cores()
+    return f"CPU, {cores} {'cores' if cores > 1 else 'core'} ({platform.machine()})"
 
 
 def draw_pictures(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -97,14 +118,15 @@ def make_charts(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
     for x, name, label in (("step", "curves-by-step", "step"), ("seconds", "curves-by-time", "seconds of training")):
         series = {row.name: [(p[x], p["loss"]) for p in row.curves[0]] for row in rows if row.curves}
         charts[name] = (f"Validation loss by {label}", line_chart(series, xlabel=label, ylabel="loss"))
-    for y, name, label in (("seconds", "time-by-length", "seconds"), ("bytes", "memory-by-length", "bytes")):
+    for y, name, title, unit in COST_CURVES:
         series = {row.name: [(p["length"], p[y]) for p in row.lengths if y in p] for row in rows}
-        title = f"{'Time' if y == 'seconds' else 'Memory'} of one forward and backward pass"
-        chart = line_chart(series, xlabel="tokens", ylabel=label, log_x=True, log_y=True)
-        charts[name] = (title, chart)
+        charts[name] = (title, line_chart(series, xlabel="tokens", ylabel=unit, log_x=True, log_y=True))
     series = {row.name: [(p["length"], p["loss"]) for p in row.loss_by_length if "loss" in p] for row in rows}
     chart = line_chart(series, xlabel="tokens read at once", ylabel="loss", log_x=True)
     charts["loss-by-length"] = ("Validation loss by the length of the text", chart)
+    series = {row.name: list(enumerate((p.get("exact", math.nan) for p in row.answers), 1)) for row in rows}
+    tests = ", ".join(dict.fromkeys(point["test"] for row in rows for point in row.answers))
+    charts["exact-answers"] = ("Exact answers", line_chart(series, xlabel=f"test: {tests}", ylabel="share"))
     measure, higher = quality_measure(rows)
     for cost in COSTS:
         known = [row for row in rows if row.mean(measure) is not None and row.mean(cost)]
@@ -130,7 +152,7 @@ def make_page(study: Study, plan: Plan, rows: Sequence[Row], charts: dict[str, t
         f"{finished} of {len(rows)} variants finished; {study.budget.describe()}, {size}, "
         f"{study.budget.seeds} seed{'s' * (study.budget.seeds > 1)}.",
         f"Varied: {'; '.join(varied)}.",
-        f"Headway {__version__}, torch {torch.__version__}, {platform.machine()}.",
+        f"Headway {__version__}, torch {torch.__version__}, {describe_machine()}.",
         *plan.notes,
     ]
     figures = "".join(f"<figure><figcaption>{escape(t)}</figcaption>{chart}</figure>" for t, chart in charts.values())
@@ -143,6 +165,7 @@ def make_page(study: Study, plan: Plan, rows: Sequence[Row], charts: dict[str, t
 <div class="wide">{make_table(rows)}</div>
 <p class="note">± is the standard deviation over seeds. p: paired bootstrap against the first variant, on the same text;
 below 0.05 a difference is hardly due to chance. Click a heading to sort.</p>
+{make_probe_tables(rows)}
 {"<h2>Notes</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(notes)) + "</ul>" if notes else ""}
 <h2>Charts</h2><div class="charts">{figures}</div>
 <h2>How it was made</h2><pre>{escape(command)}</pre>
@@ -150,12 +173,35 @@ below 0.05 a difference is hardly due to chance. Click a heading to sort.</p>
 """
 
 
+def make_probe_tables(rows: Sequence[Row]) -> str:
+    """What probes and tests found, one table for each."""
+    tables = {name: PROBES.get(name, name) for row in rows for name in row.probes}
+    found = [
+        (f"{name}: {about}", [(row.name, row.probes.get(name, [])) for row in rows]) for name, about in tables.items()
+    ]
+    if any(row.answers for row in rows):
+        found.append(("Answers", [(row.name, row.answers) for row in rows]))
+    return "".join(f"<h2>{escape(title)}</h2><div class=wide>{_plain_table(parts)}</div>" for title, parts in found)
+
+
+def _plain_table(parts: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> str:
+    columns = list(dict.fromkeys(key for _, lines in parts for line in lines for key in line))
+    head = "".join(f"<th scope=col>{escape(name.replace('_', ' '))}</th>" for name in ("variant", *columns))
+    body = []
+    for name, lines in parts:
+        for line in lines:
+            values = [line.get(key, "") for key in columns]
+            shown = [value if isinstance(value, str) else format_number(value) for value in values]
+            body.append(f"<tr><td>{escape(name)}</td>{''.join(f'<td>{escape(cell)}</td>' for cell in shown)}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
 def row_notes(row: Row) -> list[str]:
     """Everything about a row that its numbers do not say."""
     reasons = [f"{row.name}: {row.reason}"] if row.reason else []
     limits = [
         f"{row.name}, {point['length']:,} tokens: {point['refused']}"
-        for point in (*row.lengths, *row.loss_by_length)
+        for point in (*row.lengths, *row.loss_by_length)  # answers that were refused stand in their table
         if "refused" in point
     ]
     return [*row.notes, *reasons, *limits]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.trial_worker import HYPOTHESES_FILE, LENGTHS_FILE, REFERENCES_FILE
+from headway.compare.trial_worker import HYPOTHESES_FILE, REFERENCES_FILE
 from headway.compare.trials import Plan, Trial
 from headway.text.metrics import paired_bootstrap
 
 MEASURES = (
-    "loss", "perplexity", "bleu", "chrf", "train_tokens_per_second", "decode_tokens_per_second", "peak_memory",
-    "state_bytes_per_token", "state_bytes", "seconds", "steps",
+    "loss", "perplexity", "bleu", "chrf", "accuracy", "train_tokens_per_second", "decode_tokens_per_second",
+    "peak_memory", "state_bytes_per_token", "state_bytes", "seconds", "steps",
 )  # fmt: skip
 RESAMPLES = 1000
 BOOTSTRAP_SEED = 12345
@@ -49,7 +49,9 @@ class Row:
     curves: list[list[dict[str, float]]] = field(default_factory=list)  # of each seed
     lengths: list[dict[str, Any]] = field(default_factory=list)  # seconds and bytes by length
     loss_by_length: list[dict[str, Any]] = field(default_factory=list)  # means over seeds, of other test lengths
-    models: list[str] = field(default_factory=list)  # directories, of each seed
+    models: list[str] = field(default_factory=list)  # directories in the study's folder, of each seed
+    answers: list[dict[str, Any]] = field(default_factory=list)  # means over seeds, of each file of prompts
+    probes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # means over seeds, row by row
 
     def mean(self, name: str) -> float | None:
         measure = self.measures.get(name)
@@ -92,30 +94,46 @@ def _make_row(
         name, choices, status, failures[0] if failures else "", trials[0].fit.parameters, trials[0].fit.how, notes,
         len(finished), measures,
         compare_trials(first, finished) if first and finished else None,
-        [result["curve"] for result in results],
+        [result["curve"] for result in results if "curve" in result],
         read_lengths(trials),
-        mean_by_length([result.get("loss_by_length", []) for result in results]),
-        [str(trial.folder / "model") for trial in finished],
+        mean_tables([result.get("loss_by_length", []) for result in results]),
+        [str(Path(*trial.folder.parts[-2:], "model")) for trial in finished],
+        mean_tables([result.get("answers", []) for result in results]),
+        mean_probes([result.get("probes", {}) for result in results]),
     )  # fmt: skip
 
 
 def read_lengths(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    for trial in trials:
-        try:
-            return list(json.loads((trial.folder / LENGTHS_FILE).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
-    return []
+    """Measured for the first seed only."""
+    return next((trial.cost_curve or [] for trial in trials if trial.table["lengths"]), [])
 
 
-def mean_by_length(seeds: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Over seeds, length by length; a length that one refused keeps its reason."""
+def mean_tables(seeds: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Over seeds, row by row: numbers are averaged, `spread` says by how much the first of them varies; a row that one
+    seed refused keeps its reason."""
     found: list[dict[str, Any]] = []
     for entries in zip(*seeds):
         refused = [entry for entry in entries if "refused" in entry]
-        losses = [entry["loss"] for entry in entries if "loss" in entry]
-        found.append(refused[0] if refused else {"length": entries[0]["length"], "loss": statistics.fmean(losses)})
+        found.append(refused[0] if refused else _mean_row(entries))
     return found
+
+
+def _mean_row(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for key, value in entries[0].items():
+        values = [entry[key] for entry in entries]
+        if any(isinstance(value, str) for value in values):
+            row[key] = value
+            continue
+        row[key] = value if len(set(values)) == 1 else statistics.fmean(values)
+        if len(values) > 1 and len(set(values)) > 1 and "spread" not in row:
+            row["spread"] = statistics.stdev(values)
+    return row
+
+
+def mean_probes(seeds: Sequence[dict[str, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
+    names = dict.fromkeys(name for probes in seeds for name in probes)
+    return {name: mean_tables([probes[name] for probes in seeds if name in probes]) for name in names}
 
 
 def compare_trials(first: Sequence[Trial], other: Sequence[Trial]) -> float | None:
@@ -133,7 +151,9 @@ def compare_trials(first: Sequence[Trial], other: Sequence[Trial]) -> float | No
         if len(ours) != len(theirs) or len(ours) != len(references):
             return None
         return paired_bootstrap(ours, theirs, references).p_value
-    pieces = [[result["pieces"] for pair in pairs if (result := pair[side].result)] for side in (0, 1)]
+    pieces = [[r["pieces"] for pair in pairs if (r := pair[side].result) and "pieces" in r] for side in (0, 1)]
+    if not all(pieces):
+        return None
     ours_array, theirs_array = (np.array([piece for seed in one for piece in seed]) for one in pieces)
     if ours_array.shape != theirs_array.shape:
         return None
@@ -169,8 +189,9 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 def quality_measure(rows: Sequence[Row]) -> tuple[str, bool]:
     """The measure that rows are ranked by, and whether higher is better."""
-    if any("bleu" in row.measures for row in rows):
-        return "bleu", True
+    for name in ("bleu", "accuracy"):
+        if any(name in row.measures for row in rows):
+            return name, True
     return "loss", False
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from headway.compare.trial_worker import LENGTHS_FILE, PROGRESS_FILE, write_failure
+from headway.compare.trial_worker import PROGRESS_FILE, write_failure
 from headway.compare.trials import Trial, read_json_file
 from headway.device import available_cores, choose_device
 
@@ -71,12 +71,11 @@ class Runner:
 
     def _is_open(self, trial: Trial) -> bool:
         if trial.result is not None:
-            return bool(trial.table["lengths"]) and not (trial.folder / LENGTHS_FILE).exists() and not trial.failure
+            return bool(trial.table["lengths"]) and trial.cost_curve is None and not trial.failure
         return self.retry_failed or not trial.failure
 
     def _start(self, trial: Trial) -> None:
-        if trial.result is None:
-            trial.prepare()
+        trial.prepare()
         slot = min(set(range(self.jobs)) - {one.slot for one in self.running})
         self._launch(trial, slot, measures_lengths=trial.result is not None)
 

@@ -22,6 +22,9 @@ preset = "tiny"
 
 [settings.config]            # any config keys
 model.dropout = 0.0
+
+[quick.budget]               # a short edition of the same study, for --quick
+steps = 100
 """
 
 import dataclasses
@@ -32,32 +35,41 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.compare.axes import Axis, format_value, grid
+from headway.compare.probes import check_probe
 from headway.config.config import read_toml
 from headway.config.durations import parse_duration
+from headway.config.sources import Layer, merge_layers
 from headway.errors import ConfigError, did_you_mean
 from headway.train.sources import TrainingFiles
 
 PATH_FIELDS = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text", "valid_text")
 LIST_FIELDS = (*PATH_FIELDS, "source_languages", "target_languages", "weights")
+STUDY_KEYS = (
+    "name", "sample", "lengths", "test_lengths", "probes", "text", "toy", "vary", "budget", "settings", "quick",
+)  # fmt: skip
+SPENDINGS = ("steps", "tokens", "for", "untrained")  # of which a budget has one
 MAX_VARIANTS = 1000
 SAMPLE_SEED = 0  # of the variants drawn from a grid
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What every variant may spend: the same steps, tokens or seconds."""
+    """What every variant may spend: the same steps, tokens or seconds; or nothing, to compare costs alone."""
 
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    untrained: bool = False
     parameters: int | Literal["equal", "free"] = "equal"
     seeds: int = 1
 
     def check(self) -> None:
-        given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name)]
+        given = [name for name in ("steps", "tokens", "seconds", "untrained") if getattr(self, name)]
         if len(given) != 1:
             found = " and ".join(given) or "nothing"
             raise ConfigError(f"a study needs one budget, steps, tokens or time, and {found} was given. Give one.")
+        if self.untrained and self.seeds > 1:
+            raise ConfigError(f"untrained models cost the same with every seed: leave out seeds = {self.seeds}.")
         if self.seeds < 1:
             raise ConfigError(f"seeds = {self.seeds}: give at least 1.")
         if isinstance(self.parameters, int) and self.parameters < 1:
@@ -69,9 +81,22 @@ class Budget:
         return {"steps": steps, "epochs": 0, "seconds": self.seconds, "patience": 0}
 
     def describe(self) -> str:
+        if self.untrained:
+            return "untrained"
         if self.seconds:
             return f"{self.seconds:g} s of training each"
         return f"{self.steps:,} steps each" if self.steps else f"{self.tokens:,} tokens each"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyText:
+    """Text of a synthetic task, which the study itself writes: see headway.data.toy.tasks."""
+
+    task: str
+    length: int
+    test_lengths: tuple[int, ...] = ()  # default: `length`
+    lines: int = 20_000
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +112,9 @@ class Study:
     test_target: str = ""
     test_lengths: tuple[int, ...] = ()  # of the validation text of a language model, beside the length of its training
     lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)  # of the cost curve; empty: none
+    probes: tuple[str, ...] = ()  # further measurements: see headway.compare.probes
+    answers: tuple[str, ...] = ()  # files of prompts and answers that a language model is asked
+    toy: ToyText | None = None  # instead of files
 
     def choices(self) -> list[dict[str, Any]]:
         """The grid, or a sample of it that is always the same and includes the first, which others are compared to."""
@@ -112,23 +140,51 @@ class Study:
         return everything
 
 
-def read_study(path: Path, data: Path | None = None) -> Study:
-    """From a TOML file; unknown keys are refused. `data`: the folder that its text is in, else its own."""
+def read_study(path: Path, data: Path | None = None, quick: bool = False) -> Study:
+    """From a TOML file; unknown keys are refused. `data`: the folder that its text is in, else its own. `quick`: its
+    short edition."""
     table = read_toml(path)
     try:
-        return study_from_table(table, path.parent if data is None else data, path.stem)
+        _refuse_unknown(table, STUDY_KEYS, "")
+        return study_from_table(shorten_table(table, quick), path.parent if data is None else data, path.stem)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def shorten_table(table: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """The table of a study without its section [quick], or with what that section says instead: other text, other axes,
+    single settings."""
+    rest = {key: value for key, value in table.items() if key != "quick"}
+    if not quick:
+        return rest
+    if not (changes := dict(_section(table, "quick"))):
+        raise ConfigError("this study has no section [quick], and so no short edition. Leave out --quick.")
+    _refuse_unknown(changes, [key for key in STUDY_KEYS if key != "quick"], "quick")
+    if {"text", "toy"} & changes.keys():
+        rest = {key: value for key, value in rest.items() if key not in ("text", "toy")}
+    budget, settings = (dict(_section(changes, key)) for key in ("budget", "settings"))
+    if any(key in budget for key in SPENDINGS):
+        rest["budget"] = {key: value for key, value in _section(rest, "budget").items() if key not in SPENDINGS}
+    before = _section(rest, "settings")
+    configs = [Layer(name, _section(part, "config")) for name, part in (("study", before), ("quick", settings))]
+    return {
+        **rest,
+        **changes,
+        "budget": {**_section(rest, "budget"), **budget},
+        "settings": {**before, **settings, "config": merge_layers(configs).tree},
+    }
+
+
 def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
-    _refuse_unknown(table, ["name", "text", "vary", "budget", "settings", "sample", "lengths", "test_lengths"], "")
-    text, budget, settings = (dict(_section(table, key)) for key in ("text", "budget", "settings"))
+    _refuse_unknown(table, STUDY_KEYS, "")
+    text, toy, budget, settings = (dict(_section(table, key)) for key in ("text", "toy", "budget", "settings"))
     known = [spec.name for spec in dataclasses.fields(TrainingFiles)]
-    _refuse_unknown(text, [*known, "test_source", "test_target"], "text")
-    _refuse_unknown(budget, ["steps", "tokens", "for", "parameters", "seeds"], "budget")
+    _refuse_unknown(text, [*known, "test_source", "test_target", "answers"], "text")
+    _refuse_unknown(toy, [spec.name for spec in dataclasses.fields(ToyText)], "toy")
+    _refuse_unknown(budget, [*SPENDINGS, "parameters", "seeds"], "budget")
     _refuse_unknown(settings, ["preset", "config"], "settings")
     tests = {key: str(folder / text.pop(key)) for key in ("test_source", "test_target") if key in text}
+    answers = tuple(str(folder / entry) for entry in _as_list(text.pop("answers", [])))
     files = TrainingFiles(**{key: _read_text_value(key, value, folder) for key, value in text.items()})
     if "for" in budget:
         budget["seconds"] = parse_duration(budget.pop("for"))
@@ -143,21 +199,38 @@ def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
         sample=int(table.get("sample", 0)),
         lengths=tuple(table.get("lengths", Study.lengths)),
         test_lengths=tuple(table.get("test_lengths", ())),
+        probes=tuple(_as_list(table.get("probes", []))),
+        answers=answers,
+        toy=_read_toy(toy) if toy else None,
         **tests,
     )
     return check_study(study)
 
 
+def _read_toy(table: dict[str, Any]) -> ToyText:
+    if missing := [key for key in ("task", "length") if key not in table]:
+        raise ConfigError(f'[toy] needs {" and ".join(missing)}, as in task = "needle", length = 256.')
+    return ToyText(**{**table, "test_lengths": tuple(_as_list(table.get("test_lengths", [])))})
+
+
 def check_study(study: Study) -> Study:
     study.budget.check()
-    study.files.check()
+    if study.toy is None:
+        study.files.check()
+    elif any(getattr(study.files, name) for name in PATH_FIELDS):
+        raise ConfigError("[toy] makes the text, and [text] names files: give one of them.")
+    for name in study.probes:
+        check_probe(name)
+    reads_text = bool(study.files.text) or study.toy is not None
+    if not reads_text and (study.probes or study.answers):
+        raise ConfigError("probes and answers are for language models: leave them out.")
     if not study.axes:
         raise ConfigError('nothing varies. Give an axis, as in [vary] mixer = ["attention", "retention"].')
     if bool(study.test_source) != bool(study.test_target):
         raise ConfigError("test_source and test_target belong together: give both, or neither.")
-    if study.test_source and study.files.text:
+    if study.test_source and reads_text:
         raise ConfigError("a language model is measured on valid_text: leave out test_source and test_target.")
-    if study.test_lengths and not study.files.text:
+    if study.test_lengths and not reads_text:
         raise ConfigError("test_lengths are for language models: leave them out.")
     study.choices()
     return study

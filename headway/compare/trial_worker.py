@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import torch
 
+from headway.compare.answers import measure_answers
 from headway.compare.measurements import (
     decoded_tokens_per_second,
     loss_by_length,
@@ -23,7 +24,8 @@ from headway.compare.measurements import (
     piece_losses,
     state_bytes,
 )
-from headway.compare.trials import FAILURE_FILE, RESULT_FILE, TRIAL_FILE
+from headway.compare.probes import run_probe
+from headway.compare.trials import FAILURE_FILE, LENGTHS_FILE, RESULT_FILE, TRIAL_FILE
 from headway.config.config import Config, read_config
 from headway.device import choose_device
 from headway.errors import HeadwayError
@@ -41,7 +43,6 @@ from headway.translate.options import TranslateOptions
 from headway.translate.translator import load_translator
 from headway.workflows.evaluation import evaluate
 
-LENGTHS_FILE = "lengths.json"
 PROGRESS_FILE = "progress.json"
 HYPOTHESES_FILE = "hypotheses.txt"
 REFERENCES_FILE = "references.txt"
@@ -73,6 +74,8 @@ class ProgressFile:
 def run_trial(folder: Path, device: str) -> dict[str, Any]:
     table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
     config = read_config(table["config"])
+    if table["untrained"]:
+        return measure_size(Transformer(config.model).to(choose_device(device)).eval())
     tokenizers = Tokenizers.load(table["tokenizer"])
     texts = read_texts(training_files(table["files"]))
     listener = ProgressFile(folder / PROGRESS_FILE)
@@ -82,23 +85,39 @@ def run_trial(folder: Path, device: str) -> dict[str, Any]:
     memory = peak_memory(training.device)
     model = training.trainer.model.eval()
     found = {
-        "parameters": config.model.parameter_count(),
+        **measure_size(model),
         "loss": result.result.loss,
         "perplexity": result.result.perplexity,
         "steps": result.step,
         "seconds": result.seconds,
         "peak_memory": memory,
         "train_tokens_per_second": train_speed(model_dir),
-        "state_bytes_per_token": config.model.kv_bytes_per_token() if "decoder" in config.model.sides else None,
-        "state_bytes": state_bytes(model),
         "curve": learning_curve(model_dir),
         "pieces": piece_losses(model, training.valid_dataset, config, training.special_tokens),
     }
-    if texts.valid_text is not None and table["test_lengths"]:
+    if texts.valid_text is not None and (table["test_lengths"] or table["probes"]):
         stream = encode_text_file(texts.valid_text, tokenizers.target)
         special = training.special_tokens
         found["loss_by_length"] = loss_by_length(model, stream, table["test_lengths"], config, special)
+        for name in table["probes"]:
+            try:
+                rows = run_probe(name, model, stream, config, special)
+            except HeadwayError as error:  # a probe of something that this variant has not
+                rows = [{"refused": str(error)}]
+            found.setdefault("probes", {})[name] = rows
+    if table["answers"]:
+        found |= answer_scores(model, tokenizers, table["answers"])
     return found | measure_quality(folder, config, texts, table["test"], result, model, device)
+
+
+def measure_size(model: Transformer) -> dict[str, Any]:
+    has_decoder = "decoder" in model.config.sides
+    return {
+        "parameters": model.config.parameter_count(),
+        "state_bytes_per_token": model.config.kv_bytes_per_token() if has_decoder else None,
+        "state_bytes": state_bytes(model),
+        "decode_tokens_per_second": decoded_tokens_per_second(model) if has_decoder else None,
+    }
 
 
 def measure_quality(
@@ -110,9 +129,7 @@ def measure_quality(
     model: Transformer,
     device: str,
 ) -> dict[str, Any]:
-    """BLEU and chrF on the test text with the model's own search; of a language model the speed of decoding."""
-    if config.train.objective.kind == "causal":
-        return {"decode_tokens_per_second": decoded_tokens_per_second(model)}
+    """BLEU and chrF on the test text, and the speed of decoding it, with the model's own search."""
     if config.train.objective.kind != "translation":
         return {}
     if test:
@@ -133,6 +150,19 @@ def measure_quality(
     }
 
 
+def answer_scores(model: Transformer, tokenizers: Tokenizers, paths: list[str]) -> dict[str, Any]:
+    """The share of exact answers in each file, and the mean of them."""
+    found: list[dict[str, Any]] = []
+    for path in map(Path, paths):
+        try:
+            score = measure_answers(model, tokenizers.target, path)
+            found.append({"test": score.test, "exact": score.exact, "tokens": score.tokens})
+        except HeadwayError as error:  # a model with a limit, such as learned positions
+            found.append({"test": path.stem, "refused": str(error)})
+    exact = [entry["exact"] for entry in found if "exact" in entry]
+    return {"answers": found, "accuracy": mean(exact) if exact else None}
+
+
 def train_speed(model_dir: Path) -> float | None:
     """The median of what the run logged: a busy moment or a first, slow step does not count."""
     speeds = [entry["tokens_per_second"] for entry in read_history(model_dir) if "tokens_per_second" in entry]
@@ -148,10 +178,10 @@ def learning_curve(model_dir: Path) -> list[dict[str, float]]:
     ]
 
 
-def run_lengths(folder: Path, device: str) -> list[dict[str, Any]]:
+def run_lengths(folder: Path, device: str) -> dict[str, Any]:
     table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
     model = Transformer(read_config(table["config"]).model).to(choose_device(device)).train()
-    return measure_lengths(model, table["lengths"])
+    return {"lengths": table["lengths"], "points": measure_lengths(model, table["lengths"])}
 
 
 def training_files(table: dict[str, Any]) -> TrainingFiles:

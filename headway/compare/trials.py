@@ -4,19 +4,20 @@ that decides its result. What is finished under that name need not be run again.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.compare.axes import Variant, make_variant
+from headway.compare.axes import Variant, expand_settings, make_variant
 from headway.compare.parameter_budget import Fit, fit_parameters, has_hidden
 from headway.compare.study import Study, absolute_files
 from headway.config.schema import make_part
 from headway.config.sources import Layer, compose
+from headway.data.toy.tasks import write_task
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import write_text_atomically
 from headway.files.cache import fingerprint
-from headway.files.text_files import read_pairs
+from headway.files.text_files import read_lines, read_pairs
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
 from headway.train.sources import TrainingTexts, read_texts
@@ -25,6 +26,7 @@ TRIAL_VERSION = 1  # of what is measured: another one measures anew
 TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 FAILURE_FILE = "failure.json"
+LENGTHS_FILE = "lengths.json"
 TOKENIZER_FILE = "tokenizer.json"
 VALIDATIONS = 10  # points of a learning curve, where the number of steps is known
 SHARED_SETTINGS = ("tokenizer", "vocabularies", "source_languages", "target_languages")  # not to be varied
@@ -53,6 +55,12 @@ class Trial:
         """Why it failed; "" if it did not."""
         return str((read_json_file(self.folder / FAILURE_FILE) or {}).get("reason", ""))
 
+    @property
+    def cost_curve(self) -> list[dict[str, Any]] | None:
+        """What texts of the study's lengths cost; None if that is still to be measured."""
+        found = read_json_file(self.folder / LENGTHS_FILE) or {}
+        return found["points"] if found.get("lengths") == self.table["lengths"] else None
+
     def prepare(self) -> None:
         """Write what its process reads, and forget an earlier failure."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -76,14 +84,15 @@ def plan_trials(study: Study, out: Path) -> Plan:
     for axis in study.axes:
         if axis.name.split(".")[0] in SHARED_SETTINGS:
             raise ConfigError(f"{axis.name} cannot vary: all variants of a study share one tokenizer.")
+    study = write_toy_text(study, out)
     files = absolute_files(study.files)
     texts = read_texts(files)
-    text_identity = [texts.identity, texts.valid_identity, *identify_test_text(study)]
+    text_identity = [texts.identity, texts.valid_identity, *identify_test_text(study), *identify_answers(study)]
     base, reason = collect_layers(texts, files, study.preset, [Layer("study", study.config)])
     tokenizers = study_tokenizers(base, texts, out)
     config, _ = compose_with_vocabulary(base, tokenizers)
     budget = study.budget.train_settings(config.train.batch_tokens)
-    if budget["steps"]:
+    if budget["steps"] and not study.budget.untrained:
         budget["validate_every"] = max(1, budget["steps"] // VALIDATIONS)
     base = [*base, Layer("study's budget", {"train": budget})]
     vocabulary = {"vocabulary": tokenizers.target.size, "source_vocabulary": tokenizers.source.size}
@@ -114,11 +123,29 @@ def identify_test_text(study: Study) -> list[str]:
     return [fingerprint(line for pair in read_pairs(study.test_source, study.test_target) for line in pair)]
 
 
+def identify_answers(study: Study) -> list[str]:
+    """Fingerprints of the files of prompts and answers."""
+    return [fingerprint(read_lines(path)) for path in study.answers]
+
+
+def write_toy_text(study: Study, out: Path) -> Study:
+    """The study with the files of its synthetic task, which are written into its folder."""
+    if study.toy is None:
+        return study
+    folder, toy = out / "text", study.toy
+    lengths = toy.test_lengths or (toy.length,)
+    write_task(folder, toy.task, toy.length, lines=toy.lines, seed=toy.seed, test_lengths=lengths)
+    files = replace(study.files, text=[str(folder / "train.txt")], valid_text=[str(folder / "valid.txt")])
+    answers = tuple(str(folder / f"test-{length}.tsv") for length in lengths)
+    return replace(study, files=files, answers=(*study.answers, *answers))
+
+
 def fixed_settings(choices: Mapping[str, Any]) -> list[str]:
     """The axes that the parameter budget must not change: all but kinds of feed-forward whose width is left open."""
     return [
         axis
-        for axis, value in choices.items()
+        for given in choices.items()
+        for axis, value in expand_settings(*given).items()
         if axis.split(".")[-1] != "feedforward"
         or any(
             has_hidden(make_part("feedforward", part).to_dict())
@@ -179,9 +206,12 @@ def _make_trial(
         "test": [str(Path(path).resolve()) for path in (study.test_source, study.test_target) if path],
         "test_lengths": list(study.test_lengths),
         "lengths": list(study.lengths) if seed == 1 else [],
+        "untrained": study.budget.untrained,
+        "probes": list(study.probes),
+        "answers": [str(Path(path).resolve()) for path in study.answers],
     }
     # Paths are left out: text that was moved is the same text.
-    decisive = {name: table[name] for name in ("version", "config", "lengths", "test_lengths")}
+    decisive = {name: table[name] for name in ("version", "config", "test_lengths", "probes")}
     identity = [json.dumps(decisive, sort_keys=True), *text_identity, *tokenizers.fingerprints]
     slug = re.sub(r"[^a-z0-9]+", "-", variant.name.lower()).strip("-")[:40]
     return Trial(variant, fit, seed, out / "runs" / f"{slug}-{seed}-{fingerprint(identity)[:12]}", table)

@@ -88,3 +88,19 @@ def test_what_cannot_be_is_kept_with_its_reason() -> None:
     assert "retention has none" in variant.refusal and variant.name == "retention(4), alibi"
     with pytest.raises(ConfigError, match=r'there is no setting "mixr" to vary. Did you mean "mixer"\?'):
         make_variant({"mixr": "retention"}, LANGUAGE_MODEL)
+
+
+def test_a_value_may_be_several_settings_with_a_name() -> None:
+    value = {"name": "YOCO", "mixer": ["attention(4)", "shared_kv(4)"], "mask": ["causal & local(8)", "causal"]}
+    assert format_value(value) == "YOCO"
+    variant = make_variant({"decoder": value}, LANGUAGE_MODEL)
+    decoder = compose([*LANGUAGE_MODEL, *variant.layers])[0].model.decoder
+    assert variant.name == "YOCO" and [part.kind for part in decoder.mixer] == ["attention", "shared_kv"]
+    assert decoder.mask is not None and [part.kind for part in decoder.mask] == ["all", "causal"]
+
+
+def test_choices_are_judged_together() -> None:
+    """The base has rope, which mamba refuses: the other axis mends it, whichever comes first."""
+    for choices in ({"mixer": "mamba", "position": "none"}, {"position": "none", "mixer": "mamba"}):
+        variant = make_variant(choices, LANGUAGE_MODEL)
+        assert not variant.refusal and len(variant.layers) == 2

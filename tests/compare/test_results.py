@@ -9,7 +9,17 @@ import pytest
 
 from headway.compare.charts import Scale, format_number, line_chart, scatter_chart, ticks
 from headway.compare.report import make_charts, make_table
-from headway.compare.results import Row, Spread, bootstrap_losses, pareto_front, quality_measure, to_csv, to_json
+from headway.compare.results import (
+    Row,
+    Spread,
+    bootstrap_losses,
+    mean_probes,
+    mean_tables,
+    pareto_front,
+    quality_measure,
+    to_csv,
+    to_json,
+)
 
 ROWS = [
     Row("attention", {"mixer": "attention"}, "finished", parameters=1000, how="as it is", seeds=2,
@@ -57,6 +67,17 @@ def test_a_page_shows_numbers_and_runs_nothing_of_a_name() -> None:
                            "loss-by-decode-tokens-per-second"}  # fmt: skip
     assert all("<b>" not in chart for _, chart in charts.values())
     assert "attention: 2, 2" in charts["curves-by-step"][1]
+
+
+def test_tables_of_seeds_are_averaged_row_by_row() -> None:
+    seeds = [[{"length": 8, "loss": 2.0, "way": "a"}, {"length": 9, "refused": "no"}],
+             [{"length": 8, "loss": 3.0, "way": "a"}, {"length": 9, "loss": 1.0}]]  # fmt: skip
+    first, second = mean_tables(seeds)
+    assert first == {"length": 8, "loss": 2.5, "spread": pytest.approx(0.7071, abs=1e-4), "way": "a"}
+    assert second == {"length": 9, "refused": "no"}
+    assert mean_tables([[{"x": 1.0}]]) == [{"x": 1.0}] and mean_tables([]) == []
+    assert mean_tables([[{"x": ""}], [{"x": 1.0}]]) == [{"x": ""}]
+    assert mean_probes([{"a": [{"x": 1.0}]}, {"a": [{"x": 2.0}]}])["a"][0]["x"] == 1.5
 
 
 def test_places_on_an_axis() -> None:

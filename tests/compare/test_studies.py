@@ -15,6 +15,8 @@ STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 
 def on_toy_text(study: Study, toy: Path) -> Study:
     """The same study with text of our own, and a vocabulary that this text has."""
+    if study.toy is not None:
+        return replace(study, toy=replace(study.toy, lines=200))
     if study.files.text:
         files = TrainingFiles(text=[str(toy / "text.txt")])
     else:
@@ -23,9 +25,10 @@ def on_toy_text(study: Study, toy: Path) -> Study:
     return replace(study, files=files, config=config, test_source="", test_target="")
 
 
+@pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_every_variant_can_be_built(path: Path, toy: Path, tmp_path: Path) -> None:
-    study = on_toy_text(read_study(path), toy)
+def test_every_variant_can_be_built(path: Path, quick: bool, toy: Path, tmp_path: Path) -> None:
+    study = on_toy_text(read_study(path, quick=quick), toy)
     plan = plan_trials(study, tmp_path)
     assert [f"{variant.name}: {variant.refusal}" for variant in plan.variants if variant.refusal] == []
     assert len(plan.trials) == len(study.choices()) * study.budget.seeds

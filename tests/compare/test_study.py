@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.compare.axes import Axis
-from headway.compare.study import Budget, Study, check_study, read_study, study_from_table
+from headway.compare.study import Budget, Study, ToyText, check_study, read_study, shorten_table, study_from_table
 from headway.errors import ConfigError
 from headway.train.sources import TrainingFiles
 
@@ -78,6 +78,13 @@ def test_budgets_become_settings() -> None:
         ({"vary": {"train.seed": [1], "train": {"seed": [2]}}}, "an axis is given twice"),
         ({"vary": {"a": list(range(40)), "b": list(range(40))}}, "this grid has 1,600 variants"),
         ({"text": {"source": "a", "target": "b"}, "test_lengths": [8]}, "test_lengths are for language models"),
+        ({"budget": {"untrained": True, "seeds": 2}}, "untrained models cost the same with every seed"),
+        ({"budget": {"untrained": True, "steps": 2}}, "steps and untrained was given"),
+        ({"probes": ["coding_rat"]}, r'there is no probe "coding_rat"\. Did you mean "coding_rate"\?'),
+        ({"text": {"source": "a", "target": "b"}, "probes": ["coding_rate"]}, "probes and answers are for language"),
+        ({"toy": {"task": "copy", "length": 3}}, r"\[toy\] makes the text, and \[text\] names files"),
+        ({"text": {}, "toy": {"task": "copy"}}, r"\[toy\] needs length"),
+        ({"text": {}, "toy": {"tasks": "copy"}}, r'there is no "tasks" in \[toy\]'),
         ({"texts": {}}, r'there is no "texts".* Did you mean "text"\?'),
         ({"text": {**TEXT, "test_source": "a"}}, "test_source and test_target belong together"),
         ({"text": {**TEXT, "test_source": "a", "test_target": "b"}}, "a language model is measured on valid_text"),
@@ -97,3 +104,29 @@ def test_the_file_is_named_in_errors(tmp_path: Path) -> None:
 def test_a_study_made_in_python_is_checked_too() -> None:
     with pytest.raises(ConfigError, match="give --source and --target"):
         check_study(Study(name="s", files=TrainingFiles(), axes=(), budget=Budget(steps=1)))
+
+
+def test_a_short_edition_changes_what_it_names() -> None:
+    table = TABLE | {
+        "settings": {"preset": "tiny_lm", "config": {"model": {"d_model": 64, "dropout": 0.1}}},
+        "budget": {"tokens": 10, "seeds": 3},
+        "quick": {
+            "text": {"text": "b.txt"},
+            "lengths": [],
+            "budget": {"steps": 2},
+            "settings": {"config": {"model": {"d_model": 16}}},
+        },
+    }
+    full, quick = (study_from_table(shorten_table(table, quick), Path("folder"), "name") for quick in (False, True))
+    assert full.budget == Budget(tokens=10, seeds=3) and quick.budget == Budget(steps=2, seeds=3)
+    assert full.files.text == ["folder/a.txt"] and quick.files.text == ["folder/b.txt"]
+    assert quick.config == {"model": {"d_model": 16, "dropout": 0.1}} and quick.preset == "tiny_lm"
+    assert quick.axes == full.axes and quick.lengths == () != full.lengths
+
+
+def test_a_short_edition_may_have_other_text_altogether() -> None:
+    table = TABLE | {"quick": {"toy": {"task": "copy", "length": 3}}}
+    quick = study_from_table(shorten_table(table, True), Path("folder"), "name")
+    assert quick.toy == ToyText(task="copy", length=3) and not quick.files.text
+    with pytest.raises(ConfigError, match=r'there is no "txt" in \[quick\]'):
+        shorten_table(TABLE | {"quick": {"txt": {}}}, True)

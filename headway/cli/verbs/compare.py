@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 @option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", group="Settings", help="Set one config key for all."
 )
+@option("--quick", is_flag=True, group="Settings", help="Run the short edition of a study's file, its section [quick].")
 @option("--no-lengths", is_flag=True, group="Settings", help="Do not measure time and memory by length.")
 @option(
     "--out",
@@ -150,7 +151,9 @@ def _read_study(path: Path | None, given: dict[str, Any]) -> "Study":
     from headway.train.sources import TrainingFiles
 
     if path is not None:
-        return _shorten_study(read_study(path, given["data"]), path, given)
+        return _shorten_study(read_study(path, given["data"], given["quick"]), path, given)
+    if given["quick"]:
+        raise click.UsageError("--quick is for the file of a study: give one, or leave it out.")
     parameters = given["parameters"]
     if parameters not in ("equal", "free"):
         if not parameters.replace("_", "").isdigit():
@@ -184,7 +187,7 @@ def _shorten_study(study: "Study", path: Path, given: dict[str, Any]) -> "Study"
     """A study of a file, with another budget, number of seeds or sample."""
     from headway.compare.study import check_study
 
-    known = ("steps", "tokens", "seconds", "seeds", "sample", "data", "no_lengths")
+    known = ("steps", "tokens", "seconds", "seeds", "sample", "data", "quick", "no_lengths")
     for name, value in given.items():
         if name not in known and value not in ((), None, "equal", "auto"):
             flag = {"assignments": "set"}.get(name, name.replace("_", "-"))
@@ -207,7 +210,16 @@ def print_rows(rows: "Sequence[Row]") -> None:
     from headway.compare.charts import format_number
     from headway.compare.report import table_columns
 
-    shown = ("loss", "perplexity", "bleu", "chrf", "train_tokens_per_second", "decode_tokens_per_second", "state_bytes")
+    shown = (
+        "loss",
+        "perplexity",
+        "bleu",
+        "chrf",
+        "accuracy",
+        "train_tokens_per_second",
+        "decode_tokens_per_second",
+        "state_bytes",
+    )
     titles = {"train_tokens_per_second": "train tok/s", "decode_tokens_per_second": "decode tok/s", "bleu": "BLEU",
               "chrf": "chrF", "state_bytes": "cache bytes"}  # fmt: skip
     columns = [name for name in table_columns(rows) if name in shown]
@@ -242,8 +254,9 @@ class StudyProgress:
         if trial.failure:
             log(f"{trial.name} failed: {trial.failure}", "warning")
         elif (result := trial.result) is not None:
-            bleu = f", BLEU {result['bleu']:.2f}" if result.get("bleu") is not None else ""
-            log(f"{trial.name}: loss {result['loss']:.4f}{bleu}")
+            formats = {"loss": "loss {:.4f}", "bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.1%}"}
+            found = [form.format(result[name]) for name, form in formats.items() if result.get(name) is not None]
+            log(f"{trial.name}: {', '.join(found) or 'measured'}")
 
     def clear(self) -> None:
         self.live.clear()

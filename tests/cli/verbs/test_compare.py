@@ -14,7 +14,7 @@ import pytest
 from headway.cli.app import main
 from headway.compare.axes import Axis
 from headway.compare.study import Budget, Study
-from headway.compare.trials import FAILURE_FILE, RESULT_FILE, plan_trials
+from headway.compare.trials import FAILURE_FILE, LENGTHS_FILE, RESULT_FILE, plan_trials
 from headway.train.sources import TrainingFiles
 
 Capture = pytest.CaptureFixture[str]
@@ -37,7 +37,7 @@ def study(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study: attention, retention, and a mixer that the position does not fit."""
     out = tmp_path_factory.mktemp("compare") / "study"
     (out.parent / "study.toml").write_text(
-        f"""lengths = [16, 32]
+        f"""lengths = [32, 64]
         test_lengths = [8, 64]
         [text]
         text = "{toy / "text.txt"}"
@@ -71,9 +71,14 @@ def test_a_study_leaves_a_table_a_report_and_charts(study: Path, capsys: Capture
     assert retention["how"].startswith(("feed-forwards ×", "d_model"))
     for row in (first, retention):
         assert row["status"] == "finished" and row["measures"]["steps"]["mean"] == 12
-        assert [point["length"] for point in row["lengths"]] == [16, 32] and len(row["curves"][0]) == 12
+        assert [point["length"] for point in row["lengths"]] == [32, 64] and len(row["curves"][0]) == 12
         assert row["measures"]["decode_tokens_per_second"]["mean"] > 0
-        assert (Path(row["models"][0]) / "model.safetensors").exists()
+        assert (study / row["models"][0] / "model.safetensors").exists()
+        for point in row["lengths"]:
+            assert point["seconds"] == point["forward_seconds"] + point["backward_seconds"] > 0
+            assert point["decode_seconds"] > 0
+    kept = [[point["state_bytes"] for point in row["lengths"]] for row in (first, retention)]
+    assert kept[0][1] == 2 * kept[0][0] and kept[1][1] == kept[1][0]
     assert (
         first["measures"]["state_bytes_per_token"]["mean"] > 0 == retention["measures"]["state_bytes_per_token"]["mean"]
     )
@@ -196,6 +201,98 @@ def test_another_vocabulary_needs_another_folder(study: Path, toy: Path, capsys:
     more = ["--vary", "mixer=attention(2)", "--steps", "1", "--set", "tokenizer.size=448"]
     assert main(words(toy, study, *more)) == 1
     assert "holds a study with another vocabulary" in capsys.readouterr().err
+
+
+def test_other_lengths_are_measured_without_another_training(study: Path, tmp_path: Path) -> None:
+    text = study.with_suffix(".toml").read_text(encoding="utf-8").replace("lengths = [32, 64]", "lengths = [24]", 1)
+    (tmp_path / "other.toml").write_text(text, encoding="utf-8")
+    before = {path: path.stat().st_mtime_ns for path in study.glob(f"runs/*/{RESULT_FILE}")}
+    curves = {path: path.read_bytes() for path in study.glob(f"runs/*/{LENGTHS_FILE}")}
+    assert main(["compare", str(tmp_path / "other.toml"), "--out", str(study)]) == 0
+    rows = json.loads((study / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert [point["length"] for point in rows[0]["lengths"]] == [24]
+    assert {path: path.stat().st_mtime_ns for path in study.glob(f"runs/*/{RESULT_FILE}")} == before
+    for path, content in curves.items():
+        path.write_bytes(content)
+
+
+def test_untrained_variants_are_compared_by_cost(toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "costs.toml").write_text(
+        f"""lengths = [16]
+        [text]
+        text = "{toy / "text.txt"}"
+        [vary]
+        mixer = ["attention(2)", "retention(2)"]
+        [budget]
+        untrained = true
+        [settings]
+        preset = "tiny_lm"
+        config.tokenizer = "characters"
+        config.model.d_model = 16
+        """
+    )
+    assert main(["compare", str(tmp_path / "costs.toml")]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == "variant\tparameters\tdecode tok/s\tcache bytes\tp\tstatus"
+    assert "attention(2), seed 1: measured" in captured.err
+    rows = json.loads((tmp_path / "costs" / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert [point["length"] for row in rows for point in row["lengths"]] == [16, 16]
+    assert all(row["p_value"] is None and "loss" not in row["measures"] for row in rows)
+    assert not list((tmp_path / "costs").glob("runs/*/model/*.safetensors"))
+
+
+def test_a_synthetic_task_is_written_trained_asked_and_probed(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "copying.toml").write_text(
+        """lengths = []
+        probes = ["coding_rate", "retention_forms"]
+        [toy]
+        task = "copy"
+        length = 4
+        test_lengths = [3, 40]
+        lines = 50
+        [vary]
+        position = ["none", "learned(32)"]
+        [budget]
+        steps = 2
+        [settings]
+        preset = "tiny_lm"
+        [settings.config]
+        tokenizer = "characters"
+        model.d_model = 16
+        train.max_tokens = 16
+        train.batch_tokens = 64
+        [quick.toy]
+        task = "copy"
+        length = 3
+        test_lengths = [3, 40]
+        lines = 40
+        [quick.settings.config]
+        model.decoder.layers = 1
+        """
+    )
+    assert main(["compare", str(tmp_path / "copying.toml"), "--quick", "--jobs", "2"]) == 0
+    assert captured_columns(capsys)[2:5] == ["loss", "perplexity", "accuracy"]
+    stored = json.loads((tmp_path / "copying" / "results.json").read_text(encoding="utf-8"))
+    first, learned = stored["rows"]
+    assert [entry["test"] for entry in first["answers"]] == ["test-3", "test-40"]
+    assert all(0 <= entry["exact"] <= 1 for entry in first["answers"])
+    assert "refused" in learned["answers"][1] and "exact" in learned["answers"][0]  # 81 letters, 32 positions
+    assert len(first["probes"]["coding_rate"]) >= 1 and "refused" in first["probes"]["retention_forms"][0]
+    page = (tmp_path / "copying" / "report.html").read_text(encoding="utf-8")
+    assert "coding_rate: " in page and "<h2>Answers</h2>" in page
+    assert (tmp_path / "copying" / "text" / "train.txt").read_text(encoding="utf-8").count("\n") == 40
+    assert str(tmp_path) not in json.dumps(stored["rows"])  # a study's folder can be moved
+
+
+def captured_columns(capsys: Capture) -> list[str]:
+    return capsys.readouterr().out.splitlines()[0].split("\t")
+
+
+def test_the_short_edition_is_one_of_a_file(study: Path, toy: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["compare", str(study.with_suffix(".toml")), "--quick"]) == 2
+    assert "this study has no section [quick]" in capsys.readouterr().err
+    assert main(words(toy, tmp_path / "x", "--vary", "norm=none", "--steps", "1", "--quick")) == 2
+    assert "--quick is for the file of a study" in capsys.readouterr().err
 
 
 def test_a_file_says_everything(study: Path, capsys: Capture) -> None:
