@@ -1,12 +1,12 @@
 """Tasks with known answers, for language models: copying, recall over a long context, and algorithms on lengths that
 were not trained.
 
-A line of training text is a prompt, which ends with "=", and its answer:
+A line of training text is a prompt and its answer, which follow each other without a space:
 
     copy      kdqa=kdqa                     letters, and the same again
     reverse   kdqa=aqdk                     letters, and the same from the last to the first
     needle    so la K7 mi do la so ?K=7     one key and its value among filler words, then the key
-    recall    Q4d0B8?d=0                    pairs of a key and its value, then one of the keys
+    recall    Q4d0B8=d0Q4B8                 keys with values, then all again in another order; answer: the last value
     addition  91+63=550                     19 + 36 = 055, last digits first: a carry is known where it is needed
     parity    01101=01001                   bits, and for each the parity of all bits up to it
 
@@ -34,7 +34,7 @@ DRAWS_PER_LINE = 20  # before a task is said to have too few prompts
 
 
 class TaskLine(NamedTuple):
-    prompt: str  # with the "=" before the answer
+    prompt: str  # all that precedes the answer
     answer: str
 
 
@@ -87,10 +87,11 @@ def draw_needle(dice: random.Random, length: int) -> TaskLine:
 
 
 def draw_recall(dice: random.Random, length: int) -> TaskLine:
-    keys, values = dice.sample(KEYS, length), dice.choices(string.digits, k=length)
-    asked = dice.randrange(length)
-    pairs = "".join(key + value for key, value in zip(keys, values))
-    return TaskLine(f"{pairs}?{keys[asked]}=", values[asked])
+    """Every pair is asked for, so that a line trains as many answers as it has pairs; one in a line is learned only
+    after many more lines. The answer is that of the last."""
+    pairs = [key + value for key, value in zip(dice.sample(KEYS, length), dice.choices(string.digits, k=length))]
+    line = f"{''.join(pairs)}={''.join(dice.sample(pairs, length))}"
+    return TaskLine(line[:-1], line[-1])
 
 
 def draw_addition(dice: random.Random, length: int) -> TaskLine:
