@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from headway.serve.routes.openai import StopFilter
 
 
 @pytest.fixture(scope="module")
-def client(served: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+def client(served: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
 
 
 def test_models(client: openai.OpenAI) -> None:
@@ -216,10 +218,14 @@ def test_keys_as_openai_asks_for_them(lm_dir: Path, tmp_path: Path) -> None:
         assert missing.json()["error"]["code"] is None
         assert server.post("/v1/completions", {"model": "x"}).status_code == 401
         base = f"{server.url}/v1"
-        with pytest.raises(openai.AuthenticationError) as error:
-            openai.OpenAI(base_url=base, api_key="wrong", max_retries=0).models.list()
+        with (
+            openai.OpenAI(base_url=base, api_key="wrong", max_retries=0) as stranger,
+            pytest.raises(openai.AuthenticationError) as error,
+        ):
+            stranger.models.list()
         assert (error.value.code, error.value.type, error.value.param) == (
             "invalid_api_key", "invalid_request_error", None,
         )  # fmt: skip
         assert "wrong" not in str(error.value)
-        assert list(openai.OpenAI(base_url=base, api_key="valid-key", max_retries=0).models.list())
+        with openai.OpenAI(base_url=base, api_key="valid-key", max_retries=0) as known:
+            assert list(known.models.list())
