@@ -9,6 +9,7 @@ A request's way:
                               openai                      /v1/completions, /v1/models
                               translate_stream            /api/translate: every step of a search, as NDJSON
                               inspect                     /api/models, /api/places, … for the page
+                              studies                     /api/studies: what `headway compare` found, for the page
                               docs_page                   /docs, with examples that work here
                                   │   state.ServerState   what routes share: API keys (api_keys), limits, open streams
                                   │   schemas             request bodies, validated; openapi describes them in /spec
@@ -21,11 +22,12 @@ A request's way:
                               queue_budget                measured speed; how much may wait: 429
                                   │
                             model_pool.ModelPool          models by language pair or name; loaded on use, LRU
+                              studies                     results of `headway compare`, whose models it serves, too
                                   ▼
                             headway.translate             the translator itself
 
     answers that grow:  event_stream (a thread's events to a slow reader)  ◄─ step_events (one event a search step)
     files:              document_workers (processes that parse, few at a time)  ─►  downloads, download_names
     beside them:        memory (one budget, judged by what is resident), metrics (/metrics), settings,
-                        suggestions (/suggest), errors (ApiError), openai_errors (the same in OpenAI's form)
+                        suggestions (/suggest), names, errors (ApiError), openai_errors (the same in OpenAI's form)
 """

@@ -29,7 +29,7 @@ from headway.serve.memory import MemoryBudget, limit_arenas
 from headway.serve.metrics import Metrics
 from headway.serve.middleware import RequestGuard, error_response
 from headway.serve.model_pool import ModelPool
-from headway.serve.routes import docs_page, inspect, libretranslate, openai, translate_stream
+from headway.serve.routes import docs_page, inspect, libretranslate, openai, studies, translate_stream
 from headway.serve.security_headers import SecurityHeaders
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.state import ServerState
@@ -89,7 +89,7 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.server = state
-    for module in (libretranslate, translate_stream, inspect, openai, docs_page):
+    for module in (libretranslate, translate_stream, inspect, studies, openai, docs_page):
         app.include_router(module.make_router(state))
     if settings.metrics_port is None:
         _add_metrics(app, metrics, metrics_keys)

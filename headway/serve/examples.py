@@ -3,6 +3,7 @@
 import json
 import shlex
 from typing import Any
+from urllib.parse import quote
 
 from headway.serve.model_pool import ModelPool
 
@@ -16,8 +17,7 @@ def make_examples(paths: dict[str, Any], base_url: str, pool: ModelPool, *, key_
     for path, verbs in paths.items():
         arguments = curl_arguments(path, "post" in verbs, pool)
         if arguments is not None:
-            name = _model_name(pool, causal=path.startswith("/v1/"))
-            url = base_url.rstrip("/") + path.replace("{name}", name)
+            url = base_url.rstrip("/") + path.replace("{name}", quote(_name_in_path(path, pool), safe=""))
             words = ["curl", *(["--no-buffer"] if path == "/api/translate" else []), url, *arguments]
             key = ' -H "Authorization: Bearer $API_KEY"' if key_required else ""
             examples[path] = shlex.join(words) + key
@@ -26,7 +26,7 @@ def make_examples(paths: dict[str, Any], base_url: str, pool: ModelPool, *, key_
 
 def curl_arguments(path: str, is_post: bool, pool: ModelPool) -> list[str] | None:
     """What follows the address; None: there is no example."""
-    if path in NO_EXAMPLE or ("{name}" in path and not _model_name(pool, causal=path.startswith("/v1/"))):
+    if path in NO_EXAMPLE or ("{name}" in path and not _name_in_path(path, pool)):
         return None
     if not is_post:
         return []
@@ -58,6 +58,13 @@ def example_body(path: str, source: str, target: str, pool: ModelPool) -> dict[s
         "/api/inside": {**tokens, "place": "decoder.0.cross"},
     }
     return bodies.get(path)
+
+
+def _name_in_path(path: str, pool: ModelPool) -> str:
+    """Of the first study or model that an address can be about; "" where there is none."""
+    if path.startswith("/api/studies/"):
+        return next((study.name for study in pool.studies), "")
+    return _model_name(pool, causal=path.startswith("/v1/"))
 
 
 def _model_name(pool: ModelPool, *, causal: bool) -> str:

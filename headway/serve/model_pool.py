@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from headway.serve.batch_queue import BatchQueue
 from headway.serve.errors import ApiError
 from headway.serve.languages import language_name, resolve_code
 from headway.serve.memory import trim_heap
+from headway.serve.names import free_name
 from headway.serve.queue_budget import QueueBudget
 from headway.serve.settings import Log, ServerSettings
+from headway.serve.studies import ServedStudy, StudyModel, read_studies
 from headway.storage.summary import ModelSummary, read_summary, summarise
 from headway.storage.tensor_file import TensorFile
 from headway.translate.results import Translation
@@ -62,8 +64,9 @@ class ServedModel:
         return message.replace(str(self.path.resolve()), self.name).replace(str(self.path), self.name)
 
 
-def read_served_model(path: Path, names: Sequence[str]) -> ServedModel:
-    """The model in this directory, not loaded. names: those that are taken."""
+def read_served_model(path: Path, names: Sequence[str], name: str = "") -> ServedModel:
+    """The model in this directory, not loaded. names: those that are taken; name: the one to have, if it is free, in
+    place of the directory's."""
     read = read_summary(path)
     if read is None:  # loading its config reports what is wrong with it
         from headway.storage.model_dir import load_model
@@ -85,18 +88,9 @@ def read_served_model(path: Path, names: Sequence[str]) -> ServedModel:
             f"{path} does not say between which languages it translates, so no request could select it. Add "
             "source_languages and target_languages to its config.json, or train it with --from and --to."
         )
-    name = next(name for name in _number_names(path.resolve().name) if name not in names)
+    name = free_name(name or path.resolve().name, names)
     size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
     return ServedModel(name, path, summary, size, pairs=pairs if summary.objective == "translation" else [])
-
-
-def _number_names(base: str) -> Iterator[str]:
-    """model, model-2, model-3 …"""
-    yield base
-    number = 2
-    while True:
-        yield f"{base}-{number}"
-        number += 1
 
 
 class ModelPool:
@@ -113,26 +107,59 @@ class ModelPool:
         self.ends_at: float | None = None  # by time.monotonic, once the server is to end
         self.models: list[ServedModel] = []
         for path in settings.models:
-            self.models.append(read_served_model(Path(path), [model.name for model in self.models]))
+            self._add(read_served_model(Path(path), [model.name for model in self.models]))
         self.pairs: dict[tuple[str, str], ServedModel] = {}
-        for model in self.models:
-            for pair in model.pairs:
-                if self.pairs.setdefault(pair, model) is not model:
-                    log(
-                        f"{' → '.join(pair)} is translated by {self.pairs[pair].name}, which was given first; "
-                        f"{model.name} is used only by requests that name it, as on the page",
-                        "warning",
-                    )
-        for model in self.models:
-            if settings.memory is not None and model.bytes > settings.memory:
-                raise HeadwayError(
-                    f"{model.path} needs about {model.bytes // 2**20} MB, and --memory is "
-                    f"{settings.memory // 2**20} MB. Raise --memory, or leave this model out."
-                )
+        self._find_pairs(warn=True)
+        self.studies = read_studies(settings.studies)
+        for study in self.studies:
+            self._add_study(study)
+        self._find_pairs(warn=False)  # a study's models translate the same pairs, and are asked for by name
         self._loaded: list[ServedModel] = []  # the most recently used last
         self._last_trim = time.monotonic()
         self._lock = threading.Lock()  # of self._loaded and the models' users
         self._load_lock = threading.Lock()  # one model is loaded at a time
+
+    def _add(self, model: ServedModel) -> None:
+        memory = self.settings.memory
+        if memory is not None and model.bytes > memory:
+            raise HeadwayError(
+                f"{model.path} needs about {model.bytes // 2**20} MB, and --memory is "
+                f"{memory // 2**20} MB. Raise --memory, or leave this model out."
+            )
+        self.models.append(model)
+
+    def _add_study(self, study: ServedStudy) -> None:
+        """The models of its finished trials, and their names in its results. One that cannot be served is left out."""
+        missing: list[str] = []
+        for trial in study.trials:
+            if not trial.folder.is_dir():
+                missing.append(trial.name)
+                continue
+            try:
+                model = read_served_model(trial.folder, [model.name for model in self.models], trial.name)
+                self._add(model)
+            except HeadwayError as error:
+                self.log(f"the study {study.name} is shown without its model {trial.name}: {error}", "warning")
+            else:
+                trial.row.models.append(StudyModel(seed=trial.seed, name=model.name))
+        if missing:
+            self.log(
+                f"the study {study.name} has no directories of {len(missing)} of its {len(study.trials)} models "
+                f"({', '.join(missing[:3])}{', …' * (len(missing) > 3)}): the page shows their numbers, but cannot "
+                "open them",
+                "warning",
+            )
+
+    def _find_pairs(self, warn: bool) -> None:
+        """Which model translates a pair: the first that does."""
+        for model in self.models:
+            for pair in model.pairs:
+                if self.pairs.setdefault(pair, model) is not model and warn:
+                    self.log(
+                        f"{' → '.join(pair)} is translated by {self.pairs[pair].name}, which was given first; "
+                        f"{model.name} is used only by requests that name it, as on the page",
+                        "warning",
+                    )
 
     # ---- languages
 
@@ -175,6 +202,12 @@ class ModelPool:
             if model.name == name:
                 return model
         raise ApiError(404, f"there is no model {name[:100]}")
+
+    def study_named(self, name: str) -> ServedStudy:
+        for study in self.studies:
+            if study.name == name:
+                return study
+        raise ApiError(404, f"there is no study {name[:100]}")
 
     def causal_model_named(self, name: str) -> ServedModel | None:
         return next((model for model in self.models if model.name == name and model.is_causal), None)

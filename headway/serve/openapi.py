@@ -14,6 +14,7 @@ from headway.serve.schemas import (
     TokensBody,
     TranslateBody,
 )
+from headway.serve.studies import StudyResults, StudySummary
 
 LANGUAGE = {
     "type": "object",
@@ -61,11 +62,15 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties}
 
 
+def _schema_of(kind: type[Any], mode: Any = "validation") -> Any:
+    schema = kind.model_json_schema(mode=mode)
+    schema.pop("title", None)
+    return _inline_definitions(schema, schema.pop("$defs", {}))
+
+
 def _request_body(kind: type[Any], form: bool = True) -> dict[str, Any]:
     """A body of this class, as JSON and, unless told otherwise, as a form."""
-    schema = kind.model_json_schema()
-    schema.pop("title", None)
-    schema = _inline_definitions(schema, schema.pop("$defs", {}))
+    schema = _schema_of(kind)
     types = ["application/json", "application/x-www-form-urlencoded"] if form else ["application/json"]
     return {"requestBody": {"required": True, "content": {name: {"schema": schema} for name in types}}}
 
@@ -208,6 +213,14 @@ INSPECT_VECTORS: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(TokensBody, form=False),
     "responses": _responses(_object([]), 404, *COMMON_ERRORS),
+}
+STUDIES: dict[str, Any] = {
+    **INSPECT,
+    "responses": _responses({"type": "array", "items": _schema_of(StudySummary, "serialization")}, 403),
+}
+STUDY: dict[str, Any] = {
+    **INSPECT,
+    "responses": _responses(_schema_of(StudyResults, "serialization"), 404, *COMMON_ERRORS),
 }
 COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],

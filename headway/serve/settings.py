@@ -56,6 +56,7 @@ class ClientLimits:
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     models: tuple[str, ...]
+    studies: tuple[str, ...] = ()  # folders of headway compare, whose models are served as well
     host: str = "127.0.0.1"
     port: int = 5000
     device: str = "auto"
@@ -85,6 +86,6 @@ class ServerSettings:
     @classmethod
     def from_json(cls, text: str) -> "ServerSettings":
         table: Mapping[str, Any] = json.loads(text)
-        lists = {name: tuple(table[name]) for name in ("models", "cors", "trusted_proxies", "allowed_hosts")}
+        lists = {name: tuple(table[name]) for name in ("models", "studies", "cors", "trusted_proxies", "allowed_hosts")}
         limits = {"limits": Limits(**table["limits"]), "client_limits": ClientLimits(**table["client_limits"])}
         return cls(**{**table, **lists, **limits})

@@ -44,6 +44,7 @@ class ByteSize(click.ParamType[int]):
         ("headway serve --model en-de --model de-en --memory 2G", "several, loaded on demand"),
         ("headway serve --model my-model --host 0.0.0.0 --api-keys keys.txt", "for other machines, with API keys"),
         ("headway serve --model my-lm --port 8000", "a language model: OpenAI's /v1/completions"),
+        ("headway serve --study mixers", "what headway compare --out mixers found, with its models, on the page"),
     ],
 )
 @option(
@@ -54,6 +55,14 @@ class ByteSize(click.ParamType[int]):
     metavar="MODEL",
     group="Model",
     help="Model directory or name; may be repeated. Loaded on first use. Default: all installed.",
+)
+@option(
+    "--study",
+    "studies",
+    multiple=True,
+    metavar="DIR",
+    group="Model",
+    help="Folder of headway compare, for the page, with its models; may be repeated. Without --model: these alone.",
 )
 @options.device
 @options.engine_options
@@ -220,8 +229,9 @@ class ByteSize(click.ParamType[int]):
 )
 @option("--log-text", is_flag=True, help="Include texts in the log.")
 def serve(
-    models: tuple[str, ...], workers: int, char_limit: int, batch_limit: int, file_limit: int, queue_limit: int,
-    file_characters: int | None, stream_limit: int, timeout: float, max_batch_delay: float, **rest: Any,
+    models: tuple[str, ...], studies: tuple[str, ...], workers: int, char_limit: int, batch_limit: int, file_limit: int,
+    queue_limit: int, file_characters: int | None, stream_limit: int, timeout: float, max_batch_delay: float,
+    **rest: Any,
 ) -> None:  # fmt: skip
     """Serve models over HTTP, with the LibreTranslate and OpenAI APIs.
 
@@ -251,7 +261,8 @@ def serve(
         streams=stream_limit,
     )
     server_settings = ServerSettings(
-        models=model_directories(models),
+        models=() if studies and not models else model_directories(models),
+        studies=studies,
         max_batch_delay=max_batch_delay / 1000,
         limits=limits,
         client_limits=client_limits,

@@ -4,5 +4,6 @@ libretranslate     LibreTranslate's API: text, HTML and files
 openai             OpenAI's /v1/completions and /v1/models, for language models
 translate_stream   POST /api/translate: a translation step by step, one JSON object a line
 inspect            what the page asks beside the stream: models, attention, predictions, embeddings
+studies            studies of `headway compare`: variants, numbers, names of their models
 docs_page          /docs: the OpenAPI description as a page
 """

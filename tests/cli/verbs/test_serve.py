@@ -143,6 +143,9 @@ def test_wrong_usage(translator_dir: Path, tmp_path: Path, capsys: Capture) -> N
     assert "'much' is not a size. Write 500M or 4G." in capsys.readouterr().err
     assert main(["serve", "--model", str(tmp_path / "nothing")]) == 1
     assert "there is no model directory" in capsys.readouterr().err
+    for more in ([], ["--workers", "2"]):
+        assert main(["serve", "--study", str(tmp_path), *more]) == 1
+        assert f"--study {tmp_path}: results.json cannot be read: No such file" in capsys.readouterr().err
     assert main([*model, "--api-keys", str(tmp_path / "nothing")]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
     for wrong, why in [
