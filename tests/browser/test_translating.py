@@ -44,7 +44,8 @@ def test_w02_it_is_small_and_asks_for_little(look: Callable[..., Look], server: 
     look().open()  # now the model is loaded
     seen = look().open()
     (model,) = server.state.pool.models
-    asked = ["", "static/page.css", "static/page.js", "frontend/settings", "api/models", f"api/models/{model.name}"]
+    files = ["", "static/page.css", "static/page.js"]
+    asked = [*files, "frontend/settings", "api/models", "api/studies", f"api/models/{model.name}"]
     assert [url.partition("#")[0].removeprefix(f"{server.url}/") for url in seen.requests] == asked
 
 

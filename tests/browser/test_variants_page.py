@@ -83,3 +83,10 @@ def test_in_chinese_on_a_phone(look: Callable[..., Look]) -> None:
     assert seen.page.inner_text(".slot h3") == "混合层 mixer"
     assert "可取的值" in seen.page.inner_text('[data-variant="mixer retention"] table')
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_keys_of_the_page_can_be_typed_into_the_search(look: Callable[..., Look]) -> None:
+    seen = look().open(panel="variants")
+    seen.page.wait_for_selector(".gallery li")
+    seen.page.locator("#find").press_sequentially("rotary, t.1")
+    assert seen.page.input_value("#find") == "rotary, t.1"

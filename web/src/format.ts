@@ -30,3 +30,13 @@ export function px(count: number): string {
 export function subscript(count: number): string {
   return [...String(count)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
 }
+
+// 834304 as 834,304.
+export function grouped(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+// For the ticks of an axis: three digits at most.
+export function brief(value: number): string {
+  return Math.abs(value) >= 1000 ? short(value) : String(Number(value.toPrecision(3)));
+}

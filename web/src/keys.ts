@@ -33,7 +33,7 @@ export function onPageKey(event: KeyboardEvent): void {
 export function onViewerKey(event: KeyboardEvent): void {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (target.matches("input[type=text], textarea, select")) return;
+  if (target.matches("input[type=text], input[type=search], textarea, select")) return;
   const onControl = target.matches("button, input, summary, a");
   const actions: Record<string, () => void> = {
     "[": () => changeLayer(-1),

@@ -78,6 +78,9 @@ export class Recording {
   text = "";
   warnings: string[] = [];
   ended = false;
+  asked = ""; // the text, as it was sent
+  wishes: Record<string, unknown> = {}; // how it was searched for
+  seconds = 0; // from the request to the end
 
   get current(): Sentence | undefined {
     return this.sentences.at(-1);
@@ -117,6 +120,12 @@ export class Recording {
         this.ended = true;
     }
     if (["sentence", "again", "step", "found"].includes(event.event)) this.current!.events.push(event);
+  }
+
+  // Of the search: the mean over sentences.
+  get score(): number | null {
+    const scores = this.sentences.filter((one) => one.found).map((one) => one.score);
+    return scores.length ? scores.reduce((sum, one) => sum + one, 0) / scores.length : null;
   }
 
   // As if it had been said in one go.

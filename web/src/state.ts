@@ -1,7 +1,7 @@
 // Everything that the page shows depends on these.
 import { computed, signal } from "@preact/signals";
 import type { Recording, Sentence } from "./recording";
-import type { Kind, ModelInfo, ModelName } from "./types";
+import type { Kind, ModelInfo, ModelName, StudyName } from "./types";
 
 export type Phase =
   | "locked"
@@ -17,7 +17,7 @@ export type Phase =
   | "expired"
   | "unsupported";
 
-export const PANELS = ["attention", "inside", "probabilities", "beam", "vectors", "architecture", "variants"] as const;
+export const PANELS = ["attention", "inside", "probabilities", "beam", "vectors", "architecture", "variants", "study"] as const;
 export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");
@@ -64,6 +64,13 @@ export const threshold = signal(0); // weights below it are drawn as 0
 export const asTable = signal(false);
 
 export const wanted = signal(""); // what is searched for among the variants
+
+export const studies = signal<StudyName[]>([]);
+export const chosenStudy = signal("");
+export const toldVariant = signal(-1); // of the study, whose numbers are shown: pointed at, or focused
+export const beside = signal(""); // the model that translates the same text
+export const quality = signal(""); // the measures that points are drawn by; "": the first that the study has
+export const cost = signal("");
 
 export const tourStep = signal(-1); // -1: no tour
 export const helpOpen = signal(false);

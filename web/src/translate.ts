@@ -6,7 +6,7 @@ import { beginGrowing, grow, showAll } from "./growing";
 import { Recording } from "./recording";
 import { wishes } from "./searching";
 import * as s from "./state";
-import type { ModelInfo, ModelName, StreamEvent } from "./types";
+import type { ModelInfo, ModelName, StreamEvent, StudyName } from "./types";
 import { words } from "./words";
 
 let abort: AbortController | null = null;
@@ -20,7 +20,10 @@ export async function start(): Promise<void> {
     s.charLimit.value = settings.charLimit;
     s.needsKey.value = settings.keyRequired;
     if (s.keyMissing.value) return lock();
-    s.models.value = await ask<ModelName[]>("models", "api/models");
+    const asked = [ask<ModelName[]>("models", "api/models"), ask<StudyName[]>("studies", "api/studies")] as const;
+    [s.models.value, s.studies.value] = await Promise.all(asked);
+    if (!s.models.value.some((one) => one.name === s.beside.value)) s.beside.value = "";
+    if (s.panel.value === "study" && !s.studies.value.length) s.panel.value = "attention";
     const wanted = s.models.value.find((one) => one.name === s.chosenModel.value) ?? s.models.value[0];
     if (!wanted) {
       s.phase.value = "unsupported";
@@ -60,6 +63,12 @@ function showSaved(): void {
   s.phase.value = "done";
 }
 
+// A model is chosen, and what is typed is translated with it.
+export async function open(name: string): Promise<void> {
+  if (name !== s.model.value?.name) await change(name);
+  await translate();
+}
+
 export async function change(name: string): Promise<void> {
   stop();
   batch(() => {
@@ -73,7 +82,7 @@ async function choose(name: string): Promise<void> {
   s.chosenModel.value = name;
   s.phase.value = "starting";
   const isThere = exampleMeanwhile();
-  const info = await ask<ModelInfo>(`model ${name}`, `api/models/${encodeURIComponent(name)}`).finally(isThere);
+  const info = await loadModel(name).finally(isThere);
   if (name !== s.chosenModel.value) return; // another was chosen meanwhile
   batch(() => {
     s.model.value = info;
@@ -82,6 +91,11 @@ async function choose(name: string): Promise<void> {
     settle();
     s.phase.value = "empty";
   });
+}
+
+// The server loads it, if it is not loaded yet.
+export function loadModel(name: string): Promise<ModelInfo> {
+  return ask<ModelInfo>(`model ${name}`, `api/models/${encodeURIComponent(name)}`);
 }
 
 // What is chosen must be there.
@@ -110,6 +124,7 @@ export async function force(place: number, id: number, piece: string): Promise<v
   s.forcedAt.value = { place, before: sentence.written[place] ?? "", piece };
   await run(sentence.text, [...sentence.target.slice(0, place), id], place + 1);
   const made = s.recording.value!;
+  [made.asked, made.wishes] = [old.asked, old.wishes]; // what another model would be asked
   if (!made.ended || old.sentences.length === 1) return;
   batch(() => {
     made.putInto(old, number);
@@ -133,26 +148,38 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
     s.speed.value = 0;
   });
   try {
-    for await (const event of events(text, prefix, mine.signal)) {
+    const searched = wishes();
+    const began = performance.now();
+    for await (const event of eventsOf(s.model.value!, text, searched, prefix, mine.signal)) {
       if (mine !== abort) return;
       take(event);
     }
-    if (!s.recording.value?.ended) throw new Failed("unreachable");
+    const made = s.recording.value;
+    if (!made?.ended) throw new Failed("unreachable");
+    Object.assign(made, { asked: text, wishes: searched, seconds: (performance.now() - began) / 1000 });
     finish();
   } catch (error) {
     if (mine === abort && !mine.signal.aborted) fail(error);
   }
 }
 
-async function* events(text: string, prefix: number[], signal: AbortSignal): AsyncGenerator<StreamEvent> {
-  const info = s.model.value!;
+// What a model does with a text, event by event. searched: search settings, as requests have them.
+export async function* eventsOf(
+  info: ModelInfo,
+  text: string,
+  searched: Record<string, unknown>,
+  prefix: number[],
+  signal: AbortSignal,
+): AsyncGenerator<StreamEvent> {
   if (info.kind === "translation") {
     const [source, target] = s.pair.value.split(" ");
-    yield* stream("api/translate", { ...wishes(), q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "" }, signal);
+    const body = { ...searched, q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "" };
+    yield* stream("api/translate", body, signal);
     return;
   }
   const length = info.kind === "causal" ? 20 : 0;
-  yield* await ask<StreamEvent[]>("read", "api/read", { ...(length ? wishes() : {}), q: text, model: info.name, length }, signal);
+  const body = { ...(length ? searched : {}), q: text, model: info.name, length };
+  yield* await ask<StreamEvent[]>("read", "api/read", body, signal);
 }
 
 function take(event: StreamEvent): void {

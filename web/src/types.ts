@@ -127,4 +127,57 @@ export interface SideVectors {
 
 export type Vectors = Partial<Record<"encoder" | "decoder", SideVectors>>;
 
+export interface StudyName {
+  name: string;
+  title: string;
+  variants: number;
+}
+
+export interface Measure {
+  mean: number | null; // null: not finite
+  spread: number | null;
+}
+
+export interface CurvePoint {
+  step: number | null;
+  seconds: number | null;
+  loss: number | null;
+}
+
+export interface LengthPoint {
+  length: number;
+  seconds: number | null;
+  bytes: number | null;
+  loss: number | null;
+  refused: string;
+}
+
+export interface StudyModel {
+  seed: number;
+  name: string;
+}
+
+// One variant of a study.
+export interface StudyRow {
+  name: string;
+  status: "finished" | "refused" | "failed" | "open";
+  reason: string;
+  parameters: number | null;
+  how: string;
+  measures: Record<string, Measure>;
+  p_value: number | null;
+  seeds: number[]; // that finished
+  curves: CurvePoint[][]; // of each seed
+  lengths: LengthPoint[];
+  loss_by_length: LengthPoint[];
+  models: StudyModel[];
+}
+
+export interface Study {
+  name: string;
+  title: string;
+  budget: string;
+  rows: StudyRow[];
+}
+
 export type Kind = "encoder" | "decoder" | "cross";

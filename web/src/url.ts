@@ -27,6 +27,10 @@ export function readAddress(): void {
   s.asTable.value = given.has("table");
   s.threshold.value = Math.min(number("from"), 95) / 100;
   s.wanted.value = given.get("find") ?? "";
+  s.chosenStudy.value = given.get("study") ?? "";
+  s.beside.value = given.get("beside") ?? "";
+  s.quality.value = given.get("quality") ?? "";
+  s.cost.value = given.get("cost") ?? "";
 }
 
 export function keepAddress(): void {
@@ -47,6 +51,10 @@ export function keepAddress(): void {
     if (s.asTable.value) told.set("table", "1");
     if (s.threshold.value) told.set("from", String(Math.round(100 * s.threshold.value)));
     if (s.wanted.value) told.set("find", s.wanted.value);
+    if (s.chosenStudy.value) told.set("study", s.chosenStudy.value);
+    if (s.beside.value) told.set("beside", s.beside.value);
+    if (s.quality.value) told.set("quality", s.quality.value);
+    if (s.cost.value) told.set("cost", s.cost.value);
     history.replaceState(null, "", "#" + told.toString());
   });
 }

@@ -5,6 +5,7 @@ import { Attention } from "../panels/attention";
 import { BeamPanel } from "../panels/beam";
 import { Inside } from "../panels/inside";
 import { Probabilities } from "../panels/probabilities";
+import { StudyPanel } from "../panels/study";
 import { Variants } from "../panels/variants";
 import { VectorsPanel } from "../panels/vectors";
 import { saved } from "../api";
@@ -20,32 +21,38 @@ const SHOWN = {
   vectors: VectorsPanel,
   architecture: Architecture,
   variants: Variants,
+  study: StudyPanel,
 };
-const OFFERED = s.PANELS.filter((one) => !saved || one !== "variants"); // whose pictures are not saved with the page
-const WITHOUT_SENTENCE: s.Panel[] = ["architecture", "variants"];
+const WITHOUT_SENTENCE: s.Panel[] = ["architecture", "variants", "study"];
+
+function isOffered(panel: s.Panel): boolean {
+  if (panel === "variants") return !saved; // its pictures are not saved with the page
+  return panel !== "study" || s.studies.value.length > 0;
+}
 
 export function Viewer() {
   const t = words.value;
   const list = useRef<HTMLDivElement>(null);
+  const offered = s.PANELS.filter(isOffered);
   const onKey = (event: KeyboardEvent) => {
-    const count = OFFERED.length;
+    const count = offered.length;
     const by = { ArrowRight: 1, ArrowLeft: -1, Home: -count, End: count }[event.key];
     if (!by) return;
     event.preventDefault();
-    const at = OFFERED.indexOf(s.panel.value) + by;
+    const at = offered.indexOf(s.panel.value) + by;
     const next = Math.abs(by) > 1 ? (by < 0 ? 0 : count - 1) : (at + count) % count;
-    s.panel.value = OFFERED[next]!;
+    s.panel.value = offered[next]!;
     list.current?.querySelectorAll<HTMLElement>("[role=tab]")[next]?.focus();
   };
   useEffect(() => {
     document.getElementById(`tab-${s.panel.value}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [s.panel.value]);
+  }, [s.panel.value, offered.length]);
   const Panel = SHOWN[s.panel.value];
   const needsSentence = !WITHOUT_SENTENCE.includes(s.panel.value) && !s.sentence.value;
   return (
     <section class="viewer">
       <div class="tabs" role="tablist" aria-label={t.title} ref={list} onKeyDown={onKey}>
-        {OFFERED.map((one) => (
+        {offered.map((one) => (
           <button
             type="button"
             role="tab"
