@@ -72,8 +72,11 @@ class Budget:
             raise ConfigError(f"untrained models cost the same with every seed: leave out seeds = {self.seeds}.")
         if self.seeds < 1:
             raise ConfigError(f"seeds = {self.seeds}: give at least 1.")
-        if isinstance(self.parameters, int) and self.parameters < 1:
-            raise ConfigError(f'parameters = {self.parameters}: give a positive number, "equal" or "free".')
+        is_number = isinstance(self.parameters, int) and self.parameters > 0
+        if not is_number and self.parameters not in ("equal", "free"):
+            raise ConfigError(f'parameters = {self.parameters!r}: give a positive number, "equal" or "free".')
+        if not isinstance(self.untrained, bool):
+            raise ConfigError(f"untrained = {self.untrained!r}: write true or false.")
 
     def train_settings(self, batch_tokens: int) -> dict[str, Any]:
         """As settings of a training run, which counts steps of about `batch_tokens` tokens."""
@@ -187,19 +190,21 @@ def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
     answers = tuple(str(folder / entry) for entry in _as_list(text.pop("answers", [])))
     files = TrainingFiles(**{key: _read_text_value(key, value, folder) for key, value in text.items()})
     if "for" in budget:
-        budget["seconds"] = parse_duration(budget.pop("for"))
+        budget["seconds"] = parse_duration(str(budget.pop("for")))
+    for key in ("steps", "tokens", "seeds"):
+        _whole_number(key, budget.get(key, 1), low=0)
     axes = tuple(Axis(key, tuple(_as_list(value))) for key, value in _flatten_axes(_section(table, "vary")))
     study = Study(
         name=str(table.get("name", name)),
         files=files,
         axes=axes,
         budget=Budget(**budget),
-        preset=settings.get("preset", "auto"),
-        config=dict(settings.get("config", {})),
-        sample=int(table.get("sample", 0)),
-        lengths=tuple(table.get("lengths", Study.lengths)),
-        test_lengths=tuple(table.get("test_lengths", ())),
-        probes=tuple(_as_list(table.get("probes", []))),
+        preset=str(settings.get("preset", "auto")),
+        config=dict(_section(settings, "config")),
+        sample=_whole_number("sample", table.get("sample", 0), low=0),
+        lengths=_whole_numbers("lengths", table.get("lengths", Study.lengths)),
+        test_lengths=_whole_numbers("test_lengths", table.get("test_lengths", [])),
+        probes=tuple(map(str, _as_list(table.get("probes", [])))),
         answers=answers,
         toy=_read_toy(toy) if toy else None,
         **tests,
@@ -210,7 +215,19 @@ def study_from_table(table: dict[str, Any], folder: Path, name: str) -> Study:
 def _read_toy(table: dict[str, Any]) -> ToyText:
     if missing := [key for key in ("task", "length") if key not in table]:
         raise ConfigError(f'[toy] needs {" and ".join(missing)}, as in task = "needle", length = 256.')
-    return ToyText(**{**table, "test_lengths": tuple(_as_list(table.get("test_lengths", [])))})
+    numbers = {key: _whole_number(key, table[key], low=0) for key in ("length", "lines", "seed") if key in table}
+    lengths = _whole_numbers("test_lengths", table.get("test_lengths", []))
+    return ToyText(**{"task": str(table["task"]), **numbers, "test_lengths": lengths})
+
+
+def _whole_number(key: str, value: Any, low: int = 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+        raise ConfigError(f"{key} = {value!r}: give a whole number of at least {low}.")
+    return value
+
+
+def _whole_numbers(key: str, value: Any) -> tuple[int, ...]:
+    return tuple(_whole_number(key, entry) for entry in _as_list(value))
 
 
 def check_study(study: Study) -> Study:

@@ -213,8 +213,13 @@ def _make_trial(
     # Paths are left out: text that was moved is the same text.
     decisive = {name: table[name] for name in ("version", "config", "test_lengths", "probes")}
     identity = [json.dumps(decisive, sort_keys=True), *text_identity, *tokenizers.fingerprints]
-    slug = re.sub(r"[^a-z0-9]+", "-", variant.name.lower()).strip("-")[:40]
-    return Trial(variant, fit, seed, out / "runs" / f"{slug}-{seed}-{fingerprint(identity)[:12]}", table)
+    return Trial(variant, fit, seed, find_folder(out / "runs", variant.name, seed, fingerprint(identity)[:12]), table)
+
+
+def find_folder(runs: Path, name: str, seed: int, identity: str) -> Path:
+    """The fingerprint decides, not the name before it, which only helps to find a trial: a variant may be renamed."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    return next(iter(sorted(runs.glob(f"*-{seed}-{identity}"))), runs / f"{slug}-{seed}-{identity}")
 
 
 def read_json_file(path: Path) -> dict[str, Any] | None:

@@ -343,6 +343,9 @@ def test_another_test_text_is_another_trial(toy: Path, tmp_path: Path) -> None:
             (tmp_path / name).write_text(text)
         folders.append(plan_trials(study, tmp_path / "out").trials[0].folder)
     assert folders[0] == folders[2] != folders[1]
+    folders[0].mkdir(parents=True)
+    folders[0].rename(folders[0].with_name(folders[0].name.replace("0-0-1", "renamed-1")))
+    assert plan_trials(study, tmp_path / "out").trials[0].folder.name.startswith("renamed-1-")
 
 
 def test_translators_are_compared_by_bleu(toy: Path, tmp_path: Path, tiny: list[str], capsys: Capture) -> None:
