@@ -217,7 +217,7 @@ def _read_toy(table: dict[str, Any]) -> ToyText:
         raise ConfigError(f'[toy] needs {" and ".join(missing)}, as in task = "needle", length = 256.')
     numbers = {key: _whole_number(key, table[key], low=0) for key in ("length", "lines", "seed") if key in table}
     lengths = _whole_numbers("test_lengths", table.get("test_lengths", []))
-    return ToyText(**{"task": str(table["task"]), **numbers, "test_lengths": lengths})
+    return ToyText(task=str(table["task"]), test_lengths=lengths, **numbers)
 
 
 def _whole_number(key: str, value: Any, low: int = 1) -> int:
