@@ -76,8 +76,9 @@ def paired_bootstrap(
     assert isinstance(a, Result)
     assert isinstance(b, Result)
     assert b.p_value is not None
-    # For identical outputs no resample shows a difference, which sacreBLEU calls significant.
-    p_value = 1.0 if systems[0][1] == systems[1][1] else b.p_value
+    # Where outputs or scores are equal no resample shows a difference, which sacreBLEU calls significant.
+    is_equal = systems[0][1] == systems[1][1] or a.score == b.score
+    p_value = 1.0 if is_equal else b.p_value
     return Comparison(make_interval(a), make_interval(b), p_value, add_moses_to_signature(str(signature), tokenize))
 
 

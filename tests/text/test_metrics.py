@@ -120,6 +120,8 @@ def test_the_paired_bootstrap_is_that_of_the_command_line(tmp_path: Path, metric
 
 def test_a_system_does_not_differ_from_itself() -> None:
     assert paired_bootstrap(BETTER, list(BETTER), REFERENCES, samples=50).p_value == 1
+    nothing = [["x" for _ in REFERENCES], ["y" for _ in REFERENCES]]  # both score 0
+    assert paired_bootstrap(*nothing, REFERENCES, samples=50).p_value == 1
 
 
 def test_the_seed_decides_and_the_environment_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
