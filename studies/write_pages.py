@@ -4,7 +4,7 @@
 
     {{positions: alibi::loss@1024}}                        a measure of a variant; @: at a length, or of a test
     {{yoco: attention::state_bytes / YOCO::state_bytes}}   a ratio
-    {{crate: CRATE::coding_rate[3].zeros | .0%}}           a cell of a probe's table, with a format of its own
+    {{crate: CRATE::coding_rate[3].zeros as .0%}}           a cell of a probe's table, with a format of its own
     {{table norms: loss, perplexity}}                      a table of all variants
 
 A number has its spread over seeds, where there are several. A placeholder that names nothing is an error, and a test
@@ -53,11 +53,12 @@ def fill_page(name: str) -> str:
 
 
 def fill_placeholder(study: str, text: str) -> str:
-    expression, _, form = (part.strip() for part in text.rpartition("|")) if " | " in text else (text.strip(), "", "")
+    expression, _, form = (part.strip() for part in text.partition(" as "))
     terms = expression.split(" / ")
     values = [find_value(study, term) for term in terms]
     if len(values) == 2:
-        return format(values[0][0] / values[1][0], form or ".2g" if values[0][0] < values[1][0] else form or ".1f")
+        ratio = values[0][0] / values[1][0]
+        return format(ratio, form or (".2g" if ratio < 1 else ".1f"))
     (value, spread) = values[0]
     measure = terms[0].split("::")[1].split("@")[0].strip()
     form = form or FORMATS.get(measure, "")
