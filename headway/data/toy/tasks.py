@@ -87,8 +87,7 @@ def draw_needle(dice: random.Random, length: int) -> TaskLine:
 
 
 def draw_recall(dice: random.Random, length: int) -> TaskLine:
-    """Every pair is asked for, so that a line trains as many answers as it has pairs; one in a line is learned only
-    after many more lines. The answer is that of the last."""
+    """Every pair is asked for, so that a line trains as many answers as it has pairs; the answer is the last."""
     pairs = [key + value for key, value in zip(dice.sample(KEYS, length), dice.choices(string.digits, k=length))]
     line = f"{''.join(pairs)}={''.join(dice.sample(pairs, length))}"
     return TaskLine(line[:-1], line[-1])
