@@ -98,7 +98,9 @@ def measure_lengths(model: Transformer, lengths: Sequence[int]) -> list[dict[str
     """What a text of each length costs, in growing order, until one takes too long, does not fit into memory or is
     refused: `forward_seconds` and `backward_seconds` of a training pass, their sum `seconds`, its peak of memory
     `bytes`; then `decode_seconds` of one more token and `state_bytes` that decoding has kept."""
-    found = _measure_each(lengths, _TrainingPass(model))
+    training_pass = _TrainingPass(model)
+    _measure_each(sorted(lengths)[:1], training_pass)  # what is compiled or allocated once shall not count
+    found = _measure_each(lengths, training_pass)
     if "decoder" in model.config.sides:
         decoded = {point["length"]: point for point in _measure_each(lengths, _Decoding(model.eval()))}
         known = {point["length"]: point for point in found}
