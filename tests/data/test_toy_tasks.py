@@ -112,6 +112,8 @@ def test_impossible_tasks_are_refused(tmp_path: Path) -> None:
         write_task(tmp_path, "recall", 8, test_lengths=(53,))
     with pytest.raises(HeadwayError, match="needle counts characters .*: it must be at least 6, not 5"):
         write_task(tmp_path, "needle", 5)
+    with pytest.raises(HeadwayError, match=r"20,000 lines of length 1,000,000, .* are too much text"):
+        write_task(tmp_path, "needle", 1_000_000)
     with pytest.raises(HeadwayError, match="lines must be at least 1, not 0"):
         write_task(tmp_path, "copy", lines=0)
     with pytest.raises(HeadwayError, match="test_lines must be at least 1, not 0"):

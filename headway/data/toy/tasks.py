@@ -30,6 +30,7 @@ LETTERS = string.ascii_lowercase
 KEYS = string.ascii_letters
 VALID_LINES = 500
 TEST_LINES = 200
+MAX_SIZE = 10**8  # lines times their length
 DRAWS_PER_LINE = 20  # before a task is said to have too few prompts
 
 
@@ -154,6 +155,12 @@ def write_task(
     for name, value in [("lines", lines), ("test_lines", test_lines)]:
         if value < 1:
             raise HeadwayError(f"{name} must be at least 1, not {value}.")
+    size = (lines + VALID_LINES) * length + test_lines * sum(test_lengths)
+    if size > MAX_SIZE:
+        raise HeadwayError(
+            f"{lines:,} lines of length {length:,}, and tests of {max(test_lengths):,}, are too much text to be held in "
+            f"memory: {size:,}, and {MAX_SIZE:,} are allowed. Write fewer lines, or shorter ones."
+        )
     tests = {}
     for test_length in test_lengths:
         dice = random.Random(f"{task.name} {seed} test {test_length}")
