@@ -158,8 +158,8 @@ def write_task(
     size = (lines + VALID_LINES) * length + test_lines * sum(test_lengths)
     if size > MAX_SIZE:
         raise HeadwayError(
-            f"{lines:,} lines of length {length:,}, and tests of {max(test_lengths):,}, are too much text to be held in "
-            f"memory: {size:,}, and {MAX_SIZE:,} are allowed. Write fewer lines, or shorter ones."
+            f"{lines:,} lines of length {length:,}, and tests of {max(test_lengths):,}, are too much text to be held "
+            f"in memory: {size:,}, and {MAX_SIZE:,} are allowed. Write fewer lines, or shorter ones."
         )
     tests = {}
     for test_length in test_lengths:
