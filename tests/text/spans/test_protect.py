@@ -94,9 +94,14 @@ def test_nothing_is_found_without_a_hint() -> None:
     ],
 )
 def test_no_line_takes_long(part: str) -> None:
-    started = time.process_time()
-    make_protector().mask(f"{part} x")
-    assert time.process_time() - started < 1  # it was 3 seconds and more
+    assert min(seconds_to_mask(f"{part} x") for _ in range(2)) < 1  # it was 3 seconds and more
+
+
+def seconds_to_mask(line: str) -> float:
+    """Of this thread: a process that runs many tests has others, and collects its garbage once in a while."""
+    started = time.thread_time()
+    make_protector().mask(line)
+    return time.thread_time() - started
 
 
 def test_patterns_of_ones_own_come_first() -> None:
