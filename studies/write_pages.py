@@ -6,6 +6,7 @@
     {{yoco: attention::state_bytes / YOCO::state_bytes}}   a ratio
     {{crate: CRATE::coding_rate[3].zeros as .0%}}           a cell of a probe's table, with a format of its own
     {{table norms: loss, perplexity}}                      a table of all variants
+    {{probe crate: coding_rate}}                           what a probe found in each variant
 
 A number has its spread over seeds, where there are several. A placeholder that names nothing is an error, and a test
 compares the pages with what this script would write."""
@@ -49,6 +50,7 @@ def fill_page(name: str) -> str:
     text = re.sub(
         r"\{\{table ([\w-]+): ([^}]*)\}\}", lambda m: make_table(m[1], [c.strip() for c in m[2].split(",")]), text
     )
+    text = re.sub(r"\{\{probe ([\w-]+): (\w+)\}\}", lambda m: make_probe_table(m[1], m[2]), text)
     return re.sub(r"\{\{([\w-]+): ([^}]*)\}\}", lambda m: fill_placeholder(m[1], m[2]), text)
 
 
@@ -110,6 +112,25 @@ def make_table(study: str, columns: list[str]) -> str:
         cells = [cell_of(study, row["name"], column) for column in columns]
         lines.append(f"| {name} | {row['parameters']:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def make_probe_table(study: str, probe: str) -> str:
+    """Without the variants that have nothing to probe."""
+    found = [(row["name"], row["probes"].get(probe, [])) for row in read_results(study)["rows"]]
+    found = [(name, lines) for name, lines in found if lines and "refused" not in lines[0]]
+    if not found:
+        raise SystemExit(f'{study}: nothing was found by a probe "{probe}".')
+    columns = [
+        key for key in dict.fromkeys(key for _, lines in found for line in lines for key in line) if key != "spread"
+    ]
+    table = ["| " + " | ".join(["variant", *(key.replace("_", " ") for key in columns)]) + " |"]
+    table.append("|---" * (len(columns) + 1) + "|")
+    for name, lines in found:
+        for line in lines:
+            values = [line.get(key, "") for key in columns]
+            cells = [value if isinstance(value, str) else format_number(value) for value in values]
+            table.append("| " + " | ".join([name.replace("|", "\\|"), *(cell or "–" for cell in cells)]) + " |")
+    return "\n".join(table)
 
 
 def title_of(column: str) -> str:
