@@ -148,7 +148,6 @@ def read_study(path: Path, data: Path | None = None, quick: bool = False) -> Stu
     short edition."""
     table = read_toml(path)
     try:
-        _refuse_unknown(table, STUDY_KEYS, "")
         return study_from_table(shorten_table(table, quick), path.parent if data is None else data, path.stem)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -32,6 +32,7 @@ from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
 from headway.files.text_files import read_pairs
 from headway.nn.transformer import Transformer
+from headway.storage.model_dir import load_model
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.history import read_history
 from headway.train.lm_dataset import encode_text_file
@@ -83,7 +84,7 @@ def run_trial(folder: Path, device: str) -> dict[str, Any]:
     training = TrainingRun(config, texts, tokenizers, model_dir, choose_device(device), listener)
     result = training.run()
     memory = peak_memory(training.device)
-    model = training.trainer.model.eval()
+    model = load_model(result.folder).model.to(training.device).eval()  # the trainer still has the last step's weights
     found = {
         **measure_size(model),
         "loss": result.result.loss,

@@ -22,7 +22,7 @@ from headway.text.tokenizer.pair import Tokenizers
 from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
 from headway.train.sources import TrainingTexts, read_texts
 
-TRIAL_VERSION = 1  # of what is measured: another one measures anew
+TRIAL_VERSION = 2  # of what is measured: another one measures anew
 TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 FAILURE_FILE = "failure.json"
@@ -92,7 +92,7 @@ def plan_trials(study: Study, out: Path) -> Plan:
     tokenizers = study_tokenizers(base, texts, out)
     config, _ = compose_with_vocabulary(base, tokenizers)
     budget = study.budget.train_settings(config.train.batch_tokens)
-    if budget["steps"] and not study.budget.untrained:
+    if budget["steps"]:
         budget["validate_every"] = max(1, budget["steps"] // VALIDATIONS)
     base = [*base, Layer("study's budget", {"train": budget})]
     vocabulary = {"vocabulary": tokenizers.target.size, "source_vocabulary": tokenizers.source.size}

@@ -363,3 +363,13 @@ def test_translators_are_compared_by_bleu(toy: Path, tmp_path: Path, tiny: list[
     assert rows[0]["measures"]["bleu"]["mean"] >= 0 and 0 < rows[1]["p_value"] <= 1
     hypotheses = next(out.glob("runs/*/hypotheses.txt")).read_text(encoding="utf-8")
     assert hypotheses.count("\n") == 20 and os.path.exists(next(out.glob("runs/*/references.txt")))
+
+
+def test_what_is_measured_is_the_model_that_is_kept(toy: Path, tmp_path: Path) -> None:
+    """A rate that grows far too high: the last step is not the best one, whose weights become the model."""
+    out = tmp_path / "rates"
+    assert main(words(toy, out, "--vary", "train.schedule=cosine(5.0, warmup=6)", "--steps", "6", "--no-lengths")) == 0
+    result = json.loads(next(out.glob(f"runs/*/{RESULT_FILE}")).read_text(encoding="utf-8"))
+    assert result["loss"] < result["curve"][-1]["loss"]
+    nats, tokens = (sum(column) for column in zip(*result["pieces"]))
+    assert nats / tokens == pytest.approx(result["loss"], rel=1e-4)
