@@ -124,7 +124,7 @@ def test_those_who_wait_make_room(translator_dir: Path, kind: str) -> None:
         for _ in range(100):
             connect(SLOW[kind])
         assert server.get("/health").status_code == 200
-        assert len(server.state.connections) <= 20
+        until(lambda: len(server.state.connections) <= 20)  # a new one is counted before another makes room
         told = [message for level, message, _ in server.log if level == "warning"]
         assert told == ["too many connections (--connection-limit): those that wait are closed"]
         assert 'closed_total{reason="shed"}' in server.get("/metrics").text
@@ -139,7 +139,7 @@ def test_those_who_do_not_read_make_room(translator_dir: Path) -> None:
             client.sendall(b"GET /static/example.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         # 503 for as long as all of them are being served
         until(lambda: server.get("/health").status_code == 200, 10)  # of the 30 s that they may take to read
-        assert len(server.state.connections) <= 20
+        until(lambda: len(server.state.connections) <= 20)  # one that is refused is counted until it is closed
 
 
 def test_the_end_does_not_wait_for_slow_clients(translator_dir: Path) -> None:
