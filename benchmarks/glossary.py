@@ -18,6 +18,7 @@ from headway.text.align.words import split_words
 from headway.text.glossary import UNIT, Glossary
 from headway.text.metrics import compute_scores
 from headway.translate.options import TranslateOptions
+from headway.translate.results import Translation
 from headway.translate.translator import load_translator
 
 MIN_TERM_LETTERS = 4
@@ -50,7 +51,7 @@ def main() -> None:
     line_terms = [pick_terms(pair, links.tolist(), rng) for pair, links in zip(pairs, aligner.align(pairs))]
     options = TranslateOptions(target=given.to)
     plain = [one.text for one in translator.translate([source for source, _ in pairs], options)]
-    found = []
+    found: list[Translation] = []
     for (source, _), terms in zip(pairs, line_terms):
         found += translator.translate([source], replace(options, glossary=Glossary(terms)))
     print("| | terms used | BLEU | chrF | lines with a warning |")

@@ -78,8 +78,9 @@ def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     from headway.train.dataset import Dataset
     from headway.train.history import History
     from headway.train.prewarm import prewarm_torch
-    from headway.train.progress import ProgressSnapshot
-    from headway.train.run import TrainingResult, TrainingRun
+    from headway.train.progress import ProgressSnapshot, SilentProgress
+    from headway.train.result import TrainingResult
+    from headway.train.run import TrainingRun
     from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
     from headway.train.sources import TrainingFiles, read_texts
     from headway.train.validation import ValidationResult
@@ -94,7 +95,7 @@ def run_once(given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
             torch.cuda.synchronize()
         clock.lap(phase)
 
-    class Watch:
+    class Watch(SilentProgress):
         """A progress listener; the first step ends a phase."""
 
         phase = "first step"

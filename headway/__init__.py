@@ -2,14 +2,15 @@
 
     load("en-de")            -> Translator or LanguageModel     translator("text", target="de") -> str
     load_translator(a, b)    -> Translator, of several models   translator.translate(lines, TranslateOptions(…))
+    train(pairs, out=…)      -> TrainingResult                  result.translator
     presets.base(…)          -> Config                          Tokenizer, Glossary, Search: their parts
 
 `__all__` is the public API: see docs/python.md. Names are imported when they are first used, so that `import headway`
 imports no torch.
 
 Packages, each of which imports only from those to its right:
-cli → serve → compare → workflows → documents → train → inspect → translate → decode → storage → nn → data → text →
-config → files
+cli → serve → compare → contracts → workflows → documents → train → inspect → convert → translate → decode → storage →
+nn → data → text → config → files
 """
 
 from importlib import import_module
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     import headway.config.presets as presets
     from headway.config.config import Config as Config
     from headway.config.search import Search as Search
+    from headway.data.rows import Corpus as Corpus
     from headway.errors import ConfigError as ConfigError
     from headway.errors import HeadwayError as HeadwayError
     from headway.text.glossary import Glossary as Glossary
     from headway.text.tokenizer.tokenizer import Tokenizer as Tokenizer
+    from headway.train.result import TrainingResult as TrainingResult
+    from headway.train.training import train as train
     from headway.translate.language_model import LanguageModel as LanguageModel
     from headway.translate.options import TranslateOptions as TranslateOptions
     from headway.translate.results import Guess as Guess
@@ -36,29 +40,34 @@ __version__ = "0.1.0"
 _HOMES = {
     "Config": "headway.config.config:Config",
     "ConfigError": "headway.errors:ConfigError",
+    "Corpus": "headway.data.rows:Corpus",
     "Glossary": "headway.text.glossary:Glossary",
     "Guess": "headway.translate.results:Guess",
     "HeadwayError": "headway.errors:HeadwayError",
     "LanguageModel": "headway.translate.language_model:LanguageModel",
     "Search": "headway.config.search:Search",
     "Tokenizer": "headway.text.tokenizer.tokenizer:Tokenizer",
+    "TrainingResult": "headway.train.result:TrainingResult",
     "TranslateOptions": "headway.translate.options:TranslateOptions",
     "Translation": "headway.translate.results:Translation",
     "Translator": "headway.translate.translator:Translator",
     "load": "headway.translate.translator:load",
     "load_translator": "headway.translate.translator:load_translator",
     "presets": "headway.config.presets",
+    "train": "headway.train",
 }
 
 __all__ = [
     "Config",
     "ConfigError",
+    "Corpus",
     "Glossary",
     "Guess",
     "HeadwayError",
     "LanguageModel",
     "Search",
     "Tokenizer",
+    "TrainingResult",
     "TranslateOptions",
     "Translation",
     "Translator",
@@ -66,6 +75,7 @@ __all__ = [
     "load",
     "load_translator",
     "presets",
+    "train",
 ]
 
 

@@ -1,7 +1,8 @@
 """A pytest plugin, loaded by conftest.py: every error message in headway/ has a test that triggers it.
 
-It finds the calls that make an error (`HeadwayError(…)`, `ConfigError(…)`, click's UsageError, `self.fail(…)`,
-`ValueError(…)`) in the source and records which of them are reached while the tests run, in one process or several.
+It finds the calls that make an error (`HeadwayError(…)`, `ConfigError(…)`, `ConversionError(…)`, click's UsageError,
+`self.fail(…)`, `ValueError(…)`) in the source and records which of them are reached while the tests run, in one process
+or several.
 A run of all tests that misses some fails; where tests were skipped that might have reached them, it says so instead.
 At the end one line names what was skipped and how to have it. HEADWAY_ERROR_SITES=1 lists missed errors after a run of
 some tests, too."""
@@ -21,7 +22,7 @@ import pytest
 from headway.errors import HeadwayError
 
 ROOT = Path(__file__).parent.parent
-MADE_BY = {"HeadwayError", "ConfigError", "UsageError", "ValueError", "fail"}
+MADE_BY = {"HeadwayError", "ConfigError", "ConversionError", "UsageError", "ValueError", "fail"}
 BASES: list[type[Exception]] = [HeadwayError, click.UsageError]
 Site = tuple[str, int, int]  # file, first line, last line
 REACH_NO_ERRORS = (

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from contracts.promises import (
-    Place,
+
+from headway.config import catalogue
+from headway.config.schema import from_dict
+from headway.contracts.promises import (
+    Placement,
     check_cache,
     check_linear_layers,
     check_mask,
     check_position,
     check_residual_outputs,
 )
-
-from headway.config import catalogue
-from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.context import ForwardReport
 from headway.nn.transformer import Transformer
@@ -120,7 +120,7 @@ def test_the_mixer_shows_what_it_records_and_keeps_its_promises() -> None:
     built, report = model(mixer="running_mean"), ForwardReport(trace={})
     built.decode(torch.randint(29, (1, 5)), report=report)
     assert report.trace is not None and report.trace["decoder.1.self.mean"].shape == (1, 5, 16)
-    place = Place(("running_mean(zeros=1)",), "decoder", "causal", "sinusoidal")
+    place = Placement(("running_mean(zeros=1)",), "decoder", "causal", "sinusoidal")
     for check in (check_mask, check_position, check_linear_layers, check_cache):
         check(place)
     check_residual_outputs(place, "self")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from event_loops import run_in_thread
 
 ROOT = Path(__file__).parent.parent
 SHELLS = ("console", "sh", "bash", "shell")
@@ -94,7 +95,11 @@ def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         if snippet.language == "python":
             # The empty lines make a traceback point into the page.
             source = "\n" * (snippet.line - 1) + snippet.text
-            exec(compile(source, str(ROOT / page), "exec"), namespace)
+            program = compile(source, str(ROOT / page), "exec")
+            if "asyncio.run" in snippet.text:
+                run_in_thread(exec, program, namespace)
+            else:
+                exec(program, namespace)
 
 
 @pytest.mark.parametrize("page", pages_with(*SHELLS))

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HEADWAY = ROOT / "headway"
 ARROW = [
-    "cli", "serve", "compare", "workflows", "documents", "train", "inspect", "translate", "decode", "storage", "nn",
-    "data", "text", "config", "files", "device", "errors",
+    "cli", "serve", "compare", "contracts", "workflows", "documents", "train", "inspect", "convert", "translate",
+    "decode", "storage", "nn", "data", "text", "config", "files", "device", "errors",
 ]  # fmt: skip
 # Method sugar: `translator.trace(…)`, `language_model.trace(…)` and `language_model.perplexity(…)` reach up when
 # called.

@@ -12,8 +12,9 @@ import headway
 
 ROOT = Path(__file__).parent.parent
 NAMES = [
-    "Config", "ConfigError", "Glossary", "Guess", "HeadwayError", "LanguageModel", "Search", "Tokenizer",
-    "TranslateOptions", "Translation", "Translator", "__version__", "load", "load_translator", "presets",
+    "Config", "ConfigError", "Corpus", "Glossary", "Guess", "HeadwayError", "LanguageModel", "Search", "Tokenizer",
+    "TrainingResult", "TranslateOptions", "Translation", "Translator", "__version__", "load", "load_translator",
+    "presets", "train",
 ]  # fmt: skip
 
 
@@ -59,13 +60,35 @@ def test_the_page_shows_all_of_it() -> None:
     "code",
     [
         "import headway",
-        "from headway import Config, ConfigError, Glossary, HeadwayError, Search, Tokenizer, TranslateOptions, presets",
-        "from headway import Guess, Translation, Translator, load, load_translator",
+        "from headway import Config, ConfigError, Corpus, Glossary, HeadwayError, Search, Tokenizer, TranslateOptions",
+        "from headway import Guess, Translation, Translator, load, load_translator, presets, train",
     ],
 )
 def test_no_torch_is_imported(code: str) -> None:
     program = f"{code}\nimport sys\nsys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_values_show_what_they_are_in_a_line() -> None:
+    translator = headway.load("en-de", device="cpu")
+    assert isinstance(translator, headway.Translator)
+    [result] = translator.translate(["A dog runs."])
+    config = headway.presets.tiny(vocabulary=300)
+    for value, shown in (
+        (translator, "<Translator 'en-de': en ↔ de; engine "),
+        (result, "Translation(source='A dog runs.'"),
+        (result.guesses[0], "Guess(text="),
+        (translator.tokenizers.target, "Tokenizer(bpe, 8000 entries"),
+        (translator.trace("A dog runs."), "<Trace of a translation: 'A dog runs.' → "),
+        (config, "Config("),
+        (headway.Search(beam_size=2), "Search(beam_size=2"),
+        (headway.TranslateOptions(target="de"), "TranslateOptions(source='', target='de'"),
+        (headway.Glossary({f"word {n}": "Wort" for n in range(99)}), "Glossary({'word 0': 'Wort'"),
+        (headway.Corpus([("a", "b")] * 999, languages=("en", "de")), "Corpus([('a', 'b'), ('a', 'b')"),
+        (headway.Corpus(iter([]), weight=2.0), "Corpus(a list_iterator, languages=('', ''), weight=2.0)"),
+    ):
+        assert repr(value).startswith(shown) and len(repr(value)) < 1300, repr(value)
+    assert "model.d_model=128, model.vocabulary=300" in repr(config)
 
 
 def test_what_is_not_there() -> None:

@@ -51,6 +51,7 @@ VERBS = {
         "Translate a corpus with a teacher, to train a smaller model on.",
     ),
     "average": ("headway.cli.verbs.average:average", "Average the last checkpoints of a run."),
+    "merge": ("headway.cli.verbs.merge:merge", "Merge a LoRA adapter into its model."),
     "shortlist": (
         "headway.cli.verbs.shortlist:shortlist",
         "Build a lexical shortlist, to restrict the output vocabulary.",
@@ -59,7 +60,12 @@ VERBS = {
         "headway.cli.verbs.pack:pack",
         "Store a model's weights in 2 bits (BitNet) or 8 bits (any model).",
     ),
-    "models": ("headway.cli.verbs.models:models", "List, add or remove installed models."),
+    "export": ("headway.cli.verbs.export:export", "Write a model in the format of another toolkit."),
+    "import": (
+        "headway.cli.verbs.import_model:import_model",
+        "Import a model of another toolkit.",
+    ),
+    "models": ("headway.cli.verbs.models:models", "List, add, install or remove installed models."),
     "trace": ("headway.cli.verbs.trace:trace", "Save every intermediate result of one translation."),
     "attend": ("headway.cli.verbs.attend:attend", "Show attention weights, in the terminal or as a picture."),
     "inspect": (
@@ -70,6 +76,10 @@ VERBS = {
     "variants": (
         "headway.cli.verbs.variants:variants",
         "List the variants of each part of a model and its training.",
+    ),
+    "check-kind": (
+        "headway.cli.verbs.check_kind:check_kind",
+        "Check a mixer, mask, position or other kind of your own.",
     ),
     "toy": ("headway.cli.verbs.toy:toy", "Write a small synthetic corpus to experiment with."),
     "doctor": (

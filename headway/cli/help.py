@@ -14,7 +14,7 @@ Examples = Sequence[tuple[str, str]]
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 EXIT_CODES = "0 done, 1 failed, 2 wrong usage or config, 130 interrupted, 143 terminated"
-GLOBAL_OPTIONS_NOTE = "-q, -v, --color, --log-format and --debug work here too: see headway --help"
+GLOBAL_OPTIONS_NOTE = "-q, -v, --color, --debug, --allow-code … work here too: see headway --help"
 CONTEXT_SETTINGS: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 80,
@@ -33,7 +33,12 @@ def global_options(hidden: bool) -> list[click.Parameter]:
     """The global options. Every verb accepts them as well, hidden, because people add them at the end of the line."""
 
     def store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if parameter.name in ("quiet", "verbose") and value:
+        if parameter.name == "allow_code":
+            if value:
+                from headway.config.own_kinds import allow_code
+
+                allow_code([name for given in value for name in given.split(",")])
+        elif parameter.name in ("quiet", "verbose") and value:
             settings.verbosity = -1 if parameter.name == "quiet" else 1
         elif parameter.name and value:
             setattr(settings, parameter.name, value)
@@ -47,6 +52,12 @@ def global_options(hidden: bool) -> list[click.Parameter]:
         make("-v", "--verbose", is_flag=True, help="Print more detail on stderr."),
         make("--color", type=click.Choice(["auto", "always", "never"]), help="Use colour; auto: on a terminal."),
         make("--log-format", type=click.Choice(["text", "json"]), help="Format of messages on stderr."),
+        make(
+            "--allow-code",
+            multiple=True,
+            metavar="PACKAGE",
+            help="Let models run kinds of this package, see docs/own-kinds.md. Also HEADWAY_ALLOW_CODE.",
+        ),
         make("--debug", is_flag=True, envvar="HEADWAY_DEBUG", help="Show tracebacks. Also HEADWAY_DEBUG=1."),
     ]
 

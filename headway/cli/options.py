@@ -62,6 +62,14 @@ model = option(
 )
 
 
+adapter = option(
+    "--adapter",
+    metavar="DIR",
+    group="Model",
+    help="Use this adapter, made by headway train --lora, over the model.",
+)
+
+
 def refuse_auto(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value == AUTO_DETECT:
         raise click.BadParameter(f"{AUTO_DETECT} is only for headway translate: name the language.", context, parameter)

@@ -75,7 +75,7 @@ def make_pair_filter(
     """The filter that the options describe; no line may be longer than the model can read."""
     from headway.workflows.back_translation import PairFilter
 
-    model_limit = translator.summary.max_tokens - len(translator.tag_ids(to)) - 1
+    model_limit = translator.summary.max_tokens - translator.direction_tokens(target=to).source_count
     return PairFilter(
         max_tokens=min(max_tokens or model_limit, model_limit),
         min_score=-math.inf if min_score is None else min_score,

@@ -8,7 +8,7 @@ from headway.cli.terminal import LiveLine, log, sparkline, stderr_columns
 if TYPE_CHECKING:
     from headway.config.config import Config
     from headway.train.progress import ProgressSnapshot
-    from headway.train.run import TrainingResult
+    from headway.train.result import TrainingResult
     from headway.train.validation import ValidationResult
 
 
@@ -33,8 +33,8 @@ def format_quantity(number: float) -> str:
 class TrainingProgress:
     """Prints progress as a `ProgressListener` of training."""
 
-    def __init__(self, config: "Config") -> None:
-        self.config = config
+    def __init__(self, config: "Config | None" = None) -> None:
+        self.config = config  # known when the run begins
         self.live = LiveLine()
         self.validation = ""
         self.drawn_at = 0.0  # when the live line was last drawn
@@ -45,6 +45,13 @@ class TrainingProgress:
     def on_note(self, message: str) -> None:
         self.clear()
         log(message)
+
+    def on_warning(self, message: str) -> None:
+        self.clear()
+        log(message, "warning")
+
+    def on_begin(self, config: "Config") -> None:
+        self.config = config
 
     def on_step(self, snapshot: "ProgressSnapshot") -> None:
         left = snapshot.seconds / snapshot.done - snapshot.seconds if snapshot.done else 0.0
@@ -61,7 +68,8 @@ class TrainingProgress:
 
     def _format_line(self, snapshot: "ProgressSnapshot", left: float) -> str:
         """As much as fits the terminal; the least important parts are dropped first."""
-        steps = f"/{self.config.train.steps:,}" if self.config.train.steps else ""
+        budget = self.config.train.steps if self.config else 0
+        steps = f"/{budget:,}" if budget else ""
         parts = {
             "step": f"step {snapshot.step:,}{steps}",
             "loss": f"loss {snapshot.loss:.3f}",
@@ -98,6 +106,7 @@ def _format_statistics(snapshot: "ProgressSnapshot") -> str:
 
 def log_summary(outcome: "TrainingResult", config: "Config") -> None:
     """After training: a table, the validation curve, and the next command."""
+    from headway.storage.adapter import is_adapter
     from headway.train.history import read_history
     from headway.train.model_card import format_usage_command
 
@@ -115,4 +124,4 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:
         log(f"{name:16} {value}")
-    log(f"next: {format_usage_command(config, outcome.folder)}")
+    log(f"next: {format_usage_command(config, outcome.folder, is_adapter(outcome.folder))}")

@@ -106,11 +106,26 @@ def make_variant(choices: Mapping[str, Any], base: Sequence[Layer]) -> Variant:
             refusal = refusal or str(error)
             continue
         return Variant(name, dict(choices), layers, tuple(note for _, note in taken if note))
+    if not chooses_position(settings, base):
+        unordered = make_variant({**choices, "position": "none"}, base)
+        if not unordered.refusal:
+            note = f"{name}: without positions, as it takes none of those that the others have"
+            return unordered._replace(name=name, choices=dict(choices), notes=(*unordered.notes, note))
     return Variant(name, dict(choices), [], (), refusal)
+
+
+def chooses_position(settings: Sequence[tuple[str, Any]], base: Sequence[Layer]) -> bool:
+    """Whether a study says itself which positions its models have; else they are those of a preset."""
+    if any(axis.split(".")[-1] == "position" for axis, _ in settings):
+        return True
+    own = [layer.values.get("model", {}) for layer in base if not layer.origin.startswith("preset")]
+    return any("position" in model.get(side, {}) for model in own for side in ("encoder", "decoder"))
 
 
 def placements(axis: str, value: Any, config: Config) -> list[tuple[dict[str, Any], str]]:
     """The dotted paths that an axis can set, each way with a note; the first that the config accepts is taken."""
+    if axis in ("rate", "train.rate"):  # of learning, as everyone calls it
+        axis = "train.schedule.peak"
     if axis.split(".")[0] in SECTIONS or axis.split(".")[0] in (spec.name for spec in dataclasses.fields(Config)):
         return [({axis: value}, "")]
     head = axis.split(".")[0]

@@ -13,6 +13,7 @@ import torch
 from headway.config.config import Config
 from headway.errors import HeadwayError
 from headway.nn.cache.kv import DecoderState
+from headway.nn.layers.bitlinear import packed_state_dict
 from headway.nn.transformer import Transformer
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.carried_state import CarriedState
@@ -74,6 +75,13 @@ def decoded_tokens_per_second(model: Transformer) -> float | None:
     except HeadwayError:
         return None
     return DECODED_ROWS * DECODED_TOKENS / (_now(model.device) - started)
+
+
+def model_bytes(model: Transformer) -> int:
+    """Of the weights as they are stored: ternary ones packed, four to a byte."""
+    is_ternary = model.config.linear.kind == "bitnet"
+    weights = packed_state_dict(model) if is_ternary else model.state_dict()
+    return sum(tensor.nbytes for tensor in weights.values())
 
 
 @torch.no_grad()

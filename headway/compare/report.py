@@ -22,6 +22,7 @@ from headway.compare.trials import Plan
 from headway.device import available_cores
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
+from headway.files.notebook_html import render_framed_page
 
 NAMES = {
     "loss": "loss (nats a token)",
@@ -32,6 +33,7 @@ NAMES = {
     "train_tokens_per_second": "training, tokens/s",
     "decode_tokens_per_second": "decoding, tokens/s",
     "peak_memory": "peak memory in training, bytes",
+    "model_bytes": "model, bytes",
     "state_bytes_per_token": "cache, bytes a token",
     "state_bytes": "cache after 1,024 tokens, bytes",
     "seconds": "training time, s",
@@ -45,7 +47,8 @@ COST_CURVES = (  # measure by length, file name, title, unit
     ("decode_seconds", "decoding-by-length", "Time of one decoded token after a text", "seconds"),
     ("state_bytes", "state-by-length", "What decoding keeps of a text", "bytes"),
 )
-COSTS = ("decode_tokens_per_second", "train_tokens_per_second", "peak_memory", "state_bytes")
+FRAME_PIXELS = 700  # in a notebook
+COSTS = ("decode_tokens_per_second", "train_tokens_per_second", "peak_memory", "state_bytes", "model_bytes")
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
@@ -87,6 +90,26 @@ def write_report(study: Study, plan: Plan, rows: Sequence[Row], out: Path, comma
     write_text_atomically(out / "report.html", make_page(study, plan, rows, charts, command))
     files = [out / "report.html", out / "results.json", out / "results.csv"]
     return files + [folder / f"{name}.svg" for name in charts] + draw_pictures(rows, folder)
+
+
+class StudyReport:
+    """The report that a study has left in a folder, for notebooks."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "report.html"
+        try:
+            self.page = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise HeadwayError(
+                f"there is no report {path}. A study leaves one: headway compare … --out {self.folder}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<StudyReport {str(self.folder)!r}>"
+
+    def _repr_html_(self) -> str:
+        return render_framed_page(self.page, self.folder.name, FRAME_PIXELS)
 
 
 def describe_machine() -> str:

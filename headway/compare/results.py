@@ -17,7 +17,7 @@ from headway.text.metrics import paired_bootstrap
 
 MEASURES = (
     "loss", "perplexity", "bleu", "chrf", "accuracy", "train_tokens_per_second", "decode_tokens_per_second",
-    "peak_memory", "state_bytes_per_token", "state_bytes", "seconds", "steps",
+    "peak_memory", "model_bytes", "state_bytes_per_token", "state_bytes", "seconds", "steps",
 )  # fmt: skip
 RESAMPLES = 1000
 BOOTSTRAP_SEED = 12345

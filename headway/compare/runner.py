@@ -16,6 +16,7 @@ from typing import IO, Protocol
 
 from headway.compare.trial_worker import PROGRESS_FILE, write_failure
 from headway.compare.trials import Trial, read_json_file
+from headway.config.own_kinds import ALLOW_VARIABLE, allowed_packages
 from headway.device import available_cores, choose_device
 
 LOG_FILE = "log.txt"
@@ -83,6 +84,7 @@ class Runner:
         threads = max(1, available_cores() // self.jobs)
         command = [sys.executable, "-m", "headway.compare.trial_worker", str(trial.folder), self.device, str(threads)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **self._visible_device(slot)}
+        environment[ALLOW_VARIABLE] = ",".join(allowed_packages())  # what the study names, its trials may import
         log = (trial.folder / LOG_FILE).open("ab")
         process = subprocess.Popen(
             [*command, "lengths"] if measures_lengths else command,

@@ -40,6 +40,7 @@ from headway.config.config import read_toml
 from headway.config.durations import parse_duration
 from headway.config.sources import Layer, merge_layers
 from headway.errors import ConfigError, did_you_mean
+from headway.files.notebook_html import render_table
 from headway.train.sources import TrainingFiles
 
 PATH_FIELDS = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text", "valid_text")
@@ -118,6 +119,12 @@ class Study:
     probes: tuple[str, ...] = ()  # further measurements: see headway.compare.probes
     answers: tuple[str, ...] = ()  # files of prompts and answers that a language model is asked
     toy: ToyText | None = None  # instead of files
+
+    def _repr_html_(self) -> str:
+        """Notebooks show what is varied, on what, and how long each trial takes."""
+        rows = [(axis.name, ", ".join(map(format_value, axis.values))) for axis in self.axes]
+        rows += [("budget", self.budget.describe()), ("preset", self.preset)]
+        return render_table((), rows, f"study {self.name}")
 
     def choices(self) -> list[dict[str, Any]]:
         """The grid, or a sample of it that is always the same and includes the first, which others are compared to."""

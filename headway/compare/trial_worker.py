@@ -21,12 +21,14 @@ from headway.compare.measurements import (
     decoded_tokens_per_second,
     loss_by_length,
     measure_lengths,
+    model_bytes,
     piece_losses,
     state_bytes,
 )
 from headway.compare.probes import run_probe
 from headway.compare.trials import FAILURE_FILE, LENGTHS_FILE, RESULT_FILE, TRIAL_FILE
 from headway.config.config import Config, read_config
+from headway.config.own_kinds import reading_stored
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
@@ -36,8 +38,9 @@ from headway.storage.model_dir import load_model
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.history import read_history
 from headway.train.lm_dataset import encode_text_file
-from headway.train.progress import ProgressSnapshot, peak_memory
-from headway.train.run import TrainingResult, TrainingRun
+from headway.train.progress import ProgressSnapshot, SilentProgress, peak_memory
+from headway.train.result import TrainingResult
+from headway.train.run import TrainingRun
 from headway.train.sources import TrainingFiles, TrainingTexts, read_texts
 from headway.train.validation import ValidationResult
 from headway.translate.options import TranslateOptions
@@ -51,7 +54,7 @@ MAX_TEST_LINES = 1000  # of validation text, where no test text was given
 PROGRESS_SECONDS = 1.0
 
 
-class ProgressFile:
+class ProgressFile(SilentProgress):
     """Tells the study how far the trial is, as a `ProgressListener` of training."""
 
     def __init__(self, path: Path) -> None:
@@ -72,9 +75,15 @@ class ProgressFile:
         print(f"step={step} valid_loss={result.loss:.4f}", flush=True)
 
 
+def read_trial_config(table: dict[str, Any]) -> Config:
+    """Of a file, which may be anybody's: the runner says which packages its study names."""
+    with reading_stored():
+        return read_config(table["config"])
+
+
 def run_trial(folder: Path, device: str) -> dict[str, Any]:
     table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
-    config = read_config(table["config"])
+    config = read_trial_config(table)
     if table["untrained"]:
         return measure_size(Transformer(config.model).to(choose_device(device)).eval())
     tokenizers = Tokenizers.load(table["tokenizer"])
@@ -115,6 +124,7 @@ def measure_size(model: Transformer) -> dict[str, Any]:
     has_decoder = "decoder" in model.config.sides
     return {
         "parameters": model.config.parameter_count(),
+        "model_bytes": model_bytes(model),
         "state_bytes_per_token": model.config.kv_bytes_per_token() if has_decoder else None,
         "state_bytes": state_bytes(model),
         "decode_tokens_per_second": decoded_tokens_per_second(model) if has_decoder else None,
@@ -138,9 +148,11 @@ def measure_quality(
     else:
         pairs = [pair for corpus in texts.valid_pairs[:1] for pair in corpus.read()][:MAX_TEST_LINES]
     source, target = [list(side) for side in zip(*pairs)]
-    language = texts.valid_pairs[0].target_language if config.tags else ""
+    valid = texts.valid_pairs[0]
+    target_language = valid.target_language if config.tags else ""
+    options = TranslateOptions(source=valid.source_language, target=target_language, retry=False, protect=None)
     translator = load_translator(result.folder, device=device, engine="torch")
-    measured = evaluate(translator, source, target, TranslateOptions(target=language, retry=False, protect=None))
+    measured = evaluate(translator, source, target, options)
     write_text_atomically(folder / HYPOTHESES_FILE, "".join(f"{line}\n" for line in measured.hypotheses))
     write_text_atomically(folder / REFERENCES_FILE, "".join(f"{line}\n" for line in target))
     return {
@@ -181,7 +193,7 @@ def learning_curve(model_dir: Path) -> list[dict[str, float]]:
 
 def run_lengths(folder: Path, device: str) -> dict[str, Any]:
     table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
-    model = Transformer(read_config(table["config"]).model).to(choose_device(device)).train()
+    model = Transformer(read_trial_config(table).model).to(choose_device(device)).train()
     return {"lengths": table["lengths"], "points": measure_lengths(model, table["lengths"])}
 
 

@@ -10,7 +10,9 @@ config.Config:  model │ train │ search (Search) │ tokenizer │ languages 
 
 config      Config; TOML and JSON
 sources     layers of settings, and the origin of each value for --print-config
-schema      Node and Part: how settings are declared, and parts written as "local(256)" are read
+schema      Node and Part: how settings are declared and read
+shorthand   parts written as "local(256)" or "my_package.module:MyMixer(heads=4)"
+own_kinds   classes of other packages as kinds, and who may import them
 catalogue   every kind of every slot: position, mask, mixer, feedforward, residual …
 kind_settings   the settings of a kind, with their defaults and allowed values, for people
 renamed     old names of keys and kinds, which are still read

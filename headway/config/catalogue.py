@@ -5,6 +5,7 @@ To add a kind: write its module, add one line here, write one page in docs/. Old
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway.errors import ConfigError, did_you_mean
@@ -81,7 +82,10 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("feedforward", "gelu", "headway.nn.layers.feedforward:FeedForward", "the same with GELU", "O(n)", "Hendrycks 2016", names="Gaussian error linear unit, Gaussian Error Linear Units (GELUs), BERT's activation"),
     Entry("feedforward", "gelu_tanh", "headway.nn.layers.feedforward:FeedForward", "GELU by its tanh formula, as GPT-2", "O(n)", "Hendrycks 2016", names="gelu_new, approximate GELU, GPT-2's activation, Gaussian Error Linear Units (GELUs)"),
     Entry("feedforward", "silu", "headway.nn.layers.feedforward:FeedForward", "the same with SiLU (swish)", "O(n)", "Ramachandran 2017", names="swish, sigmoid linear unit, Searching for Activation Functions"),
-    Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:SwiGLU", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020", names="GLU, gated linear unit, Llama's feed-forward, GLU Variants Improve Transformer"),
+    Entry("feedforward", "swiglu", "headway.nn.layers.feedforward:GatedFeedForward", "(silu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020", names="GLU, gated linear unit, Llama's feed-forward, GLU Variants Improve Transformer"),
+    Entry("feedforward", "geglu", "headway.nn.layers.feedforward:GatedFeedForward", "(gelu(xW) ⊙ xV)W₂", "O(n)", "Shazeer 2020", names="gated GELU, GLU, gated linear unit, GLU Variants Improve Transformer"),
+    Entry("feedforward", "geglu_tanh", "headway.nn.layers.feedforward:GatedFeedForward", "the same with GELU's tanh formula, as T5 1.1 and Gemma", "O(n)", "Shazeer 2020; Raffel 2020", names="gated-gelu, T5 v1.1, mT5, MADLAD, Gemma's feed-forward, GLU Variants Improve Transformer"),
+    Entry("feedforward", "reglu_squared", "headway.nn.layers.feedforward:GatedFeedForward", "(relu(xW)² ⊙ xV)W₂", "O(n)", "Ma 2025", names="relu2, squared ReLU, BitNet's feed-forward, BitNet b1.58 2B4T Technical Report"),
     Entry("feedforward", "moe", "headway.nn.layers.moe:MixtureOfExperts", "several feed-forwards, of which each token uses `top_k`", "O(n)", "Shazeer 2017; Fedus 2022; Jiang 2024", names="MoE, mixture of experts, sparse experts, Switch Transformer, Mixtral, Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer, Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity, Mixtral of Experts"),
     Entry("feedforward", "kan", "headway.nn.layers.kan:KAN", "a learned spline on every connection, in place of activations", "O(n)", "Liu 2024", names="Kolmogorov-Arnold network, Kolmogorov-Arnold Networks, B-splines, efficient-kan"),
     Entry("feedforward", "ista", "headway.nn.layers.ista:ISTA", "a step towards a sparse code, by one dictionary", "O(n)", "Yu 2023", names="CRATE, sparse coding, iterative shrinkage-thresholding, White-Box Transformers via Sparse Rate Reduction"),
@@ -104,10 +108,15 @@ CATALOGUE: tuple[Entry, ...] = (
     # learned vectors beside the text
     Entry("memory_tokens", "prefix", "headway.nn.memory_tokens:MemoryTokens", "learned vectors before the text, which all its tokens attend to", "O(n²)", "Burtsev 2020", names="Memory Transformer, MemTransformer, registers, prefix tokens"),
     Entry("memory_tokens", "recurrent", "headway.nn.memory_tokens:RecurrentMemory", "before and after each segment: what is written after one is read before the next", "O(n·segment)", "Bulatov 2022", names="RMT, Recurrent Memory Transformer, memory tokens"),
+    # rotary positions for longer texts
+    Entry("rope_scaling", "linear", "headway.nn.positions.rope_scaling:LinearScaling", "all rates of rotation divided by `factor`", "", "Chen 2023", names="position interpolation, PI, Extending Context Window of Large Language Models via Positional Interpolation"),
+    Entry("rope_scaling", "llama3", "headway.nn.positions.rope_scaling:Llama3Scaling", "slow rates divided by `factor`, fast ones kept", "", "Grattafiori 2024", names="Llama 3 rope scaling, NTK by parts, The Llama 3 Herd of Models"),
+    Entry("rope_scaling", "yarn", "headway.nn.positions.rope_scaling:YarnScaling", "the same by the number of the channel, with longer queries and keys", "", "Peng 2023", names="YaRN, NTK by parts, YaRN: Efficient Context Window Extension of Large Language Models"),
     # outputs
     Entry("head", "logits", "headway.nn.layers.heads:LogitsHead", "one score for each token of the vocabulary", names="LM head, output projection, softmax, unembedding"),
     Entry("head", "masked", "headway.nn.layers.heads:MaskedLMHead", "the same after a transform, as BERT's masked language model", "", "Devlin 2019", names="MLM head, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),
     Entry("head", "pooled", "headway.nn.layers.heads:PooledHead", "one vector for the text, from its first position, and class scores", "", "Devlin 2019", names="CLS, pooler, classification, classifier, BERT, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"),
+    Entry("head", "embedding", "headway.nn.layers.heads:EmbeddingHead", "one vector for the text: the mean of its tokens, or the first", "", "Reimers 2019", names="sentence embedding, sentence-transformers, SBERT, pooling, Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks"),
     # training
     Entry("objective", "translation", "headway.train.objectives:TranslationObjective", "the target, given the source", names="seq2seq, sequence to sequence, machine translation, NMT"),
     Entry("objective", "causal", "headway.train.objectives:CausalObjective", "the next token, given those before", "", "Radford 2018", names="CLM, causal language model, next token prediction, autoregressive, GPT, Improving Language Understanding by Generative Pre-Training"),
@@ -135,6 +144,7 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("tokenizer", "bytes", "headway.text.tokenizer.tokenizer:Bytes", "one token a byte", names="byte-level, UTF-8, ByT5"),
     Entry("tokenizer", "characters", "headway.text.tokenizer.tokenizer:Characters", "one token a character", names="character-level, code points, chars"),
     Entry("tokenizer", "wordpiece", "headway.text.tokenizer.tokenizer:WordPiece", "BERT's pieces; does not keep spacing", "", "Schuster 2012", names="WordPiece, BERT, Japanese and Korean Voice Search"),
+    Entry("tokenizer", "imported", "headway.text.tokenizer.tokenizer:Imported", "that of an imported model, with its ids", names="sentencepiece, tokenizer.json, Hugging Face"),
 )  # fmt: skip
 
 
@@ -158,11 +168,11 @@ def find_entry(slot: str, kind: str) -> Entry:
     raise ConfigError(f'"{kind}" is not a kind of {slot}.{hint} Choose one of: {", ".join(allowed)}.')
 
 
-def search(text: str) -> list[Entry]:
+def search(text: str, others: Sequence[Entry] = ()) -> list[Entry]:
     """The entries with these words, the best first: in the kind or one of the other names, in the reference, in the
-    line. Case, accents and punctuation are ignored, and a word may be cut short."""
+    line. Case, accents and punctuation are ignored, and a word may be cut short. `others`: of installed packages."""
     wanted = _words(text)
-    found = [(rank, entry) for entry in CATALOGUE if (rank := _rank(entry, wanted)) is not None]
+    found = [(rank, entry) for entry in (*CATALOGUE, *others) if (rank := _rank(entry, wanted)) is not None]
     return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -3,12 +3,14 @@
 import json
 import tomllib
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.config.own_kinds import distribution_of, reading_stored
 from headway.config.renamed import FORMAT_VERSION
-from headway.config.schema import Node, Part, find_object_parts, from_dict, slot, subtree
+from headway.config.schema import Node, Part, find_object_parts, find_own_parts, from_dict, slot, subtree
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import write_text_atomically
 
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from headway.config.search import Search
     from headway.nn.transformer import Transformer
     from headway.train.config import TrainConfig
+
+PACKAGES = "packages"  # in config.json: the package of each kind that is not Headway's, for whoever has to install it
+
+UNSET = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +36,12 @@ class Config(Node):
     model: "Transformer.Config" = subtree("headway.nn.transformer:Transformer")
     train: "TrainConfig" = subtree("headway.train.config:TrainConfig")
     search: "Search" = subtree("headway.config.search:Search")
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, by path."""
+        defaults = dict(flatten(Config().to_dict()))
+        changed = [(path, value) for path, value in flatten(self.to_dict()) if defaults.get(path, UNSET) != value]
+        return f"Config({', '.join(f'{path}={value!r}' for path, value in changed)})"
 
     def resolved(self) -> "Config":
         """With derived values filled in. Raises ConfigError if the settings do not fit together."""
@@ -49,11 +61,15 @@ class Config(Node):
         """Write config.json."""
         for where in find_object_parts(self):
             raise ConfigError(
-                "this is a Python object, which cannot be written to config.json. Use a kind of the catalogue, or add "
-                "one: see CONTRIBUTING.md.",
+                "this is a Python object, which cannot be written to config.json. Use a kind of the catalogue, or a "
+                "class of your own: see docs/own-kinds.md.",
                 where,
             )
-        write_text_atomically(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        table = self.to_dict()
+        own = {part.kind: distribution_of(part) for part in find_own_parts(self)}
+        if own:
+            table[PACKAGES] = own
+        write_text_atomically(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: str | Path) -> "Config":
@@ -62,7 +78,8 @@ class Config(Node):
         stored = path.suffix == ".json"
         table = read_json(path) if stored else read_toml(path)
         try:
-            config = read_config(table)
+            with reading_stored(table.get(PACKAGES)) if stored else nullcontext():
+                config = read_config(table)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
         except HeadwayError as error:
@@ -83,7 +100,7 @@ def read_config(table: dict[str, Any]) -> Config:
             f"this model was written in format {version}, and this Headway reads up to {FORMAT_VERSION}. "
             "Install a newer Headway."
         )
-    config = from_dict(Config, table).resolved()
+    config = from_dict(Config, {name: value for name, value in table.items() if name != PACKAGES}).resolved()
     return config if config.format_version == FORMAT_VERSION else replace(config, format_version=FORMAT_VERSION)
 
 

@@ -14,7 +14,7 @@ TYPE_NAMES = {int: "integer", float: "number", str: "string", bool: "true or fal
 
 class Setting(NamedTuple):
     name: str
-    default: str  # as in TOML; "derived": from other settings; "required": there is none
+    default: str  # as in TOML; "derived": from other settings; "none": no part; "required": there is none
     allowed: str
 
 
@@ -29,7 +29,9 @@ def _describe_default(spec: "dataclasses.Field[Any]") -> str:
     if spec.default is dataclasses.MISSING or spec.default == ():
         return "required"
     default = list(spec.default) if isinstance(spec.default, tuple) else spec.default
-    return "derived" if default is None else format_toml_value(default)
+    if default is None:
+        return "none" if "slot" in spec.metadata else "derived"
+    return format_toml_value(default)
 
 
 def _describe_allowed(owner: type[Any], spec: "dataclasses.Field[Any]") -> str:

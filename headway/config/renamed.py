@@ -14,7 +14,7 @@ FORMAT_VERSION = 2  # of config.json. 1: written with old names, and still read
 
 RENAMED_KINDS: dict[str, dict[str, str]] = {  # slot -> old kind -> new kind
     "position": {"xl": "transformer_xl"},
-    "mixer": {"shared": "shared_kv"},
+    "mixer": {"shared": "shared_kv", "rwkv": "rwkv7"},
     "residual": {"resi_dual": "residual_dual"},
 }
 RENAMED_KEYS: dict[str, dict[str, str]] = {  # address -> old key -> new key

@@ -5,15 +5,14 @@ they are made, whichever way: from Python, from a file, from a flag. A part may 
 
     "causal"    "local(256)"    {kind = "local", window = 256}        and masks also:    "causal & local(256)"
 
-From top to bottom: nodes and their fields; tables and strings into nodes; the types of single values.
+From top to bottom: nodes and their fields; tables into nodes (strings: headway.config.shorthand); the types of single
+values.
 """
 
-import ast
 import dataclasses
 import functools
 import importlib
 import inspect
-import re
 import sys
 import types
 import typing
@@ -22,7 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Union
 
 from headway.config import catalogue
-from headway.config.renamed import RENAMED_KEYS, Note, current_key, current_keys, current_kind, ignore
+from headway.config.own_kinds import import_owner, import_target, is_target, name_of_owner
+from headway.config.renamed import RENAMED_KEYS, current_keys, current_kind
+from headway.config.shorthand import expand
 from headway.errors import ConfigError, did_you_mean
 
 N = TypeVar("N", bound="Node")
@@ -109,20 +110,16 @@ def _mean_renamed(name: str, address: str) -> str:
     return ""
 
 
-def import_target(target: str) -> Any:
-    """The object behind "module:Class"."""
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def node_class(target: str) -> type[Node]:
     owner = import_target(target)
     return typing.cast(type[Node], owner if issubclass(owner, Node) else owner.Config)
 
 
 def config_class(slot_name: str, kind: str) -> type[Part]:
-    owner = import_target(catalogue.find_entry(slot_name, kind).target)
-    return typing.cast(type[Part], owner.Config)
+    config = import_owner(slot_name, kind).Config
+    if not issubclass(config, Part):
+        raise ConfigError(f'"{kind}" is not a kind: its Config must derive from headway.config.schema.Part.')
+    return typing.cast(type[Part], config)
 
 
 def make_part(slot_name: str, value: Any, default: str | None = None) -> Part:
@@ -160,6 +157,7 @@ def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
         value = value if isinstance(value, Part) else value.as_part()
         if isinstance(value, ObjectPart) and value.slot == slot_name:
             return value
+        value = _with_own_name(slot_name, value)
         if not isinstance(value, config_class(slot_name, value.kind)):
             raise ConfigError(f'{quote(value)} is not the config of the {slot_name} "{value.kind}".')
         return value
@@ -180,73 +178,28 @@ def _make_part(slot_name: str, value: Any, default: str | None) -> Part:
     return from_dict(config_class(slot_name, kind), {**value, "kind": kind}, f"{slot_name}.{kind}")
 
 
-def expand(slot_name: str, text: str, note: Note = ignore) -> dict[str, Any]:
-    """'local(256)' -> {'kind': 'local', 'window': 256}; positional arguments follow the order of the fields. `note` is
-    called for every old name, which is replaced."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise _unreadable_part(slot_name, text) from None
-    return _expand(slot_name, tree, text, note)
+def _with_own_name(slot_name: str, part: Part) -> Part:
+    """The config of a class of another package, under the name by which config.json finds it."""
+    if type(part).__module__.startswith("headway.") or part.kind in catalogue.kinds(slot_name):
+        return part
+    owner = getattr(sys.modules[type(part).__module__], type(part).__qualname__.removesuffix(".Config"), None)
+    if owner is not None and getattr(owner, "Config", None) is type(part):
+        kind = name_of_owner(owner)
+        return part if kind == part.kind else dataclasses.replace(part, kind=kind)
+    return part
 
 
-def _expand(slot_name: str, tree: ast.expr, text: str, note: Note) -> dict[str, Any]:
-    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitAnd | ast.BitOr):
-        if slot_name != "mask":
-            raise ConfigError(f'"{text}": only masks can be combined with & and |, not a {slot_name}.')
-        parts = [_expand(slot_name, operand, text, note) for operand in _operands(tree, type(tree.op))]
-        return {"kind": "all" if isinstance(tree.op, ast.BitAnd) else "any", "parts": parts}
-    if isinstance(tree, ast.Name):
-        return {"kind": current_kind(slot_name, tree.id, note)}
-    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
-        raise _unreadable_part(slot_name, text)
-    kind = current_kind(slot_name, tree.func.id, note)
-    names = [spec.name for spec in dataclasses.fields(config_class(slot_name, kind)) if spec.name != "kind"]
-    if tree.args and not names:
-        raise ConfigError(f'"{text}" gives values, and {kind} takes none. Write "{kind}".')
-    if len(tree.args) > len(names):
-        raise ConfigError(f'"{text}" gives {len(tree.args)} values; {kind} takes {len(names)}: {", ".join(names)}.')
-    table: dict[str, Any] = {"kind": kind}
-    try:
-        for name, node in zip(names, tree.args):
-            table[name] = _parse_literal(node)
-        for keyword in tree.keywords:
-            if keyword.arg is None:
-                raise _unreadable_part(slot_name, text)
-            name = current_key(f"{slot_name}.{kind}", keyword.arg, note)
-            if name in table:
-                raise ConfigError(f'"{text}" gives {name} twice.')
-            table[name] = _parse_literal(keyword.value)
-    except (ValueError, TypeError):
-        raise ConfigError(
-            f'"{text}": only numbers, strings, true, false and lists are allowed between the parentheses.'
-        ) from None
-    return table
-
-
-def _operands(tree: ast.expr, operator: type[ast.operator]) -> list[ast.expr]:
-    """a & b & c -> [a, b, c]"""
-    operands = []
-    while isinstance(tree, ast.BinOp) and isinstance(tree.op, operator):
-        operands.append(tree.right)
-        tree = tree.left
-    return [tree, *reversed(operands)]
-
-
-def _parse_literal(tree: ast.expr) -> Any:
-    """A plain value; true and false may be written as in TOML."""
-    if isinstance(tree, ast.Name) and tree.id in ("true", "false"):
-        return tree.id == "true"
-    return ast.literal_eval(tree)
-
-
-def _unreadable_part(slot_name: str, text: str) -> ConfigError:
-    hyphenated = re.findall(r"[^\W\d]\w*(?:-\w+)+", text)
-    hints = [did_you_mean(word, catalogue.kinds(slot_name)) for word in hyphenated]
-    return ConfigError(
-        f'"{text}" cannot be read.{next(filter(None, hints), "")} Write a kind, as in "causal", or with values, as in '
-        '"local(256)".'
-    )
+def find_own_parts(node: Node) -> list[Part]:
+    """The parts whose class is of another package."""
+    values = [getattr(node, spec.name) for spec in dataclasses.fields(node)]
+    entries = [entry for value in values for entry in (value if isinstance(value, tuple) else (value,))]
+    inner = [entry for entry in entries if isinstance(entry, Node)]
+    own = [
+        part
+        for part in inner
+        if isinstance(part, Part) and (is_target(part.kind) or not type(part).__module__.startswith("headway."))
+    ]
+    return own + [part for entry in inner for part in find_own_parts(entry)]
 
 
 def find_object_parts(node: Node) -> list[str]:

@@ -14,6 +14,8 @@ class Search(Node):
 
     Lengths count the tokens of the output, with a forced prefix and the end token, without the start token.
     An output has at most max_length tokens if that is given, else ceil(max_ratio · source) + max_extra.
+    `stopping`: when a beam search ends. "count": as soon as beam_size hypotheses have ended; "score": when the best
+    running one would not be among their beam_size best, if it ended now (early_stopping = False in Hugging Face).
     """
 
     beam_size: int = number(4, low=1, high=10_000)
@@ -25,6 +27,9 @@ class Search(Node):
     max_ratio: float = number(1.0, low=0.0, high=1000.0)
     min_length: int = number(0, low=0)
     no_repeat_ngram: int = number(0, low=0)
+    stopping: Literal["count", "score"] = "count"
+    force_end: bool = False  # the last token that the maximum length allows is the end token
+    renormalise: bool = False  # probabilities are shares among the tokens that may be produced
     shortlist: bool = False  # score only the tokens that the model's shortlist has for the source
     sample: bool = False
     temperature: float = number(1.0, low=0.0)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from headway.config import catalogue
 from headway.config.config import Config, flatten, read_config, to_toml
 from headway.config.renamed import SLOTS, Note, current_key, current_kind, current_part, current_value
-from headway.config.schema import Node, expand, field_type, from_dict, node_class
+from headway.config.schema import Node, field_type, from_dict, node_class
+from headway.config.shorthand import expand
 from headway.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "HEADWAY_CONFIG__"
@@ -36,11 +37,16 @@ class Merged(NamedTuple):
 
 def parse_assignment(text: str) -> dict[str, Any]:
     """'train.seed=3' -> {'train': {'seed': 3}}. The value is a TOML literal, else a string."""
+    path, value = split_assignment(text)
+    return _nest(path.split("."), value)
+
+
+def split_assignment(text: str) -> tuple[str, Any]:
+    """'train.seed=3' -> 'train.seed', 3"""
     path, sign, value = text.partition("=")
-    names = path.strip().split(".")
-    if not sign or not all(names):
+    if not sign or not all(path.strip().split(".")):
         raise ConfigError(f'"{text}" is not an assignment: write section.key=value, as in --set model.d_model=256.')
-    return _nest(names, parse_literal(value.strip()))
+    return path.strip(), parse_literal(value.strip())
 
 
 def parse_literal(text: str) -> Any:

@@ -1,5 +1,5 @@
-"""Tokens that may not come next (suppressed ids, early ends, repeated n-grams): log-probabilities (N, V) set to -inf
-in place. What an output must contain is in constraints.py."""
+"""Tokens that may not come next (suppressed ids, early ends, repeated n-grams, all but a forced end): log-probabilities
+(N, V) set to -inf in place. What an output must contain is in constraints.py."""
 
 import torch
 from torch import Tensor
@@ -27,3 +27,15 @@ def ban_repeats(logps: Tensor, history: Tensor, size: int) -> None:
     # A minimum with +inf changes nothing, so that no index has to be looked up on the host.
     bound = torch.where(repeats, -torch.inf, torch.inf).to(logps.dtype)
     logps.scatter_reduce_(1, last.clamp(min=0), bound, "amin")
+
+
+def force_end(logps: Tensor, end: int, last: Tensor) -> None:
+    """Hypotheses at their last step, last (N,), end there, and that is certain."""
+    logps.masked_fill_(last[:, None], -torch.inf)
+    logps[:, end].masked_fill_(last, 0.0)
+
+
+def renormalise(logps: Tensor) -> None:
+    """The probabilities of what is not banned sum to 1. Where everything is, nothing changes."""
+    total = logps.logsumexp(1, keepdim=True)
+    logps -= total.masked_fill(total == -torch.inf, 0.0)

@@ -76,7 +76,7 @@ def extract_hypotheses(
 def _rank_ends(lattice: Lattice, complete: Array, task: SearchTask) -> HypothesisEnds:
     """Where the n_best of each row ended."""
     steps, rows, candidates = complete.nonzero()
-    penalties = np.array([task.search.length_penalty(n) for n in range(len(complete) + 1)])
+    penalties = np.array([task.length_penalty(n) for n in range(len(complete) + 1)])
     scores = lattice.sums[steps, rows, candidates].astype(np.float64) / penalties[steps + 1]
     # By row, then by score; equal ones stay in the order in which they were found.
     order = np.lexsort((-scores, rows))

@@ -45,7 +45,9 @@ def probe_engines(
         read = _read_model(paths, device)
     except UnsupportedModelError as error:
         return EngineProbe(tuple((name, str(error)) for name in names))
-    summary, config, stored = read
+    summary, table, stored = read
+    config = table["model"]
+    is_imported = table["tokenizer"]["kind"] == "imported"  # then its special tokens are not known yet
     reasons = []
     for name in names:
         try:
@@ -54,14 +56,14 @@ def probe_engines(
         except UnsupportedModelError as error:
             reasons.append((name, str(error)))
             continue
-        if start:
+        if start and not is_imported:
             model.start()
         return EngineProbe(tuple(reasons), summary, model)
     return EngineProbe(tuple(reasons))
 
 
 def _read_model(paths: Sequence[str | Path], device: str) -> tuple[ModelSummary, JsonObject, TensorFile]:
-    """UnsupportedModelError where no engine but torch could run it."""
+    """Its config.json and weights. UnsupportedModelError where no engine but torch could run it."""
     if len(paths) > 1:
         raise UnsupportedModelError("it does not support ensembles")
     if not is_cpu_only(device):
@@ -73,7 +75,7 @@ def _read_model(paths: Sequence[str | Path], device: str) -> tuple[ModelSummary,
         raise UnsupportedModelError("its config.json is not that of a translator")
     check_config(read[1])
     try:
-        return read[0], read[1]["model"], TensorFile(folder / "model.safetensors")
+        return read[0], read[1], TensorFile(folder / "model.safetensors")
     except HeadwayError as error:
         raise UnsupportedModelError(str(error).rstrip(".")) from None
 

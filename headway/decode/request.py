@@ -43,11 +43,23 @@ class SearchTask:
         """The jobs that may produce a token at all."""
         return [job for job in self.jobs if job.max_new_tokens > 0]
 
+    def length_penalty(self, produced: int) -> float:
+        """For so many produced tokens. As in Hugging Face, what every output begins with is part of its length, and a
+        prefix that a user demands is not."""
+        return self.search.length_penalty(produced + self.special_tokens.target_lead)
+
     def hypothesis(self, job: SearchJob, ids: list[int], logps: list[float], logp: float) -> Hypothesis:
         """ids: all of them, with the prefix, and with the end token if it ended."""
         finished = bool(logps) and ids[-1] == self.special_tokens.end
-        score = self.search.score(logp, len(logps))
+        score = logp / self.length_penalty(len(logps))
         return Hypothesis(ids[:-1] if finished else ids, logp, score, logps, finished, len(job.prefix))
+
+
+def describe_reference_only(search: Search) -> str:
+    """A setting that only the reference search has; "" if there is none."""
+    if search.stopping == "score" and search.beam_size > 1:
+        return 'stopping is "score"'
+    return next((f"{name} is set" for name in ("force_end", "renormalise") if getattr(search, name)), "")
 
 
 def make_jobs(

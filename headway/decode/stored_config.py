@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 JsonObject = dict[str, Any]
-SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may mean anything
+SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may mean anything; ?: may be left out
     "model": "d_model vocabulary source_vocabulary dropout norm linear embedding encoder decoder head",
     "embedding": "tied scale norm segments",
     "encoder": "layers position mask mixer feedforward residual",
@@ -18,7 +18,7 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "norm layernorm": "eps",
     "norm rmsnorm": "eps",
     "linear dense": "",
-    "position sinusoidal": "base layout",
+    "position sinusoidal": "base layout spacing? first?",
     "position learned": "max_positions",
     "position none": "",
     "mask full": "",
@@ -29,6 +29,8 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "feedforward gelu_tanh": "hidden bias dropout",
     "feedforward silu": "hidden bias dropout",
     "feedforward swiglu": "hidden bias dropout",
+    "feedforward geglu": "hidden bias dropout",
+    "feedforward geglu_tanh": "hidden bias dropout",
     "residual post": "",
     "residual pre": "",
     "head logits": "bias",
@@ -60,7 +62,10 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "tokenizer bytes": "",
     "tokenizer characters": "size",
     "tokenizer wordpiece": "size lowercase",
+    "tokenizer imported": "",
 }
+# Written only where a model has them.
+UNSUPPORTED_SETTINGS = {"output_bias", "qk_norm", "output_norm", "scaling"}
 TRAIN_CHOICES = {
     "metric": ("loss", "bleu", "chrf"),
     "batches": ("auto", "padded", "packed"),
@@ -79,8 +84,9 @@ KNOWN_VALUES: dict[str, tuple[Any, ...]] = {  # of settings that a weight's shap
     "bias": (False, True),
     "embedding scale": (False, True),
     "embedding norm": (False, True),
-    "tied": ("all", "target", "none"),
+    "tied": ("all", "inputs", "target", "none"),
     "layout": ("interleaved", "halves"),
+    "spacing": ("open", "closed"),
     "kernel": ("auto", "math", "sdpa", "flex"),
 }
 
@@ -113,7 +119,11 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
         raise UnsupportedModelError("its layers share weights")
     if "memory_tokens" in table:  # written only where a model has some
         raise UnsupportedModelError("memory tokens are not supported")
-    if set(table) != set(SUPPORTED_FIELDS[name].split()):
+    for setting in UNSUPPORTED_SETTINGS & table.keys():
+        raise UnsupportedModelError(f"{name} with {setting} is not supported")
+    fields = SUPPORTED_FIELDS[name].split()
+    required = {field for field in fields if not field.endswith("?")}
+    if not required <= set(table) <= {field.rstrip("?") for field in fields}:
         raise UnsupportedModelError(f"the settings of {name} are not those that this Headway writes")
     for setting, value in table.items():
         known = KNOWN_VALUES.get(f"{name} {setting}", KNOWN_VALUES.get(setting, ()))
@@ -131,6 +141,8 @@ def check_config(table: JsonObject) -> None:
     """Refuse a config.json with settings that torch's engine would refuse. `model` is checked part by part as it is
     read; of `train`, which translating does not need, names, types and ranges."""
     with refuse_malformed():
+        if "packages" in table:
+            raise UnsupportedModelError("it has kinds of other packages, which only torch can run")
         check_names("config", table)
         train = check_names("train", table["train"])
         for name, value in train.items():
@@ -152,7 +164,7 @@ def _is_train_value(name: str, value: Any) -> bool:
 
 def check_names(name: str, table: JsonObject) -> JsonObject:
     """The table, if this Headway knows all its settings."""
-    unknown = sorted(set(table) - set(SUPPORTED_FIELDS[name].split()))
+    unknown = sorted(set(table) - set(SUPPORTED_FIELDS[name].replace("?", "").split()))
     if unknown:
         raise UnsupportedModelError(f"{name} has no setting {unknown[0]!r}")
     return table

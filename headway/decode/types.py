@@ -23,7 +23,7 @@ class Hypothesis:
         ids          = forced prefix (the first `prefix` of them) + what was produced, without start and end
         token_logps  = one for each produced token, the end token last if `finished`
         logp         = their sum: log p(produced | source, prefix)
-        score        = logp / penalty(number of produced tokens, the end token counted)
+        score        = logp / penalty(number of produced tokens, the end token counted; see SearchTask.length_penalty)
 
     Not `finished`: it was cut at the maximum length, or no token could follow.
     """

@@ -2,9 +2,11 @@
 
     report.docx ─ files.py           dispatch by suffix
                     │
-    reader          txt html srt po docx pptx odt epub pdf     bytes → pieces: text, tags, breaks (markup.Piece)
+    reader          txt html markdown srt vtt po json_values xliff tmx docx pptx xlsx odt epub pdf
+                    │                                          bytes → pieces: text, tags, breaks (markup.Piece)
                     │  encodings, xml, zip_archive, office     decoding and containers
                     │  footnotes, range_markers, runs          pieces that move as one
+                    │  subtitles, messages, bilingual          what several formats have in common; markdown_inline
                     ▼
     markup.py       collect_segments: pieces → segments, plain text with inline_tags
                     ▼

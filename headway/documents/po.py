@@ -1,19 +1,13 @@
-"""Gettext catalogues (.po): untranslated messages are translated, and nothing else changes.
-
-Placeholders are verbatim pieces, so each is in the translation once. If one is lost or doubled all the same, or if
-positional placeholders change their order, the message stays untranslated: programs could crash over it."""
+"""Gettext catalogues (.po): untranslated messages are translated, and nothing else changes."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headway.documents.encodings import DecodedText, decode_text
-from headway.documents.html import INLINE_ELEMENTS, STANDALONE_ELEMENTS, token_piece, tokenize_html
 from headway.documents.limits import current_meter
-from headway.documents.markup import MarkupSegment, Piece, collect_segments, write_translated
+from headway.documents.messages import queue_message, translate_message
 from headway.documents.segments import DocumentCounts, SegmentQueue, TranslateSegments
-from headway.documents.txt import COLLAPSED_TEXT_FORMAT
 from headway.errors import HeadwayError
 
 PO_LINE = re.compile(
@@ -24,15 +18,6 @@ NUMERIC_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2}))")
 ESCAPE = re.compile(rf"(?:{NUMERIC_ESCAPE.pattern})+|\\.")
 LETTER_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 ESCAPED = {letter: f"\\{name}" for name, letter in LETTER_ESCAPES.items()} | {'"': '\\"', "\\": "\\\\"}
-PLACEHOLDER = re.compile(
-    r"%(?:\([^()\s]+\)|\d+\$)?[-+#0]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|j|z|t|L|q)?[diouxXeEfFgGaAcsprn@%]"
-    r"|%<\w+>[a-zA-Z]?|\$?\{[^{}\s]*\}|\$\([^()\s]+\)|%\w+%"
-)
-POSITIONAL_PLACEHOLDER = re.compile(r"%(?![(<]|\d+\$)[^%]+|\{(?:[:!].*)?\}")  # one without a name or a number
-BLOCK_ELEMENTS = frozenset((
-    "p", "br", "li", "ul", "ol", "div", "h1", "h2", "h3", "h4", "h5", "h6", "table", "tr", "td", "th", "hr", "pre",
-    "blockquote",
-))  # fmt: skip
 DECLARED_ENCODING = re.compile(rb"charset=([\w.:-]{1,40})")
 PLURAL_COUNT = re.compile(r"nplurals\s*=\s*(\d{1,3})")
 UNSET_CHARSET = "CHARSET"  # in a template that nobody has filled in
@@ -55,16 +40,6 @@ class PoEntry:
     forms: list[PoString] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] …
 
 
-@dataclass
-class PendingString:
-    """An empty string, and the queued message for it."""
-
-    string: PoString
-    source: str
-    parts: list[Piece | MarkupSegment]
-    segments: range  # of the queue
-
-
 def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tuple[bytes, DocumentCounts]:
     declared = DECLARED_ENCODING.search(data)
     charset = declared[1].decode() if declared else ""
@@ -77,15 +52,14 @@ def translate_bytes(data: bytes, name: str, translate: TranslateSegments) -> tup
     plural_count = int(plurals[1]) if plurals else 2
     queue = SegmentQueue()
     pending = [
-        queue_string(string, text, queue)
+        (string, queue_message(text, queue))
         for entry in entries
         for string, text in find_untranslated(entry, plural_count)
     ]
     queue.translate_all(translate)
-    for message in reversed(pending):  # from the end, because new lines shift those that follow
-        translation = finished_translation(message, queue)
+    for string, message in reversed(pending):  # from the end, because new lines shift those that follow
+        translation = translate_message(message, queue)
         if translation:
-            string = message.string
             line_end = "\r" if lines[string.first_line].endswith("\r") else ""
             new_lines = [line + line_end for line in quote_lines(string, translation)]
             lines[string.first_line : string.last_line + 1] = new_lines
@@ -136,56 +110,6 @@ def find_untranslated(entry: PoEntry, plural_count: int) -> Iterator[tuple[PoStr
     for string in entry.forms:
         if not string.value:
             yield string, plural.value if plural and (string.form or plural_count == 1) else message.value
-
-
-def queue_string(string: PoString, source: str, queue: SegmentQueue) -> PendingString:
-    first = len(queue.requests)
-    parts = collect_segments(parse_message(source), queue, COLLAPSED_TEXT_FORMAT)
-    return PendingString(string, source, parts, range(first, len(queue.requests)))
-
-
-def parse_message(text: str) -> list[Piece]:
-    """The lines of a message, with tags and placeholders. A tag that HTML does not have counts as a word."""
-    pieces: list[Piece] = []
-    for token in tokenize_html(text):
-        if token.kind in ("start", "end") and token.name in BLOCK_ELEMENTS | INLINE_ELEMENTS | STANDALONE_ELEMENTS:
-            pieces.append(token_piece(token))
-        elif token.kind in ("start", "end"):
-            pieces.append(Piece("verbatim", token.raw, token.raw))
-        else:
-            for line in re.findall(r"[\n\t]+|[^\n\t]+", token.raw):
-                pieces += [Piece("break", line)] if line[0] in "\n\t" else split_placeholders(line)
-    return pieces
-
-
-def split_placeholders(line: str) -> Iterator[Piece]:
-    position = 0
-    for match in PLACEHOLDER.finditer(line):
-        if match.start() > position:
-            yield Piece("text", line[position : match.start()], line[position : match.start()])
-        yield Piece("verbatim", match[0], match[0])
-        position = match.end()
-    if position < len(line):
-        yield Piece("text", line[position:], line[position:])
-
-
-def finished_translation(message: PendingString, queue: SegmentQueue) -> str:
-    """The translation of a message; "" if there is none that can be used."""
-    translation, _ = write_translated(message.parts, queue, COLLAPSED_TEXT_FORMAT)
-    found, expected = (PLACEHOLDER.findall(text) for text in (translation, message.source))
-    fault = "differ" if Counter(found) != Counter(expected) else ""
-    if not fault and positional_placeholders(found) != positional_placeholders(expected):
-        fault = "are in another order"
-    if fault:
-        for number in message.segments:
-            queue.reject(number, f"the placeholders of its translation {fault}")
-        return ""
-    complete = message.segments and all(queue.results[number].text.strip() for number in message.segments)
-    return translation if complete else ""
-
-
-def positional_placeholders(found: list[str]) -> list[str]:
-    return [placeholder for placeholder in found if POSITIONAL_PLACEHOLDER.fullmatch(placeholder)]
 
 
 def unescape_po(value: str, encoding: str) -> str:

@@ -48,8 +48,10 @@ class XmlNode:
             yield from child.find_all(*names)
 
 
-def decode_xml(data: bytes, name: str) -> DecodedText:
-    """Decode a part; refuse it unless it is well-formed and declares no document type or entities."""
+def decode_xml(data: bytes, name: str, allow_doctype: bool = False) -> DecodedText:
+    """Decode a part; refuse it unless it is well-formed and declares no document type or entities.
+
+    allow_doctype: it may name a document type, which is not read, but declare nothing itself"""
     declared = DECLARED_ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
     decoded = decode_text(data, name, declared[1].decode() if declared else "")
     current_meter().count_elements(decoded.text.count("<") - decoded.text.count("</"), name)  # before any is parsed
@@ -60,7 +62,12 @@ def decode_xml(data: bytes, name: str) -> DecodedText:
             f"{name} is refused: it declares a document type or entities, which such a document does not need."
         )
 
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    def check_doctype(doctype: str, system: str | None, public: str | None, has_declarations: bool) -> None:
+        if has_declarations or not allow_doctype:
+            refuse()
+
+    parser.StartDoctypeDeclHandler = check_doctype
+    parser.EntityDeclHandler = refuse
     try:
         for start in range(0, len(decoded.text), EXPAT_CHARACTERS):
             parser.Parse(decoded.text[start : start + EXPAT_CHARACTERS].encode(), False)

@@ -5,5 +5,6 @@ prefetch      run an iterator ahead in a background thread
 atomic        write a file or directory completely or not at all
 resumable     an output file that grows over hours and can be resumed
 tensors       safetensors files by any name
+notebook_html  tables, grids and framed pages for notebook cells
 cache         directories of computed data, named by a fingerprint
 """

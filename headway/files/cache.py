@@ -7,6 +7,7 @@ it is rebuilt. Entries unused for a month are deleted, unless a running process 
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -71,6 +72,28 @@ def build_entry(folder: Path, build: Callable[[Path], None]) -> None:
             f"{cache_folder()} cannot be written to: {error.strerror or error}. Tokenised text is kept there: free "
             "some space, or set the environment variable HEADWAY_CACHE to another folder."
         ) from None
+
+
+def add_entry(kind: str, build: Callable[[Path], str]) -> Path:
+    """An entry whose key is known only when it is built: `build(folder)` fills it and returns the key, a fingerprint of
+    its contents. If there is such an entry, that one is kept."""
+    key = ""
+
+    def build_keyed(folder: Path) -> None:
+        nonlocal key
+        key = build(folder)
+
+    passing = cache_folder() / f"{kind}-{secrets.token_hex(8)}"
+    build_entry(passing, build_keyed)
+    folder = cache_folder() / f"{kind}-{key}"
+    try:
+        os.replace(passing, folder)
+    except OSError:  # it exists
+        shutil.rmtree(passing, ignore_errors=True)
+        os.utime(folder / READY_FILE)
+    mark_in_use(folder)
+    delete_stale_entries()
+    return folder
 
 
 def delete_stale_entries() -> None:

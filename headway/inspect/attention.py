@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from headway.errors import HeadwayError
+from headway.files.notebook_html import render_grid
 from headway.inspect.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ class AttentionMap:
     kind: AttentionKind
     layer: int  # counted from 1
     text: str  # the output, or the input of a model that generates nothing
+
+    def _repr_html_(self) -> str:
+        """Notebooks show the mean of all heads, and each head."""
+        rows, columns = ([format_token(piece) for piece in side] for side in (self.queries, self.keys))
+        panels = [("mean of all heads", self.weights.mean(0))]
+        panels += [(f"head {number}", weights) for number, weights in enumerate(self.weights, start=1)]
+        grids = [render_grid(weights.tolist(), rows, columns, title) for title, weights in panels]
+        return f"<div>{escape(self.kind)}, layer {self.layer}: {escape(self.text)}</div>{''.join(grids)}"
 
 
 def format_token(piece: str) -> str:
@@ -83,13 +93,18 @@ def read_attention(trace: Trace, kind: AttentionKind | None = None, layer: int =
 
 
 def compute_attention(
-    model: "Translator | LanguageModel", text: str, kind: AttentionKind | None = None, layer: int = 0, target: str = ""
+    model: "Translator | LanguageModel",
+    text: str,
+    kind: AttentionKind | None = None,
+    layer: int = 0,
+    source: str = "",
+    target: str = "",
 ) -> AttentionMap:
     """The attention of a model while it translates a sentence, or reads a text."""
     from headway.translate.translator import Translator
 
     if isinstance(model, Translator):
-        return read_attention(model.trace(text, target=target), kind, layer)
+        return read_attention(model.trace(text, source=source, target=target), kind, layer)
     if target:
         raise HeadwayError(f'a language model does not translate to "{target}": leave out the target language.')
     return read_attention(model.trace(text, length=0), kind, layer)

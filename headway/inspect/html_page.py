@@ -3,16 +3,22 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headway.config.own_kinds import reading_stored
 from headway.config.schema import from_dict
+from headway.files.atomic import write_text_atomically
+from headway.files.notebook_html import render_framed_page
 from headway.inspect.embeddings import describe_vectors
 from headway.inspect.events import describe_penalty, describe_sublayer, trace_events, trace_predictions
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
+
+if TYPE_CHECKING:
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 STATIC_DIR = Path(__file__).parent.parent / "serve" / "static"
 FRAME_PIXELS = 900  # pixels, in a notebook
@@ -34,16 +40,47 @@ def render_page(trace: Trace, name: str = "", model: Transformer | None = None, 
 
 
 def render_frame(trace: Trace) -> str:
-    """An <iframe> for notebooks, sandboxed."""
-    return (
-        f'<iframe srcdoc="{escape(render_page(trace))}" sandbox="allow-scripts allow-downloads" '
-        f'title="{escape(trace.text)}" style="width: 100%; height: {FRAME_PIXELS}px; border: 0"></iframe>'
-    )
+    """The page in a frame, for notebooks."""
+    return render_framed_page(render_page(trace), trace.text, FRAME_PIXELS)
+
+
+class PageWidget:
+    """The page of one text for a notebook cell, with all its panels; `save` writes it as a file of its own."""
+
+    def __init__(self, page: str, title: str, height: int = FRAME_PIXELS) -> None:
+        self.page, self.title, self.height = page, title, height
+
+    def __repr__(self) -> str:
+        return f"<PageWidget {self.title!r}: {len(self.page):,} characters of HTML>"
+
+    def _repr_html_(self) -> str:
+        return render_framed_page(self.page, self.title, self.height)
+
+    def save(self, path: str | Path) -> None:
+        write_text_atomically(Path(path), self.page)
+
+
+def make_widget(
+    model: "Translator | LanguageModel", text: str, height: int = FRAME_PIXELS, **settings: Any
+) -> PageWidget:
+    """What a model does with a text, on the page of `headway serve`, nearest tokens included. settings: of `trace`."""
+    from headway.translate.translator import Translator
+
+    if isinstance(model, Translator):
+        network, tokenizers = model.steppers[0].model, model.tokenizers
+        readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
+    else:
+        network = model.model
+        readers = {"encoder": model.tokenizer, "decoder": model.tokenizer}
+    trace = model.trace(text, **settings)
+    page = render_page(trace, "", network, lambda side, ids: readers[side].pieces(ids))
+    return PageWidget(page, text, height)
 
 
 def record_answers(trace: Trace, name: str, model: Transformer | None, pieces: Any) -> dict[str, Any]:
     """What the server would answer, under the keys by which the page looks it up."""
-    config = from_dict(Transformer.Config, trace.model)
+    with reading_stored():  # a trace may be anybody's file
+        config = from_dict(Transformer.Config, trace.model)
     description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
     info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
     ids = {"encoder": trace.source.ids, "decoder": trace.target.ids}

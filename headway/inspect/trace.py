@@ -61,6 +61,10 @@ class Trace:
     tensors: dict[str, Tensor]
     warnings: list[str] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        size = f"{len(self.source.ids)} + {len(self.written.ids)} tokens, {len(self.tensors)} tensors"
+        return f"<Trace of a {self.kind}: {self.text!r} → {self.output!r}; {size}>"
+
     def tree(self) -> list[BeamNode]:
         """Every hypothesis that the search considered."""
         return build_tree(self.beam)

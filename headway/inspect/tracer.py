@@ -4,6 +4,7 @@ The search takes the fast path; the forward pass takes the naive form of attenti
 give the same numbers, to 1e-4 in float32, and so the same choices."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from headway.inspect.events import TOP_TOKENS
 from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import ForwardReport
 from headway.nn.transformer import Transformer
+from headway.text.lm_text import frame_text
 from headway.text.segment.sentences import split_sentences
 from headway.text.segment.wrapped_lines import unwrap_text
 from headway.text.spans.uppercase import lowercased
@@ -49,10 +51,9 @@ def trace_forward(model: Transformer, source: Sequence[int], target: Sequence[in
     return {name: tensor[0].to("cpu", torch.float32, copy=True).contiguous() for name, tensor in tensors.items()}
 
 
-def trace_translation(
-    translator: "Translator", text: str, search: Search, *, target: str = "", prefix: str = ""
-) -> Trace:
-    """Trace one sentence; several are translated as one, and a warning says so."""
+def trace_translation(translator: "Translator", text: str, options: TranslateOptions, *, prefix: str = "") -> Trace:
+    """Trace one sentence; several are translated as one, and a warning says so. Of the options, languages and search
+    count."""
     if len(translator.steppers) > 1:
         raise HeadwayError(
             f"a trace needs a single model, not an ensemble of {len(translator.steppers)}: load one of them."
@@ -64,24 +65,24 @@ def trace_translation(
     config = translator.config
     source_tokenizer = translator.tokenizers.source
     target_tokenizer = translator.tokenizers.target
-    source = [
-        *translator.tag_ids(target),
-        *source_tokenizer.encode(lowercased(text.strip(), source_tokenizer)),
-        source_tokenizer.end,
-    ]
+    direction = translator.direction_tokens(options.source, options.target)
+    source = direction.wrap_source(source_tokenizer.encode(lowercased(text.strip(), source_tokenizer)))
     if len(source) > config.train.max_tokens:
         raise HeadwayError(
             f"this text has {len(source)} tokens, and this model reads at most {config.train.max_tokens}. Trace a "
             "shorter one."
         )
     steps: list[BeamStep] = []
-    options = TranslateOptions(target=target, split_sentences=False, protect=None, search=search)
+    search = options.search or config.search
+    options = replace(options, split_sentences=False, protect=None, search=search)
     translation = translate_requests(translator, [Request(text, prefix=prefix)], options, steps.append)[0]
     forced = len(target_tokenizer.encode(prefix)) if prefix else 0
     hypotheses = []
     for guess in translation.guesses:
         finished = len(guess.token_logps) == len(guess.tokens) - forced + 1
-        hypotheses.append(Hypothesis(guess.tokens, guess.logp, guess.score, guess.token_logps, finished, forced))
+        ids = [*direction.target_lead, *guess.tokens]  # a trace shows all that the decoder reads
+        lead = len(direction.target_lead)
+        hypotheses.append(Hypothesis(ids, guess.logp, guess.score, guess.token_logps, finished, lead + forced))
     sentences = split_sentences(text, config.source_languages[0] if config.source_languages else None)
     count = sum(bool(sentence.text) for sentence in sentences)
     warnings = list(translation.warnings)
@@ -117,6 +118,7 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
     tokenizer = model.tokenizer
     steps: list[BeamStep] = []
     search: Search | None = None
+    special, prefix = model.make_prompt(text)
     if settings.get("length") == 0:
         found = [Hypothesis(prefix, 0.0, 0.0, [], False, len(prefix))]
     else:
@@ -124,21 +126,21 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
         (found,) = decode(
             model.stepper,
             None,
-            special_tokens=model.special_tokens,
+            special_tokens=special,
             search=search,
             prefixes=[prefix],
             record=steps.append,
         )
-    tensors = trace_forward(model.model, [], [model.special_tokens.start, *found[0].ids])
+    tensors = trace_forward(model.model, [], [special.start, *found[0].ids])
     return Trace(
         kind="causal",
         text=text,
-        output=model.decode(found[0].ids),
+        output=model.decode(found[0].ids, special.start),
         source=_make_tokens(tokenizer, []),
         search=search.to_dict() if search else {},
         model=model.config.model.to_dict(),
         tensors=tensors,
-        **_output_fields(tokenizer, model.special_tokens.start, found, steps, tensors),
+        **_output_fields(tokenizer, special.start, found, steps, tensors),
     )
 
 
@@ -148,7 +150,7 @@ def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any
     if not text.strip():
         raise HeadwayError("there is nothing to trace: give a sentence.")
     nothing = _make_tokens(model.tokenizer, [])
-    source = [model.special_tokens.start, *model.encode(text)]
+    source = frame_text(model.encode(text), model.tokenizer)
     return Trace(
         kind="masked",
         text=text,

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from headway.config import catalogue
-from headway.config.schema import Part, import_target, make_part
+from headway.config.own_kinds import import_owner
+from headway.config.schema import Part, make_part
 from headway.nn.masks.masks import Mask
 
 
@@ -71,14 +71,12 @@ class Cost:
 
 def make(slot: str, part: Part, scope: Scope) -> Any:
     """Build the module of a part."""
-    return import_target(catalogue.find_entry(slot, part.kind).target)(part, scope)
+    return import_owner(slot, part.kind)(part, scope)
 
 
 def make_linear(inputs: int, outputs: int, scope: Scope, *, bias: bool = True) -> nn.Module:
     """Every linear layer of a model is made here, so that one config value changes them all."""
-    module: nn.Module = import_target(catalogue.find_entry("linear", scope.linear.kind).target)(
-        scope.linear, inputs, outputs, bias=bias
-    )
+    module: nn.Module = import_owner("linear", scope.linear.kind)(scope.linear, inputs, outputs, bias=bias)
     return module
 
 
@@ -98,5 +96,5 @@ def build_norm(part: Any, width: int) -> nn.Module:
 
 
 def _import_norm(part: Part, width: int) -> nn.Module:
-    module: nn.Module = import_target(catalogue.find_entry("norm", part.kind).target)(part, width)
+    module: nn.Module = import_owner("norm", part.kind)(part, width)
     return module

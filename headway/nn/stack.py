@@ -20,7 +20,7 @@ from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import FULL, Mask, make_mask
 from headway.nn.memory_tokens import MemoryTokens
-from headway.nn.mixers.attention import Attention
+from headway.nn.mixers.attention import Attention, AttentionConfig
 from headway.nn.mixers.shared_kv import SharedKV
 from headway.nn.positions.positions import NoPosition, Position
 from headway.nn.sequence import LastToken, TokenPositions
@@ -336,8 +336,9 @@ def attention_like(mixers: Iterable[Part]) -> Part | None:
     heads; None if none has."""
     with_heads = [mixer for mixer in mixers if "heads" in (spec.name for spec in fields(mixer))]
     for mixer in with_heads:
-        if isinstance(mixer, Attention.Config):
-            names = [spec.name for spec in fields(Attention.Config) if spec.name != "kind"]
+        if isinstance(mixer, AttentionConfig):
+            known = {spec.name for spec in fields(Attention.Config)}
+            names = [spec.name for spec in fields(mixer) if spec.name in known - {"kind"}]
             return Attention.Config(**{name: getattr(mixer, name) for name in names})
     for mixer in with_heads:
         return Attention.Config(**{name: getattr(mixer, name) for name in COPIED_SETTINGS if hasattr(mixer, name)})

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config.schema import Node, number, slot
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope
 from headway.nn.cache.kv import DecoderState
 from headway.nn.context import Context, ForwardReport
@@ -62,14 +62,16 @@ class Transformer(nn.Module):
             """Derived values filled in, impossible combinations refused."""
             if not self.encoder.layers and not self.decoder.layers:
                 raise ConfigError("encoder.layers and decoder.layers are both 0. Give at least one side layers.")
-            if self.head.kind == "pooled" and self.decoder.layers:
-                raise ConfigError("a pooled head reads the first token of an encoder. Set decoder.layers = 0.", "head")
+            if self.head.kind in ("pooled", "embedding") and self.decoder.layers:
+                raise ConfigError(
+                    f'the head "{self.head.kind}" reads the output of an encoder. Set decoder.layers = 0.', "head"
+                )
             try:
                 self.norm.check(self.d_model, self.sides)
             except ConfigError as error:
                 raise error.inside("norm") from None
             source = self.source_vocabulary or self.vocabulary
-            if self.embedding.tied == "all" and source != self.vocabulary and self.encoder.layers:
+            if self.embedding.ties_sides and source != self.vocabulary and self.encoder.layers:
                 raise ConfigError(
                     f"source and target have vocabularies of {source} and {self.vocabulary}, so they cannot share one "
                     'embedding. Set tied = "target" or "none".',
@@ -92,8 +94,10 @@ class Transformer(nn.Module):
             return self.decoder.derived_cross(self.encoder) if needed else None
 
         def _check_norm(self) -> None:
-            mixers: list[Any] = [mixer for side in self.sides for mixer in getattr(self, side).mixer]
-            unbounded = [mixer.kind for mixer in mixers if mixer.needs_norm]
+            stacks: list[Stack.Config] = [getattr(self, side) for side in self.sides]
+            parts: list[Any] = [part for stack in stacks for part in (*stack.mixer, *stack.feedforward)]
+            parts += [part.expert for part in parts if hasattr(part, "expert")]
+            unbounded = [part.kind for part in parts if getattr(part, "needs_norm", False)]
             if unbounded and self.norm.kind == "none":
                 raise ConfigError(
                     f"without norms the outputs of {unbounded[0]} would grow beyond all bounds from layer to layer. "
@@ -115,9 +119,9 @@ class Transformer(nn.Module):
             decoder, cross = c.decoder.cost(c.scope("decoder"))
             embedding = c.embedding.cost(top, c.vocabulary)
             if len(c.sides) == 2:
-                other = 0 if c.embedding.tied == "all" else c.source_vocabulary
+                other = 0 if c.embedding.ties_sides else c.source_vocabulary
                 embedding += c.embedding.cost(top, other)
-            head = c.head.cost(top, c.vocabulary, c.embedding.tied != "none")
+            head = c.head.cost(top, c.vocabulary, c.embedding.ties_output)
             return {
                 "embedding": embedding,
                 "encoder": encoder,
@@ -156,9 +160,9 @@ class Transformer(nn.Module):
         for side in reversed(c.sides):  # the last side first: it owns a tied table
             size = c.source_vocabulary if side == "encoder" and len(c.sides) == 2 else c.vocabulary
             self.embeddings[side] = Embedding(c.embedding, c.scope(side), size, tied_table)
-            tied_table = self.embeddings[side].table if c.embedding.tied == "all" else None  # type: ignore[assignment]
+            tied_table = self.embeddings[side].table if c.embedding.ties_sides else None  # type: ignore[assignment]
             self.stacks[side] = Stack(getattr(c, side), c.scope(side))
-        self.head = c.head.build(c.scope(c.sides[-1]), c.vocabulary, c.embedding.tied != "none")
+        self.head = c.head.build(c.scope(c.sides[-1]), c.vocabulary, c.embedding.ties_output)
         initialise(self)
 
     @property
@@ -228,6 +232,11 @@ class Transformer(nn.Module):
 
     def factors(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The factors of the logits, and their bias: a loss can compute them in chunks."""
+        if not hasattr(self.head, "factors"):
+            raise HeadwayError(
+                f'this model has the head "{self.config.head.kind}", which predicts no tokens. Use LanguageModel.embed '
+                'or train a model with the head "masked".'
+            )
         parts: tuple[Tensor, Tensor, Tensor | None] = self.head.factors(hidden, self.output_embedding)
         return parts
 

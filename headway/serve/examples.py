@@ -30,7 +30,7 @@ def curl_arguments(path: str, is_post: bool, pool: ModelPool) -> list[str] | Non
         return None
     if not is_post:
         return []
-    source, target = next(iter(pool.pairs), ("", ""))
+    source, target = pool.default_pair
     if path == "/translate_file":
         fields = (f"file={SENTENCE};filename=example.txt", f"source={source}", f"target={target}")
         return [word for field in fields for word in ("-F", field)] if source else None

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,14 @@ from headway.serve.settings import Log, ServerSettings
 from headway.serve.studies import ServedStudy, StudyModel, read_studies
 from headway.storage.summary import ModelSummary, read_summary, summarise
 from headway.storage.tensor_file import TensorFile
+from headway.text.language_codes import count_directions, describe_languages, usual_direction
 from headway.translate.results import Translation
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import Translator
 
+SIDES = ("sources", "targets")
 TRIM_SECONDS = 20.0  # how often, at most, freed memory is returned to the system
 BatchListener = Callable[[int, int, float], None]  # texts, tokens and seconds of a batch
 
@@ -41,11 +43,21 @@ class ServedModel:
     users: int = 0  # requests that need it loaded
     loaded: "Translator | LanguageModel | None" = None
     queue: BatchQueue[Translation] | None = None
-    pairs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def is_translator(self) -> bool:
         return self.summary.objective == "translation"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.summary.source_languages if self.is_translator else ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.summary.target_languages if self.is_translator else ()
+
+    def translates(self, source: str, target: str) -> bool:
+        return source != target and source in self.sources and target in self.targets
 
     @property
     def is_causal(self) -> bool:
@@ -77,20 +89,15 @@ def read_served_model(path: Path, names: Sequence[str], name: str = "") -> Serve
     weights = path / "model.safetensors"
     if not weights.is_file():
         raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
-    pairs = [
-        (source, target)
-        for source in summary.source_languages
-        for target in summary.target_languages
-        if source != target
-    ]
-    if summary.objective == "translation" and not pairs:
+    directions = count_directions(summary.source_languages, summary.target_languages)
+    if summary.objective == "translation" and not directions:
         raise HeadwayError(
             f"{path} does not say between which languages it translates, so no request could select it. Add "
             "source_languages and target_languages to its config.json, or train it with --from and --to."
         )
     name = free_name(name or path.resolve().name, names)
     size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
-    return ServedModel(name, path, summary, size, pairs=pairs if summary.objective == "translation" else [])
+    return ServedModel(name, path, summary, size)
 
 
 class ModelPool:
@@ -108,12 +115,10 @@ class ModelPool:
         self.models: list[ServedModel] = []
         for path in settings.models:
             self._add(read_served_model(Path(path), [model.name for model in self.models]))
-        self.pairs: dict[tuple[str, str], ServedModel] = {}
-        self._find_pairs(warn=True)
+        self._warn_of_overlaps()
         self.studies = read_studies(settings.studies)
         for study in self.studies:
-            self._add_study(study)
-        self._find_pairs(warn=False)  # a study's models translate the same pairs, and are asked for by name
+            self._add_study(study)  # its models translate the same pairs, and are asked for by name
         self._loaded: list[ServedModel] = []  # the most recently used last
         self._last_trim = time.monotonic()
         self._lock = threading.Lock()  # of self._loaded and the models' users
@@ -150,13 +155,14 @@ class ModelPool:
                 "warning",
             )
 
-    def _find_pairs(self, warn: bool) -> None:
-        """Which model translates a pair: the first that does."""
-        for model in self.models:
-            for pair in model.pairs:
-                if self.pairs.setdefault(pair, model) is not model and warn:
+    def _warn_of_overlaps(self) -> None:
+        """Of several models for one pair, the first translates it."""
+        for number, model in enumerate(self.models):
+            for earlier in self.models[:number]:
+                shared = [[code for code in getattr(model, side) if code in getattr(earlier, side)] for side in SIDES]
+                if count_directions(*shared):
                     self.log(
-                        f"{' → '.join(pair)} is translated by {self.pairs[pair].name}, which was given first; "
+                        f"{describe_languages(*shared)} is translated by {earlier.name}, which was given first; "
                         f"{model.name} is used only by requests that name it, as on the page",
                         "warning",
                     )
@@ -164,19 +170,27 @@ class ModelPool:
     # ---- languages
 
     @property
+    def default_pair(self) -> tuple[str, str]:
+        """The usual direction of the first translator; "" for both without one."""
+        translator = next((model for model in self.models if model.is_translator), None)
+        return usual_direction(translator.sources, translator.targets) if translator else ("", "")
+
+    @property
     def sources(self) -> list[str]:
-        return list(dict.fromkeys(source for source, _ in self.pairs))
+        return list(dict.fromkeys(source for model in self.models for source in model.sources))
 
     @property
     def languages(self) -> list[str]:
-        return list(dict.fromkeys([*self.sources, *(target for _, target in self.pairs)]))
+        return list(dict.fromkeys([*self.sources, *(target for model in self.models for target in model.targets)]))
 
     def targets_from(self, source: str) -> list[str]:
         """The languages that a text can be translated to; its own is one of them."""
-        return sorted({*(target for start, target in self.pairs if start == source), source})
+        found = {target for model in self.models if source in model.sources for target in model.targets}
+        return sorted(found | {source})
 
     def sources_for(self, target: str) -> list[str]:
-        return list(dict.fromkeys([source for source, end in self.pairs if end == target] + [target]))
+        found = [source for model in self.models if target in model.targets for source in model.sources]
+        return [*(source for source in dict.fromkeys(found) if source != target), target]
 
     def resolve_language(self, given: str) -> str:
         """The code that models use for what a client calls a language."""
@@ -189,13 +203,14 @@ class ModelPool:
         """The model that translates this pair; None if both languages are the same."""
         if source == target:
             return None
-        if (source, target) not in self.pairs:
+        found = next((model for model in self.models if model.translates(source, target)), None)
+        if found is None:
             raise ApiError(
                 400,
                 f"{language_name(target)} ({target}) is not available as a target language from "
                 f"{language_name(source)} ({source})",
             )
-        return self.pairs[source, target]
+        return found
 
     def model_named(self, name: str) -> ServedModel:
         for model in self.models:

@@ -10,4 +10,5 @@
 
 model_files  notices a directory that is replaced while it is used
 packing      smaller copies: ternary weights packed, dense ones in int8
+adapter      an adapter directory: what LoRA has trained, over a model that it names by its fingerprint
 """

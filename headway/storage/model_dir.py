@@ -57,6 +57,10 @@ def _load_model(folder: Path, device: torch.device | str) -> LoadedModel:
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
+    if (folder / "adapter.json").exists():
+        raise HeadwayError(
+            f"{folder} is an adapter, not a model: use it with --adapter, or make a model of it with headway merge."
+        )
     if not (folder / WEIGHTS_FILE).exists():
         raise HeadwayError(f"{folder} has no {WEIGHTS_FILE}: its training has not saved a model yet.")
     tokenizers = Tokenizers.load(folder / "tokenizer.json")

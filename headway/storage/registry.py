@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +18,23 @@ from typing import NamedTuple
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import atomic_directory, write_text_atomically
 from headway.storage.summary import ModelSummary, read_summary
-from headway.text.language_codes import format_directions, languages_match
+from headway.text.language_codes import (
+    MAX_LISTED,
+    count_directions,
+    describe_languages,
+    format_directions,
+    format_languages,
+    languages_match,
+    list_directions,
+    match_languages,
+)
 
 BUNDLED_MODELS = Path(__file__).parents[1] / "models"
 DEFAULT_DIRECTION = ("en", "de")
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")  # de, pt-BR, zh-Hant-TW
 MODEL_NAME = re.compile(r"\w[\w.-]*")
 DEFAULTS_FILE = "defaults.json"  # in the user's folder: direction to name
+ALL_DIRECTIONS = "*"  # in it: those of a model that has many, unless they are there
 REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 Direction = tuple[str, str]  # source language, target language
@@ -38,16 +48,28 @@ class InstalledModel:
     summary: ModelSummary
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """Its source languages; none for a language model."""
+        return self.summary.source_languages if self.summary.objective == "translation" else ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.summary.target_languages if self.summary.objective == "translation" else ()
+
+    @property
     def directions(self) -> list[Direction]:
-        """Every pair of its languages; none for a language model."""
-        if self.summary.objective != "translation":
-            return []
-        return [
-            (source, target)
-            for source in self.summary.source_languages
-            for target in self.summary.target_languages
-            if source != target
-        ]
+        """Every pair of its languages: 40,000 of a model with 200. See find_directions."""
+        return list_directions(self.sources, self.targets)
+
+    @property
+    def direction_count(self) -> int:
+        return count_directions(self.sources, self.targets)
+
+    def find_directions(self, source: str, target: str) -> list[Direction]:
+        """Those from one language to another; "" stands for any."""
+        sources = match_languages(source, self.sources) if source else self.sources
+        targets = match_languages(target, self.targets) if target else self.targets
+        return list_directions(sources, targets)
 
 
 class ModelChoice(NamedTuple):
@@ -105,12 +127,13 @@ def choose_models(given: Sequence[str | Path], source: str = "", target: str = "
         return ModelChoice(paths, *default_direction(Path(first.paths[0])))
     read = read_summary(Path(first.paths[0]))  # None: loading the model says what is wrong with it
     sources, targets = (read[0].source_languages, read[0].target_languages) if read else ((), ())
-    if source and sources and not match_language(source, sources):
+    given_source = match_language(source, sources, "--from")
+    if source and sources and not given_source:
         raise HeadwayError(
-            f'{given[0]} does not translate from "{source}". Its source languages: {", ".join(sources)}.'
+            f'{given[0]} does not translate from "{source}". Its source languages: {format_languages(sources)}.'
         )
-    given_source = match_language(source, sources) or source
-    given_target = match_language(target, targets) or target
+    given_source = given_source or source
+    given_target = match_language(target, targets, "--to") or target
     source = given_source or only_other_language(sources, given_target)
     target = given_target or only_other_language(targets, given_source)
     if source == target and {*sources, *targets} - {source}:
@@ -165,6 +188,13 @@ def model_directory(given: str | Path) -> str:
     return locate_model(given).paths[0]
 
 
+def portable_name(folder: str | Path) -> str:
+    """How to name a model wherever it may be installed: a bundled or installed one by its name, others by path."""
+    path = Path(folder).resolve()
+    shelves = (BUNDLED_MODELS.resolve(), user_models_folder().resolve())
+    return path.name if path.parent in shelves else str(path)
+
+
 def writable_directory(given: str | Path) -> str:
     """The same for a model that is to be changed. Bundled models are refused, unless they are given by path."""
     folder = model_directory(given)
@@ -196,35 +226,34 @@ def find_serving(models: Iterable[InstalledModel], source: str, target: str) -> 
     """The models that translate in this direction, best first: with exactly these language tags, the user's default,
     bundled, named after the direction, with the fewest other directions."""
     defaults = read_defaults()
-    found = [
-        (model, (from_, to))
-        for model in models
-        for from_, to in model.directions
-        if (not source or languages_match(source, from_)) and (not target or languages_match(target, to))
-    ]
+    found = [(model, (from_, to)) for model in models for from_, to in model.find_directions(source, target)]
 
     def rank(candidate: tuple[InstalledModel, Direction]) -> tuple[bool, bool, bool, bool, int]:
         model, (from_, to) = candidate
         exact = source in ("", from_) and target in ("", to)
         direction = f"{from_}-{to}"
-        is_default = defaults.get(direction) == model.name
-        return not exact, not is_default, not model.bundled, model.name != direction, len(model.directions)
+        is_default = defaults.get(direction, defaults.get(ALL_DIRECTIONS)) == model.name
+        return not exact, not is_default, not model.bundled, model.name != direction, model.direction_count
 
     found.sort(key=rank)
     exact = [candidate for candidate in found if not rank(candidate)[0]]
     return exact or found
 
 
-def match_language(language: str, known: Sequence[str]) -> str:
+def match_language(language: str, known: Sequence[str], flag: str) -> str:
     """The known tag for this language; "" if there is none."""
-    return language if language in known else next((tag for tag in known if languages_match(language, tag)), "")
+    found = match_languages(language, known) if language else []
+    if len(found) > 1:
+        raise ConfigError(f'"{language}" may be {" or ".join(found)}: say which with {flag}.')
+    return found[0] if found else ""
 
 
 def format_installed(models: dict[str, InstalledModel]) -> str:
     if not models:
         return "No model is installed."
     entries = [
-        f"{model.name} ({format_directions(model.directions) or 'not a translator'})" for model in models.values()
+        f"{model.name} ({describe_languages(model.sources, model.targets) or 'not a translator'})"
+        for model in models.values()
     ]
     return f"Installed: {', '.join(entries)}."
 
@@ -253,7 +282,13 @@ def set_default(name: str) -> InstalledModel:
     models = list_installed()
     if name not in models:
         raise HeadwayError(f'there is no installed model "{name}". {format_installed(models)}')
-    defaults = read_defaults() | {f"{source}-{target}": name for source, target in models[name].directions}
+    defaults = read_defaults()
+    if models[name].direction_count > MAX_LISTED:
+        own = (set(models[name].sources), set(models[name].targets))
+        others = {key: used for key, used in defaults.items() if not _is_direction_between(key, *own)}
+        defaults = others | {ALL_DIRECTIONS: name}
+    else:
+        defaults |= {f"{source}-{target}": name for source, target in models[name].directions}
     try:
         user_models_folder().mkdir(parents=True, exist_ok=True)
         write_text_atomically(user_models_folder() / DEFAULTS_FILE, json.dumps(defaults, indent=2) + "\n")
@@ -262,22 +297,24 @@ def set_default(name: str) -> InstalledModel:
     return models[name]
 
 
-def install_model(given: str | Path, name: str = "", default: bool = False) -> InstalledModel:
-    """Copy a model directory, without its checkpoints, to the user's own models. default: see set_default."""
-    source = Path(given)
-    name = name or source.resolve().name
+def _is_direction_between(direction: str, sources: Container[str], targets: Container[str]) -> bool:
+    """Whether this key, "en-de", is a direction from one of these languages to another."""
+    cuts = [index for index, character in enumerate(direction) if character == "-"]
+    return any(direction[:cut] in sources and direction[cut + 1 :] in targets for cut in cuts)
+
+
+def check_model_name(name: str) -> None:
     if not MODEL_NAME.fullmatch(name):
         raise ConfigError(f'"{name}" is not a valid model name. Use letters, digits, - and _, as in --name my-model.')
-    missing = [file for file in REQUIRED_FILES if not (source / file).is_file()]
-    if missing:
-        raise HeadwayError(f"{source} is not a complete model directory: it has no {missing[0]}.")
-    read = read_summary(source)
-    if read is None:
-        raise HeadwayError(f"{source / 'config.json'} cannot be read by this version of Headway. Copy it again.")
-    target = user_models_folder() / name
-    if os.path.lexists(target):
+
+
+def check_new_model(name: str, default: bool) -> Path:
+    """The folder for a new model of the user's own. Raises HeadwayError if its name is taken."""
+    check_model_name(name)
+    folder = user_models_folder() / name
+    if os.path.lexists(folder):
         raise HeadwayError(
-            f'a model named "{name}" is installed already: {target}. Choose another --name, or remove it first: '
+            f'a model named "{name}" is installed already: {folder}. Choose another --name, or remove it first: '
             f"headway models remove {name}"
         )
     if not default and (BUNDLED_MODELS / name / "config.json").is_file():
@@ -285,6 +322,21 @@ def install_model(given: str | Path, name: str = "", default: bool = False) -> I
             f'"{name}" is the name of a bundled model, which yours would hide. Choose another --name, or say --default '
             "if yours is to be used in its place."
         )
+    return folder
+
+
+def install_model(given: str | Path, name: str = "", default: bool = False) -> InstalledModel:
+    """Copy a model directory, without its checkpoints, to the user's own models. default: see set_default."""
+    source = Path(given)
+    name = name or source.resolve().name
+    check_model_name(name)
+    missing = [file for file in REQUIRED_FILES if not (source / file).is_file()]
+    if missing:
+        raise HeadwayError(f"{source} is not a complete model directory: it has no {missing[0]}.")
+    read = read_summary(source)
+    if read is None:
+        raise HeadwayError(f"{source / 'config.json'} cannot be read by this version of Headway. Copy it again.")
+    target = check_new_model(name, default)
     _copy_files(source, target)
     return set_default(name) if default else InstalledModel(name, target, False, read[0])
 

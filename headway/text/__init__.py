@@ -10,6 +10,8 @@ spans/           protect what must not be translated, and restore it
 align/           statistical word alignment; token lexicons
 glossary         required translations of terms
 shortlist        the target tokens that a source can need
+metrics, metric_scores, comet    BLEU, chrF, chrF++, TER by sacreBLEU; COMET by its own package
+utilities        how well candidate translations agree, for minimum Bayes risk decoding
 lm_text          running text as ids for a language model
 language_id, line_language, short_text, language_codes, scripts    which language, which script
 """

@@ -1,6 +1,7 @@
 """A glossary: terms with a required translation, read from a file and found in sentences, the longest first."""
 
 import re
+import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,9 @@ class Glossary:
                     "protected spans. Remove them."
                 )
             self._by_first[units[0].casefold()].append((units, Term(source, target.strip())))
+
+    def __repr__(self) -> str:
+        return f"Glossary({reprlib.repr(self.terms)})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Glossary) and tuple(self.terms.items()) == tuple(other.terms.items())

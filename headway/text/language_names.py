@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from headway.text.language_codes import primary_language
+from headway.text.language_codes import CANONICAL_CODES
 
 LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "as": "Assamese", "az": "Azerbaijani", "be": "Belarusian",
@@ -46,7 +46,8 @@ def language_from_name(name: str) -> str:
     name = name.strip().casefold()
     if name.replace("_", "-") in LANGUAGE_NAMES:
         return name.replace("_", "-")
-    primary = primary_language(name)
+    first = name.replace("_", "-").partition("-")[0]
+    primary = CANONICAL_CODES.get(first, first)  # of three letters only those below: tel is also a telephone
     return _codes_by_name().get(name, "") or (primary if primary in LANGUAGE_NAMES else "")
 
 

@@ -16,16 +16,28 @@ CHARS_PER_CHUNK = 100_000
 
 def line_end_id(tokenizer: Tokenizer) -> int:
     """The id that precedes every text: that of a line end, or the start token if the tokenizer does not tell line ends
-    from spaces (WordPiece)."""
+    from spaces (WordPiece), or is that of another toolkit."""
+    if tokenizer.kind == "imported":
+        return tokenizer.start
     ids = tokenizer.encode("x\n")[len(tokenizer.encode("x")) :]
     return ids[0] if ids else tokenizer.start
 
 
 def encode_after_line_end(text: str, tokenizer: Tokenizer) -> list[int]:
     """The ids of a text that follows a line end. Encoded alone, its first word would be one that follows a space."""
+    if tokenizer.kind == "imported":  # its model was trained on texts that begin after the start token
+        return tokenizer.encode(text)
     encode_utf8(text)  # an error names the index in this text, not in the prefixed one
     before = "x" if text[:1].isspace() else "x\n"  # leading spaces would merge with the line end
     return tokenizer.encode(before + text)[len(tokenizer.encode(before)) :]
+
+
+def frame_text(ids: list[int], tokenizer: Tokenizer) -> list[int]:
+    """The ids of a text as an encoder reads it: after the line end, or, if the tokenizer is that of another toolkit,
+    between start and end ([CLS] and [SEP])."""
+    if tokenizer.kind == "imported":
+        return [tokenizer.start, *ids, tokenizer.end]
+    return [line_end_id(tokenizer), *ids]
 
 
 def encode_text(text: str, tokenizer: Tokenizer) -> np.ndarray:

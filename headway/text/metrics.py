@@ -1,19 +1,22 @@
-"""BLEU and chrF by sacreBLEU, with the signatures that say how they were computed."""
+"""BLEU, chrF, chrF++ and TER by sacreBLEU, with the signatures that say how they were computed."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from headway.errors import HeadwayError
+
+SACREBLEU_METRICS = ("bleu", "chrf", "chrf++", "ter")
+Segmenter = Callable[[Sequence[str]], Sequence[str]]
 
 
 def compute_scores(
@@ -48,7 +51,7 @@ def paired_bootstrap(
     hypotheses_b: Sequence[str],
     references: Sequence[str],
     *,
-    metric: Literal["bleu", "chrf"] = "bleu",
+    metric: str = "bleu",
     samples: int = 1000,
     seed: int = 12345,
     lowercase: bool = False,
@@ -59,14 +62,9 @@ def paired_bootstrap(
     This is sacreBLEU's test; samples and seed have its defaults, so that its command line agrees."""
     check_line_counts(hypotheses_a, references, "hypotheses of A")
     check_line_counts(hypotheses_b, references, "hypotheses of B")
-    if metric not in ("bleu", "chrf"):
-        raise HeadwayError(f'metric is "{metric}": it can be "bleu" or "chrf".')
     if samples < 1 or seed < 1:
         raise HeadwayError(f"samples is {samples} and seed is {seed}: both must be 1 or more.")
-    counter: Metric = CHRF(lowercase=lowercase)
-    segment: Callable[[Sequence[str]], Sequence[str]] = list
-    if metric == "bleu":
-        counter, segment = make_bleu(lowercase, tokenize)
+    counter, segment = make_counter(metric, lowercase, tokenize)
     systems = [("A", segment(hypotheses_a)), ("B", segment(hypotheses_b))]
     with sacrebleu_seed(seed):
         test = PairedTest(systems, {metric: counter}, [segment(references)], test_type="bs", n_samples=samples)
@@ -79,7 +77,8 @@ def paired_bootstrap(
     # Where outputs or scores are equal no resample shows a difference, which sacreBLEU calls significant.
     is_equal = systems[0][1] == systems[1][1] or a.score == b.score
     p_value = 1.0 if is_equal else b.p_value
-    return Comparison(make_interval(a), make_interval(b), p_value, add_moses_to_signature(str(signature), tokenize))
+    tokenized = tokenize if metric == "bleu" else ""
+    return Comparison(make_interval(a), make_interval(b), p_value, add_moses_to_signature(str(signature), tokenized))
 
 
 def find_best_and_worst(
@@ -114,7 +113,18 @@ def check_line_counts(hypotheses: Sequence[str], references: Sequence[str], name
         raise HeadwayError(f"there are no {name} to score.")
 
 
-def make_bleu(lowercase: bool, tokenize: str) -> tuple[BLEU, Callable[[Sequence[str]], Sequence[str]]]:
+def make_counter(metric: str, lowercase: bool, tokenize: str) -> tuple[Metric, Segmenter]:
+    """A metric of sacreBLEU, and how to tokenize the text before it."""
+    if metric == "bleu":
+        return make_bleu(lowercase, tokenize)
+    if metric in ("chrf", "chrf++"):
+        return CHRF(lowercase=lowercase, word_order=2 if metric == "chrf++" else 0), list
+    if metric == "ter":
+        return TER(), list  # which ignores case, as its signature says
+    raise HeadwayError(f'metric is "{metric}": it can be {", ".join(SACREBLEU_METRICS)}.')
+
+
+def make_bleu(lowercase: bool, tokenize: str) -> tuple[BLEU, Segmenter]:
     """BLEU, and how to tokenize the text before it."""
     # force: do not warn that text looks tokenized, which here is intended.
     kind, _, language = tokenize.partition(":")

@@ -20,6 +20,7 @@ from headway.data.ragged import RaggedArray, concatenate_ragged, iterate_ranges,
 from headway.errors import HeadwayError
 from headway.files.cache import fingerprint, load_or_build
 from headway.text.align.words import token_roles
+from headway.text.tokenizer.direction_tokens import find_direction_tokens
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
 from headway.train.objectives import Example
@@ -129,13 +130,15 @@ class ParallelDataset:
         links: Sequence[RaggedArray] = (),
     ) -> None:
         self.max_tokens = max_tokens
-        self.empty_source_tokens = 1 + bool(tags)  # an empty source is its end token, and its language tag if any
         self.epoch_encoder = epoch_encoder
         self.corpora = []
+        self.empty_lengths = np.array([1, 1])  # of a pair without text: control tokens only
         with keep_workers():
             for number, p in enumerate(pairs):
-                source, target = encode_corpus(p, make_sides(p, tokenizers, tags))
+                sides = make_sides(p, tokenizers, tags)
+                source, target = encode_corpus(p, sides)
                 self.corpora.append(EncodedCorpus(source, target, p.weight, links[number] if links else None))
+                self.empty_lengths = np.array([len(side.lead) + max(len(side.tail), 1) for side in sides])
         self.size = 0
         self.empty_count = 0
         self.too_long_count = 0
@@ -186,7 +189,7 @@ class ParallelDataset:
         return np.stack([source, target + 1], axis=1)
 
     def _is_empty(self, lengths: np.ndarray) -> np.ndarray:
-        return (lengths[:, 0] <= self.empty_source_tokens) | (lengths[:, 1] <= 1)
+        return np.asarray((lengths <= self.empty_lengths).any(axis=1))
 
     def _fits(self, lengths: np.ndarray) -> np.ndarray:
         fits: np.ndarray = ~self._is_empty(lengths) & (lengths.max(axis=1) <= self.max_tokens)
@@ -194,16 +197,17 @@ class ParallelDataset:
 
 
 def make_sides(pairs: ParallelCorpus, tokenizers: Tokenizers, tags: Sequence[str]) -> tuple[EncodedSide, EncodedSide]:
-    """How source and target are encoded. A source ends with its end token; a model with several target languages also
-    puts the tag of the wanted one first."""
-    source, target = tokenizers.source, tokenizers.target
+    """How source and target are encoded: with the control tokens of their direction. The objective adds the start and
+    the end of a target."""
     if tags and pairs.target_language not in tags:
         raise HeadwayError(
             f'a target has the language "{pairs.target_language}", but this model learns {", ".join(tags)}. Name the '
             "language of each --target and --valid-target with --to, or in the file name."
         )
-    lead = [source.tags[pairs.target_language]] if tags else []
-    return EncodedSide("source", source, lead, [source.end]), EncodedSide("target", target)
+    languages = pairs.source_language, pairs.target_language
+    direction = find_direction_tokens(tokenizers, *languages, tagged=bool(tags))
+    source = EncodedSide("source", tokenizers.source, direction.source_lead, direction.source_tail)
+    return source, EncodedSide("target", tokenizers.target, direction.target_lead)
 
 
 def encode_corpus(pairs: ParallelCorpus, sides: Sequence[EncodedSide]) -> list[RaggedArray]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headway.device import choose_device
 from headway.errors import HeadwayError
+from headway.train.callbacks import StopRequest
 
 T = TypeVar("T")
 COLLECTIVE_TIMEOUT = timedelta(hours=3)  # the others wait while the main process validates
@@ -27,6 +28,7 @@ class StepSync(NamedTuple):
     label_count: int  # labels of all processes, which the loss is divided by
     seconds: float  # elapsed time, by the clock of the main process
     signal: int  # number of a signal that one of them received; 0: none
+    stop: StopRequest = StopRequest.NONE  # by a callback, in the main process
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,16 @@ class ProcessGroup:
         """Whether this is the process that logs, writes and validates."""
         return self.rank == 0
 
-    def sync_step(self, label_count: int, seconds: float, signal: int) -> StepSync:
+    def sync_step(
+        self, label_count: int, seconds: float, signal: int, stop: StopRequest = StopRequest.NONE
+    ) -> StepSync:
         if self.size == 1:
-            return StepSync(label_count, seconds, signal)
+            return StepSync(label_count, seconds, signal, stop)
         sums = torch.tensor([label_count, seconds if self.is_main else 0.0], dtype=torch.float64)
-        signals = torch.tensor([signal])
+        signals = torch.tensor([signal, stop])  # callbacks are called in the main process only: it has the largest
         dist.all_reduce(sums)
         dist.all_reduce(signals, dist.ReduceOp.MAX)
-        return StepSync(int(sums[0]), float(sums[1]), int(signals))
+        return StepSync(int(sums[0]), float(sums[1]), int(signals[0]), StopRequest(int(signals[1])))
 
     def sum(self, values: Tensor) -> Tensor:
         """All-reduce of a few numbers, on the CPU."""

@@ -1,4 +1,4 @@
-"""The training log: history.jsonl in the model directory, and TensorBoard on request."""
+"""The training log: history.jsonl in the model directory, and the loggers of the run."""
 
 import json
 import math
@@ -7,14 +7,16 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
+from headway.train.loggers import LoggerList
 
 
 class History:
     """Writes one JSON object a line: {"kind": "step" | "validation" | "end", "step": …, …}."""
 
-    def __init__(self, out: Path, since: int = 0, tensorboard: bool = False) -> None:
-        """`since`: the step that a run resumes from. Entries of an earlier run after that step are dropped."""
-        self.board: Any = _open_tensorboard(out / "tensorboard", since) if tensorboard else None
+    def __init__(self, out: Path, since: int = 0, loggers: LoggerList | None = None) -> None:
+        """`since`: the step that a run resumes from. Entries of an earlier run after that step are dropped. `loggers`,
+        which have been started, are told of every entry."""
+        self.loggers = loggers
         entries = [entry for entry in read_history(out) if entry["step"] <= since]
         write_text_atomically(out / "history.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
         self.file = (out / "history.jsonl").open("a", encoding="utf-8")
@@ -23,18 +25,13 @@ class History:
         known = {name: value for name, value in values.items() if value is not None}
         self.file.write(json.dumps({"kind": kind, "step": step, **known}) + "\n")
         self.file.flush()
-        if self.board is not None:
-            for name, value in known.items():
-                is_list = isinstance(value, list)
-                curves = {f"/{index}": part for index, part in enumerate(value)} if is_list else {"": value}
-                for suffix, part in curves.items():
-                    if isinstance(part, int | float):
-                        self.board.add_scalar(f"{kind}/{name}{suffix}", part, step)
+        if self.loggers is not None:
+            self.loggers.log(kind, step, known)
 
     def close(self) -> None:
         self.file.close()
-        if self.board is not None:
-            self.board.close()
+        if self.loggers is not None:
+            self.loggers.finish()
 
 
 class NullHistory(History):
@@ -58,14 +55,6 @@ def read_history(out: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     raise HeadwayError(f"{path} is damaged. Move it away: training resumes without it.")
-
-
-def _open_tensorboard(folder: Path, since: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise HeadwayError("TensorBoard is not installed. Type: pip install 'headway[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=since + 1)
 
 
 def to_json_number(number: float | list[float]) -> float | list[float | None] | None:

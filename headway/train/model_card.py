@@ -6,15 +6,18 @@ from pathlib import Path
 from headway import __version__
 from headway.config.config import Config
 from headway.storage.card import format_front_matter, read_card
+from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
 from headway.train.sources import TrainingTexts
 from headway.train.validation import ValidationResult
 
 
-def format_usage_command(config: Config, folder: str | Path) -> str:
-    """The command that uses a model."""
+def format_usage_command(config: Config, folder: str | Path, adapter: bool = False) -> str:
+    """The command that uses a model, or an adapter."""
     model = shlex.quote(str(folder))
     if config.train.objective.kind == "translation":
-        return f'headway translate --model {model}{_format_to_flag(config)} "…"'
+        return f'headway translate --{"adapter" if adapter else "model"} {model}{_format_to_flag(config)} "…"'
+    if adapter:
+        return f"headway merge --adapter {model} --out DIR"
     if config.train.objective.kind == "causal":
         return f'headway generate --model {model} "…"'
     return format_evaluate_command(config, folder)
@@ -29,14 +32,22 @@ def format_evaluate_command(config: Config, folder: str | Path) -> str:
 
 
 def _format_to_flag(config: Config) -> str:
-    """--to, which a model with several target languages needs."""
+    """--to, which a model with several target languages needs, and --from where there are many."""
+    if count_directions(config.source_languages, config.target_languages) > MAX_LISTED:
+        source, target = usual_direction(config.source_languages, config.target_languages)
+        return f" --from {source} --to {target}"
     return f" --to {config.tags[0]}" if config.tags else ""
 
 
 def model_card(
-    config: Config, texts: TrainingTexts, result: ValidationResult | None, step: int, base: Path | None = None
+    config: Config,
+    texts: TrainingTexts,
+    result: ValidationResult | None,
+    step: int,
+    base: Path | None = None,
+    adapter: bool = False,
 ) -> str:
-    """The text of the card. `base`: the model that was fine-tuned."""
+    """The text of the card. `base`: the model that was fine-tuned, or for which this is an adapter."""
     corpus = texts.statistics()
     translates = config.train.objective.kind == "translation"
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
@@ -49,7 +60,7 @@ def model_card(
     ]
     name = base.resolve().name if base else ""
     if name:
-        rows.insert(1, ("fine-tuned from", name))
+        rows.insert(1, ("adapter of" if adapter else "fine-tuned from", name))
     if result is None:
         rows.append(("validation", "none: training was interrupted before the first one"))
     else:
@@ -61,4 +72,4 @@ def model_card(
     languages = dict.fromkeys((*config.source_languages, *config.target_languages))
     head = format_front_matter([*languages], scores, read_card(base).licence if base else "", name)
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    return f"{head}# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{format_usage_command(config, '.')}`\n"
+    return f"{head}# {title}\n\n| | |\n|---|---|\n{table}\n\nUse it: `{format_usage_command(config, '.', adapter)}`\n"

@@ -1,15 +1,18 @@
 """Progress of a run: running loss, snapshots, and the listener that shows them."""
 
 import math
+import sys
 import time
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from headway.config.config import Config
 from headway.nn.statistics import LayerStatistics, PartialMean, merge_statistics, zero_unless
 from headway.train.distributed import ProcessGroup
+from headway.train.history import to_json_number
 from headway.train.loss import LossOutput
 from headway.train.validation import ValidationResult
 
@@ -27,14 +30,64 @@ class ProgressSnapshot(NamedTuple):
     memory: int  # peak, in bytes
     statistics: Mapping[str, float | list[float]] = {}  # the terms of the loss, and what layers report
 
+    def report(self, gradient: float, skipped: int) -> dict[str, Any]:
+        """What history.jsonl has of it, with the norm of the gradient and the steps skipped so far."""
+        values: dict[str, Any] = {
+            "loss": to_json_number(self.loss),
+            "gradient": to_json_number(gradient),
+            "rate": self.learning_rate,
+            "tokens_per_second": round(self.tokens_per_second),
+            "skipped": skipped or None,
+        }
+        return values | {name: to_json_number(value) for name, value in self.statistics.items()}
+
 
 class ProgressListener(Protocol):
     """Shows or records progress: on a terminal, in a test."""
 
     def on_note(self, message: str) -> None: ...
+    def on_warning(self, message: str) -> None: ...
+    def on_begin(self, config: Config) -> None: ...  # before the first step
     def wants_update(self) -> bool: ...  # whether to call on_step between two regular reports
     def on_step(self, snapshot: ProgressSnapshot) -> None: ...
     def on_validation(self, step: int, result: ValidationResult, best: bool) -> None: ...
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    def on_note(self, message: str) -> None: ...
+
+    def on_warning(self, message: str) -> None: ...
+
+    def on_begin(self, config: Config) -> None: ...
+
+    def wants_update(self) -> bool:
+        return False
+
+    def on_step(self, snapshot: ProgressSnapshot) -> None: ...
+
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None: ...
+
+
+class PlainProgress(SilentProgress):
+    """One line a report, on stderr."""
+
+    def on_note(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+    def on_warning(self, message: str) -> None:
+        self.on_note(f"warning: {message}")
+
+    def on_step(self, snapshot: ProgressSnapshot) -> None:
+        self.on_note(
+            f"step {snapshot.step:,}  loss {snapshot.loss:.4f}  rate {snapshot.learning_rate:.3g}  "
+            f"{snapshot.tokens_per_second:,.0f} tokens/s  {snapshot.done:.0%}"
+        )
+
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
+        scores = "" if result.bleu is None else f"  BLEU {result.bleu:.2f}  chrF {result.chrf:.2f}"
+        self.on_note(f"step {step:,}  validation loss {result.loss:.4f}{scores}{'  best' * best}")
 
 
 class RunningLoss:

@@ -1,11 +1,13 @@
 """Resuming a run: which settings may have changed since, which need --allow-changes, and which cannot change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.config.config import Config, flatten
 from headway.errors import HeadwayError
+from headway.nn.layers.lora import LoraConfig
 from headway.train.sources import TrainingTexts
 
 # The tensors of a checkpoint depend on these: they can never change.
@@ -79,3 +81,16 @@ def _lists_to_tables(value: Any) -> Any:
 
 def _is_within(path: str, sections: tuple[str, ...]) -> bool:
     return any(path == section or path.startswith(f"{section}.") for section in sections)
+
+
+def adapter_facts(lora: LoraConfig | None) -> dict[str, Any]:
+    """What a checkpoint says of an adapter."""
+    return {} if lora is None else {"lora": asdict(lora)}
+
+
+def check_adapter(state: Mapping[str, Any], lora: LoraConfig | None) -> None:
+    """Raise if the run had another adapter, or none."""
+    before, now = state.get("lora"), adapter_facts(lora).get("lora")
+    if before != now:
+        shown = [f"lora {table}" if table else "no adapter" for table in (before, now)]
+        raise HeadwayError(f"the run was started with {shown[0]}, and this is {shown[1]}. Choose another --out.")

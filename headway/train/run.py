@@ -8,47 +8,49 @@ TrainingRun.run()
 
 import contextlib
 import math
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from headway.config.config import Config
+from headway.config.config import Config, flatten
 from headway.errors import HeadwayError
+from headway.nn.layers.lora import trained_state
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import WEIGHTS_FILE, average_weights, load_weights, save_model
+from headway.storage.adapter import has_weights, load_trained_state
+from headway.storage.model_dir import average_weights
 from headway.text.shortlist import SHORTLIST_FILE
 from headway.text.tokenizer.pair import Tokenizers
-from headway.train import checkpoints
+from headway.train import checkpoints, resume
+from headway.train.budget import RunBudget
+from headway.train.callbacks import (
+    CallbackList,
+    CheckpointEvent,
+    EndEvent,
+    StepEvent,
+    StopRequest,
+    TrainingEvent,
+    ValidationEvent,
+)
 from headway.train.checkpoints import lock_directory
 from headway.train.dataset import Dataset, training_special_tokens
 from headway.train.distributed import SINGLE_PROCESS, ProcessGroup, StepSync
-from headway.train.history import History, NullHistory, to_json_number
+from headway.train.history import History, NullHistory
+from headway.train.loggers import LoggedRun, Logger, LoggerList
 from headway.train.model_card import model_card
 from headway.train.progress import ProgressListener, ProgressSnapshot, RunningLoss, peak_memory
-from headway.train.resume import REBATCHING_SETTINGS, check_changes, scores_incomparable
-from headway.train.schedules import share_after_warm_up
-from headway.train.setup import PretrainedModel, make_datasets, refuse_oversized_model
+from headway.train.result import TrainingResult
+from headway.train.setup import PretrainedModel, make_datasets, refuse_oversized_model, write_trained_model
 from headway.train.shortlist import load_or_build_shortlist
 from headway.train.signals import DeferredSignals
 from headway.train.sources import TrainingTexts
 from headway.train.trainer import Trainer
 from headway.train.validation import ValidationResult, take_sample, validate
-
-MAX_RESERVED_SHARE = 0.5  # of a time budget, for the validations at its end
-UNTIMED_RESERVED_SHARE = 0.1  # the same before the first validation, when nobody knows how long one takes
-
-
-class TrainingResult(NamedTuple):
-    folder: Path
-    step: int
-    seconds: float
-    result: ValidationResult
-    weights_origin: str  # which checkpoints became the model, as a phrase
 
 
 @dataclass
@@ -61,14 +63,16 @@ class TrainingRun:
     out: Path
     device: torch.device
     listener: ProgressListener
-    tensorboard: bool = False
+    loggers: Sequence[Logger] = ()
     group: ProcessGroup = SINGLE_PROCESS
     allow_changes: bool = False
     pretrained: PretrainedModel | None = None  # to fine-tune
+    callbacks: CallbackList = field(default_factory=CallbackList)
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.config.train.seed)
         self.settings = self.config.train
+        self.lora = self.pretrained.lora if self.pretrained else None
         self.special_tokens = training_special_tokens(self.config, self.tokenizers)
         with self.group.main_first():
             self.dataset, self.valid_dataset = self._make_datasets()
@@ -84,7 +88,7 @@ class TrainingRun:
         self.step_sync: StepSync | None = None
         self.skipped_steps = 0  # as far as reported
         self.saved_step = 0  # of the newest checkpoint that this process wrote
-        self.validation_seconds: float | None = None  # that the last one took
+        self.budget = RunBudget(self.settings)
         self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
 
     def _make_datasets(self) -> tuple[Dataset, Dataset]:
@@ -118,18 +122,19 @@ class TrainingRun:
         notes: list[str] = []
         saved = checkpoints.read_newest(self.out, notes)
         if saved is not None:
-            changed = check_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
+            resume.check_adapter(saved.state, self.lora)
+            changed = resume.check_changes(self.out, self.config, self.texts, saved.state, self.allow_changes)
             notes += [change.message for change in changed]
             self.trainer.restore(saved)
             state = self.trainer.state
-            if any(change.path in REBATCHING_SETTINGS for change in changed):
+            if any(change.path in resume.REBATCHING_SETTINGS for change in changed):
                 self.trainer.end_epoch()
-            if state.best and scores_incomparable(changed, self.settings.metric):
+            if state.best and resume.scores_incomparable(changed, self.settings.metric):
                 state.best = {}
                 state.stale = 0
                 notes.append("earlier validation scores are discarded: they cannot be compared with those to come")
             notes.append(f"resuming from step {state.step} in {self.out}")
-        elif (self.out / WEIGHTS_FILE).exists():
+        elif has_weights(self.out):
             raise HeadwayError(f"{self.out} holds a model, but no checkpoints to resume from. Choose another --out.")
         for note in notes:
             self.listener.on_note(note)
@@ -144,8 +149,7 @@ class TrainingRun:
         self.listener.on_note(f"{SHORTLIST_FILE} made from {int(shortlist.about['pairs']):,} pairs")
 
     def _run(self) -> TrainingResult:
-        is_main = self.group.is_main
-        history = History(self.out, self.trainer.state.step, self.tensorboard) if is_main else NullHistory()
+        history = self._open_history() if self.group.is_main else NullHistory()
         self.started = time.monotonic()
         try:
             with DeferredSignals(synchronised=self.group.size > 1) as signals:
@@ -155,91 +159,92 @@ class TrainingRun:
             history.close()
             self.dataset.close()
 
+    def _open_history(self) -> History:
+        step = self.trainer.state.step
+        loggers = LoggerList(self.loggers, self.listener.on_note)
+        loggers.start(LoggedRun(self.out, dict(flatten(self.config.to_dict())), step))
+        return History(self.out, step, loggers)
+
     def _train(self, history: History, signals: DeferredSignals) -> None:
         try:
             self._take_steps(history, signals)
+            if self._stop_request() is StopRequest.FAILURE:
+                self._end_failed(signals)
         except (KeyboardInterrupt, SystemExit):
             if self.trainer.state.step:
-                with signals.defer():
-                    self._save()
-                    if self.group.is_main and not (self.out / WEIGHTS_FILE).exists():  # so that there is a model to use
-                        self._write_model(self.trainer.eval_model.state_dict(), None)
+                self._save_early(signals)
                 self.listener.on_note(f"saved at step {self.trainer.state.step}; the same command resumes from there")
             raise
+
+    def _save_early(self, signals: DeferredSignals) -> None:
+        with signals.defer():
+            self._save()
+            if self.group.is_main and not has_weights(self.out):  # so that there is a model to use
+                self._write_model(trained_state(self.trainer.eval_model), None)
+
+    def _end_failed(self, signals: DeferredSignals) -> None:
+        """A callback failed: lose nothing, then say whose fault it was."""
+        self._save_early(signals)
+        if not self.group.is_main:
+            sys.exit(1)  # the main process says why
+        self.callbacks.raise_failure(self.out)
 
     def _take_steps(self, history: History, signals: DeferredSignals) -> None:
         trainer = self.trainer
         state = trainer.state
         running = RunningLoss(self.device)
         with contextlib.closing(trainer.steps()) as steps:
-            for batches in steps if not self._is_over() else ():
+            for batches in steps if not self._end_reason() else ():
                 if batches:
                     with signals.defer():
                         label_count = sum(batch.label_count for batch in batches)
                         elapsed = trainer.elapsed(self.started)
-                        self.step_sync = self.group.sync_step(label_count, elapsed, signals.pending)
+                        request = self.callbacks.control.request
+                        self.step_sync = self.group.sync_step(label_count, elapsed, signals.pending, request)
                         state.share = batches.share
                         context = trainer.schedule_context
-                        trainer.schedule_context = context._replace(decay_share=self._decay_share())
+                        decay_share = self.budget.decay_share(state, self._elapsed())
+                        trainer.schedule_context = context._replace(decay_share=decay_share)
                         output = trainer.step(batches, self.step_sync.label_count)
                         tokens = sum(batch.token_count for batch in batches)
                         running.add(output, trainer.finite_guard.finite, tokens)
                     signals.deliver(self.step_sync.signal)
+                    self._tell_step(output.loss, self.step_sync.label_count / max(label_count, 1), tokens)
                 else:
                     trainer.end_epoch()
-                over = self._is_over()
+                over = bool(self._end_reason())
                 if running.steps and (state.step % self.settings.log_every == 0 or over):
                     running = self._report(running, history)
                 elif batches and self.listener.wants_update():
                     self.listener.on_step(self._snapshot(running))
+                if self._stop_request() is StopRequest.FAILURE:
+                    return
                 if state.step % self.settings.validate_every == 0 and state.step not in state.best:
                     paused = time.monotonic()
                     self._validate(history)
                     running.exclude_time(time.monotonic() - paused)
-                    over = self._is_over()
+                    over = bool(self._end_reason())
                 if over:
                     break
-        if state.step not in state.best:
+        if state.step not in state.best and self._stop_request() is not StopRequest.FAILURE:
             self._validate(history)
 
     # ---- Budgets
 
-    def _is_over(self) -> bool:
-        state = self.trainer.state
-        budgets = zip((state.step, state.epoch, self._elapsed()), self._budgets())
-        spent = any(spent >= budget for spent, budget in budgets if budget)
-        return spent or 0 < self.settings.patience <= state.stale
+    def _end_reason(self) -> str:
+        """Why the run is over; "" if it is not. The same in all processes, which must stop at the same step."""
+        if self._stop_request():
+            return self.callbacks.control.stop_reason or "a callback failed"
+        return self.budget.spent_reason(self.trainer.state, self._elapsed())
 
-    def _budgets(self) -> tuple[int, int, float]:
-        """Steps, epochs, seconds of taking steps; 0: no limit."""
-        return self.settings.steps, self.settings.epochs, self.settings.seconds - self._reserved_seconds()
-
-    def _reserved_seconds(self) -> float:
-        """How much of the time budget the end of the run needs: to validate the last step, and the average of some."""
-        budget = self.settings.seconds
-        if self.validation_seconds is None:
-            return UNTIMED_RESERVED_SHARE * budget
-        averages = self.settings.average > 1
-        return min((1 + averages) * self.validation_seconds, MAX_RESERVED_SHARE * budget)
-
-    def _share_done(self) -> float:
-        """Which share of the budget is spent, by the budget that will end first."""
-        state = self.trainer.state
-        budgets = zip((state.step, state.epoch + state.share, self._elapsed()), self._budgets())
-        return max((spent / budget for spent, budget in budgets if budget), default=0.0)
-
-    def _decay_share(self) -> float:
-        """Which share of the time after the warm-up is over, by epochs and seconds, which a schedule does not know."""
-        state = self.trainer.state
-        _, *budgets = self._budgets()
-        spent = (state.epoch + state.share, self._elapsed())
-        if state.step < self.settings.schedule.warmup:
-            state.warm_epochs, state.warm_seconds = spent
-        shares = zip(spent, (state.warm_epochs, state.warm_seconds), budgets)
-        return max((share_after_warm_up(*share) for share in shares if share[-1]), default=0.0)
+    def _stop_request(self) -> StopRequest:
+        """What callbacks of the main process have asked for. Other processes learn it before the next step."""
+        if self.group.size == 1:
+            return self.callbacks.control.request
+        return self.step_sync.stop if self.step_sync else StopRequest.NONE
 
     def _elapsed(self) -> float:
-        """Seconds spent; the same in all processes, which must stop at the same step."""
+        """Seconds spent; the same in all processes."""
         if self.group.size == 1:
             return self.trainer.elapsed(self.started)
         return self.step_sync.seconds if self.step_sync else self.trainer.state.seconds
@@ -255,10 +260,28 @@ class TrainingRun:
             learning_rate=trainer.learning_rate,
             tokens_per_second=running.tokens_per_second,
             seconds=trainer.elapsed(self.started),
-            done=min(self._share_done(), 1.0),
+            done=self.budget.share_done(trainer.state, self._elapsed()),
             memory=peak_memory(self.device),
             statistics=running.means,
         )
+
+    def _tell(self, kind: type[TrainingEvent], **values: Any) -> None:
+        """Call the callbacks, in the main process."""
+        if self.group.is_main and self.callbacks.wants(kind):
+            trainer = self.trainer
+            known: dict[str, Any] = {
+                "step": trainer.state.step,
+                "seconds": trainer.elapsed(self.started),
+                "model": trainer.model,
+            }
+            self.callbacks.send(kind(**known, control=self.callbacks.control, **values))
+
+    def _tell_step(self, loss: Tensor, scale: float, tokens: int) -> None:
+        """`loss` is this process's share of the mean over all; times `scale` it is the mean over its own labels."""
+        if self.callbacks.wants(StepEvent):
+            state = self.trainer.state
+            own = {"loss_tensor": loss * scale, "done": self.budget.share_done(state, self._elapsed())}
+            self._tell(StepEvent, epoch=state.epoch, learning_rate=self.trainer.learning_rate, tokens=tokens, **own)
 
     def _report(self, running: RunningLoss, history: History) -> RunningLoss:
         """Show and log the mean since the last report; returns a new RunningLoss."""
@@ -272,20 +295,15 @@ class TrainingRun:
             steps = "1 step was" if count == 1 else f"{count} steps were"
             self.listener.on_note(f"{steps} skipped: loss or gradient was NaN or infinite")
         self.skipped_steps = skipped
-        values: dict[str, Any] = {
-            "loss": to_json_number(snapshot.loss),
-            "gradient": to_json_number(float(guard.norm)),
-            "rate": snapshot.learning_rate,
-            "tokens_per_second": round(snapshot.tokens_per_second),
-            "skipped": skipped or None,
-        }
-        values |= {name: to_json_number(value) for name, value in snapshot.statistics.items()}
+        values = snapshot.report(float(guard.norm), skipped)
         history.add("step", snapshot.step, **values, epoch=snapshot.epoch, seconds=round(snapshot.seconds, 2))
         return RunningLoss(self.device)
 
     def _validate(self, history: History) -> None:
         state = self.trainer.state
-        result, self.validation_seconds = self.group.broadcast(self._time_measure() if self.group.is_main else None)
+        result, self.budget.validation_seconds = self.group.broadcast(
+            self._time_measure() if self.group.is_main else None
+        )
         if not math.isfinite(result.loss):  # and save nothing: the run would resume from these weights
             raise HeadwayError(
                 f"the validation loss is {result.loss} at step {state.step}: training has diverged. Lower the learning "
@@ -299,8 +317,9 @@ class TrainingRun:
         state.stale = 0 if best else state.stale + 1
         self._save()
         if best and self.group.is_main:
-            self._write_model(self.trainer.eval_model.state_dict(), result)
+            self._write_model(trained_state(self.trainer.eval_model), result)
         self.listener.on_validation(state.step, result, best)
+        self._tell(ValidationEvent, result=result, best=best)
         seconds = round(self.trainer.elapsed(self.started), 2)
         history.add("validation", state.step, **result._asdict(), seconds=seconds)
 
@@ -325,13 +344,18 @@ class TrainingRun:
         if self.saved_step == state.step:
             return  # writing it again could only lose it
         self.saved_step = state.step
-        facts = {"text": self.texts.identity, "valid_text": self.texts.valid_identity}
-        self.trainer.save(self.out, self.trainer.elapsed(self.started), **facts)
-        if not self.group.is_main:
+        facts = {
+            "text": self.texts.identity,
+            "valid_text": self.texts.valid_identity,
+            **resume.adapter_facts(self.lora),
+        }
+        checkpoint = self.trainer.save(self.out, self.trainer.elapsed(self.started), **facts)
+        if checkpoint is None:  # another process has written it
             return
         ranked = sorted(state.best, key=lambda step: -state.best[step])
         last = max(self.settings.keep_last, self.settings.average)  # those to be averaged must not be deleted
         checkpoints.prune_checkpoints(self.out, last, set(ranked[: self.settings.keep_best]))
+        self._tell(CheckpointEvent, folder=checkpoint.folder)
 
     # ---- The final model
 
@@ -344,14 +368,19 @@ class TrainingRun:
         candidates = []
         for origin, weights, result in self._candidates():
             if result is None:
-                load_weights(self.trainer.model, weights, self.out)
+                load_trained_state(self.trainer.model, weights, self.out)
                 result = self._measure(self.trainer.model)
             candidates.append((result, origin, weights))
         result, origin, weights = max(candidates, key=lambda candidate: candidate[0].score(self.settings.metric))
         self._write_model(weights, result)
         seconds = self.trainer.elapsed(self.started)
         history.add("end", step, **result._asdict(), seconds=round(seconds, 2), chosen=origin)
-        return TrainingResult(self.out, step, seconds, result, origin)
+        reason = self._end_reason()
+        if self.callbacks.wants(EndEvent):
+            load_trained_state(self.trainer.model, weights, self.out)  # those that became the model
+        self._tell(EndEvent, folder=self.out, result=result, reason=reason)
+        self.callbacks.raise_failure(self.out)
+        return TrainingResult(self.out, step, seconds, result, origin, reason)
 
     def _candidates(self) -> Iterator[tuple[str, dict[str, Tensor], ValidationResult | None]]:
         """Origin, weights, and the validation result if this process has measured it."""
@@ -366,5 +395,6 @@ class TrainingRun:
 
     def _write_model(self, weights: dict[str, Tensor], result: ValidationResult | None) -> None:
         base = self.pretrained.folder if self.pretrained else None
-        card = model_card(self.config, self.texts, result, self.trainer.state.step, base)
-        save_model(self.out, self.config, weights, self.tokenizers, card)
+        step = self.trainer.state.step
+        card = model_card(self.config, self.texts, result, step, base, self.lora is not None)
+        write_trained_model(self.out, self.config, self.tokenizers, weights, card, self.pretrained)

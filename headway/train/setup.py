@@ -17,14 +17,16 @@ from torch import Tensor
 from headway.config.catalogue import find_entry
 from headway.config.config import Config
 from headway.config.presets import choose_preset, find_preset
-from headway.config.schema import expand
+from headway.config.shorthand import expand
 from headway.config.sources import Layer, compose
 from headway.data.corpora import ParallelCorpus, TextCorpus
 from headway.data.epoch_encoder import EpochEncoder
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint, load_or_build
+from headway.nn.layers.lora import LoraConfig, add_lora
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import WEIGHTS_FILE, load_model, load_weights
+from headway.storage.adapter import save_adapter
+from headway.storage.model_dir import WEIGHTS_FILE, load_model, load_weights, save_model
 from headway.storage.packing import is_packed
 from headway.storage.registry import model_directory
 from headway.text.tokenizer.pair import Tokenizers
@@ -37,6 +39,8 @@ from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
 
 BYTES_PER_TRAINED_PARAMETER = 16  # the weight, its gradient and Adam's two means, in float32
 MAX_FINE_TUNING_BATCH_TOKENS = 8192  # enough to improve a model, and a CPU takes such a step in seconds
+MAX_LORA_BATCH_TOKENS = 1024
+LORA_SCHEDULE = "cosine(0.003, warmup=20)"
 FINE_TUNING_SCHEDULE = "inverse_sqrt(0.0003, warmup=200)"  # for Adam: improves a model and forgets little
 
 
@@ -47,16 +51,17 @@ class PretrainedModel(NamedTuple):
     config: Config
     tokenizers: Tokenizers
     weights: dict[str, Tensor]
+    lora: LoraConfig | None = None  # train an adapter of this kind, and nothing else
 
     @staticmethod
-    def load(folder: str) -> "PretrainedModel":
+    def load(folder: str, lora: LoraConfig | None = None) -> "PretrainedModel":
         config, model, tokenizers = load_model(folder)
         if is_packed(config):
             raise HeadwayError(
                 f"{folder} is packed: the float weights that training changes are gone. Give the model that it was "
                 "packed from."
             )
-        return PretrainedModel(Path(folder), config, tokenizers, model.state_dict())
+        return PretrainedModel(Path(folder), config, tokenizers, model.state_dict(), lora)
 
     def layers(self, texts: TrainingTexts) -> list[Layer]:
         """The model's own settings, and those that fine-tuning changes."""
@@ -83,10 +88,12 @@ class PretrainedModel(NamedTuple):
         }
         if self.config.train.optimiser.kind not in ("adam", "adamw"):
             train["optimiser"] = "adam"  # the learning rate above is meant for Adam
+        if self.lora is not None:  # few weights, which start at nothing, learn faster
+            train |= {"schedule": LORA_SCHEDULE, "batch_tokens": min(train["batch_tokens"], MAX_LORA_BATCH_TOKENS)}
         return [Layer(f"model {self.folder}", self.config.to_dict()), Layer("fine-tuning", {"train": train})]
 
     def fill(self, model: Transformer, config: Config) -> None:
-        """Load these weights into a model; raises if its architecture differs."""
+        """Load these weights into a model, and add the adapter; raises if the architecture differs."""
         try:
             load_weights(model, self.weights, self.folder / WEIGHTS_FILE)
         except HeadwayError:
@@ -98,30 +105,36 @@ class PretrainedModel(NamedTuple):
                 f"the weights of {self.folder} do not fit another architecture: {messages}. Leave these settings as "
                 "they are, or train a new model without --from-model."
             ) from None
+        if self.lora is not None:
+            add_lora(model, self.lora)
 
 
 def collect_layers(
     texts: TrainingTexts,
     files: TrainingFiles,
-    preset_name: str,
+    base: str | Config,
     upper: Sequence[Layer],
     pretrained: PretrainedModel | None = None,
 ) -> tuple[list[Layer], str]:
-    """Everything that decides a config, lowest first, and a message: what was chosen and why. `upper`: the layers of
-    file, environment and flags."""
+    """Everything that decides a config, lowest first, and a message: what was chosen and why. `base`: the name of a
+    preset, or a whole config; `upper`: the layers of file, environment and flags."""
     by_text = "translation" if texts.pairs else "causal"
     if pretrained is not None:
         layers = pretrained.layers(texts)
         reason = f"the settings of {pretrained.folder}, as a starting point"
         objective = pretrained.config.train.objective.kind
-    elif preset_name == "auto":
+    elif isinstance(base, Config):
+        layers = [Layer("config", base.to_dict())]
+        reason = "the config given"
+        objective = _find_objective(upper) or base.train.objective.kind
+    elif base == "auto":
         objective = _find_objective(upper) or by_text
         name, table, reason = choose_preset(texts.statistics(), objective)
         layers = [Layer(f"preset {name} (auto)", table)]
         reason = f"preset {name}: {reason}"
     else:
-        layers = [Layer(f"preset {preset_name}", find_preset(preset_name))]
-        reason = f"preset {preset_name}, as requested"
+        layers = [Layer(f"preset {base}", find_preset(base))]
+        reason = f"preset {base}, as requested"
         objective = _find_objective([*layers, *upper]) or by_text
     if (objective == "translation") != bool(texts.pairs):
         given, needed = ("pairs", "--text") if texts.pairs else ("--text", "--source and --target, or --pairs")
@@ -147,7 +160,7 @@ def _language_layers(texts: TrainingTexts, files: TrainingFiles, from_flags: boo
     return [
         Layer(f"flag {flag}" if from_flags else "the files' names", {key: unique_values(languages)})
         for key, flag, given, languages in sides
-        if bool(given) == from_flags
+        if bool(given) == from_flags and (from_flags or any(languages))
     ]
 
 
@@ -170,7 +183,9 @@ def load_tokenizers(given: Path, config: Config) -> tuple[Tokenizers, Layer]:
     else:
         file = (given if given.is_dir() else Path(model_directory(given))) / "tokenizer.json"
     tokenizers = Tokenizers.load(file)
-    missing = [tag for tag in config.tags if tag not in tokenizers.source.tags]
+    known = {*tokenizers.source.tags, *tokenizers.target.target_prefix}
+    known |= {key.partition("-")[2] for key in tokenizers.source.source_prefix}
+    missing = [tag for tag in config.tags if tag not in known]
     if missing:
         raise ConfigError(
             f"{file} has no tag for {', '.join(missing)}: it was made for other languages. Leave out --tokenizer, or "
@@ -244,8 +259,10 @@ def compose_with_vocabulary(layers: Sequence[Layer], tokenizers: Tokenizers) -> 
     sizes: dict[str, Any] = {"vocabulary": tokenizers.target.size, "source_vocabulary": tokenizers.source.size}
     model: dict[str, Any] = {"model": sizes}
     config, _ = compose(layers)
-    if config.vocabularies == "separate" and config.model.embedding.tied == "all":
-        sizes["embedding"] = {"tied": "target"}
+    # Imported tokenizers may be two that give the same ids, as Marian's are.
+    separate = config.vocabularies == "separate" and tokenizers.target.kind != "imported"
+    if separate and config.model.embedding.ties_sides:
+        sizes["embedding"] = {"tied": "target" if config.model.embedding.ties_output else "none"}
     return compose([*layers, Layer("tokenizer", model)])
 
 
@@ -273,3 +290,18 @@ def make_datasets(
     links = [] if settings.alignment.kind == "none" else align_corpora(texts.pairs)
     training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links)
     return training, ParallelDataset(texts.valid_pairs, tokenizers, config.tags, max_tokens)
+
+
+def write_trained_model(
+    out: Path,
+    config: Config,
+    tokenizers: Tokenizers,
+    weights: dict[str, Tensor],
+    card: str,
+    pretrained: PretrainedModel | None,
+) -> None:
+    """A model directory; or, of a run that trains one, an adapter directory."""
+    if pretrained is not None and pretrained.lora is not None:
+        save_adapter(out, pretrained.lora, pretrained.folder, weights, card)
+    else:
+        save_model(out, config, weights, tokenizers, card)

@@ -109,13 +109,23 @@ def read_texts(files: TrainingFiles) -> TrainingTexts:
     """Find and count the corpora; hold some pairs or lines out if no validation text was given."""
     files.check()
     if files.text:
-        return _read_running_text(files)
-    texts = TrainingTexts(read_corpora(files))
-    if files.valid_source or files.valid_pairs:
-        texts.valid_pairs = _read_corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
+        valid_text = _refuse_empty(open_text(files.valid_text), files.valid_text) if files.valid_text else None
+        return read_running_text(_refuse_empty(open_text(files.text), files.text), valid_text, files.text[0])
+    pairs = _read_corpora(files, files.source, files.target, files.pairs)
+    valid = _read_corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
+    return complete_texts(pairs, valid, files)
+
+
+def complete_texts(
+    pairs: Sequence[ParallelCorpus], valid: Sequence[ParallelCorpus], files: TrainingFiles
+) -> TrainingTexts:
+    """Corpora with their other directions, validation text, weights and noise."""
+    _refuse_unknown_languages(pairs)
+    texts = TrainingTexts(_add_swapped(pairs, files.both_ways), _add_swapped(valid, files.both_ways))
+    if valid:
         texts.warnings += filter(None, [describe_pair_overlap(texts.pairs, texts.valid_pairs)])
     texts.notes += unique_values(corpus.note for corpus in (*texts.pairs, *texts.valid_pairs))
-    if not texts.valid_pairs:
+    if not valid:
         before = _count_lines(texts.pairs)
         texts.pairs, texts.valid_pairs = _hold_out(texts.pairs)
         count = _count_lines(texts.valid_pairs)
@@ -132,7 +142,7 @@ def read_corpora(files: TrainingFiles) -> list[ParallelCorpus]:
     """The parallel corpora to train on."""
     pairs = _read_corpora(files, files.source, files.target, files.pairs)
     _refuse_unknown_languages(pairs)
-    return pairs
+    return _add_swapped(pairs, files.both_ways)
 
 
 def unique_values(values: Iterable[str]) -> list[str]:
@@ -152,16 +162,17 @@ def _count_lines(corpora: Sequence[ParallelCorpus]) -> int:
     return sum(p.counts.lines for p in corpora)
 
 
-def _read_running_text(files: TrainingFiles) -> TrainingTexts:
-    text = _refuse_empty(open_text(files.text), files.text)
-    if files.valid_text:
-        valid_text = _refuse_empty(open_text(files.valid_text), files.valid_text)
+def read_running_text(text: TextCorpus, valid_text: TextCorpus | None, name: str) -> TrainingTexts:
+    """Running text, and that to validate on, or some of it held out. `name` is what errors call it."""
+    if valid_text is not None:
         warnings = [warning] if (warning := describe_text_overlap(text, valid_text)) else []
         return TrainingTexts(text=text, valid_text=valid_text, warnings=warnings)
     held = min(MAX_HELD_OUT_LINES, text.counts.lines // 20) or 1
     training, valid = text.split(held)
     if not training.counts.nonempty or not valid.counts.nonempty:
-        raise HeadwayError(f"{files.text[0]} is too short to hold some of it out. Give --valid-text, too.")
+        raise HeadwayError(
+            f"{name} is too short to hold some of it out. Give validation text, too: --valid-text, in Python valid=…"
+        )
     note = f"no validation text was given: the last {_format_count(held, 'line').removeprefix('1 ')} held out for it"
     return TrainingTexts(text=training, valid_text=valid, notes=[note])
 
@@ -187,11 +198,19 @@ def _read_corpora(
             source_language=_language_at(files.source_languages, number, count) or one.source_language,
             target_language=_language_at(files.target_languages, number, count) or one.target_language,
         )
-        corpus = open_parallel(named)
-        if not corpus.counts.nonempty:
-            raise HeadwayError(f"{named} hold{'s' * (not named.target)} no sentence pair.")
-        found.append(corpus)
-    return [*found, *map(_swap_sides, found)] if files.both_ways else found
+        found.append(open_corpus(named))
+    return found
+
+
+def open_corpus(files: ParallelFiles, weight: float = 1.0) -> ParallelCorpus:
+    corpus = open_parallel(files, weight)
+    if not corpus.counts.nonempty:
+        raise HeadwayError(f"{files} hold{'s' * (not files.target)} no sentence pair.")
+    return corpus
+
+
+def _add_swapped(corpora: Sequence[ParallelCorpus], both_ways: bool) -> list[ParallelCorpus]:
+    return [*corpora, *map(_swap_sides, corpora)] if both_ways else list(corpora)
 
 
 def _set_weights(corpora: Sequence[ParallelCorpus], weights: Sequence[float]) -> list[ParallelCorpus]:
@@ -228,7 +247,10 @@ def _hold_out(corpora: list[ParallelCorpus]) -> tuple[list[ParallelCorpus], list
     for p in corpora:
         count = min(MAX_HELD_OUT_LINES, max(1, p.counts.lines // 20))
         if count >= p.counts.lines:
-            raise HeadwayError("a corpus of one pair cannot be split: give --valid-source and --valid-target.")
+            raise HeadwayError(
+                "a corpus of one pair cannot be split: give validation text, too (--valid-source and --valid-target, "
+                "in Python valid=…)."
+            )
         rest, held_out = p.split(count)
         training.append(rest)
         valid.append(held_out)
@@ -243,6 +265,6 @@ def _remove_copies(corpus: ParallelCorpus, held_out: frozenset[Pair]) -> Paralle
     if not rest.counts.nonempty:
         raise HeadwayError(
             "no training text is left after pairs were held out for validation: all others are copies of them. Give "
-            "more text, or --valid-source and --valid-target."
+            "more text, or validation text (--valid-source and --valid-target, in Python valid=…)."
         )
     return rest

@@ -19,10 +19,12 @@ from torch import Tensor
 from headway.config.config import Config
 from headway.errors import ConfigError, HeadwayError
 from headway.files.prefetch import prefetch
+from headway.nn.layers.lora import trained_state
 from headway.nn.ops.triton import HAS_TRITON
 from headway.nn.statistics import LayerStatistics, merge_statistics
 from headway.nn.transformer import Transformer
-from headway.storage.model_dir import WEIGHTS_FILE, load_weights
+from headway.storage.adapter import load_trained_state
+from headway.storage.model_dir import WEIGHTS_FILE
 from headway.storage.packing import is_packed
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train import checkpoints
@@ -222,30 +224,31 @@ class Trainer:
         """What is validated and saved: the moving average of the weights if there is one."""
         return self.model if self.ema is None else self.ema
 
-    def save(self, out: Path, seconds: float, **facts: Any) -> None:
-        """Write a checkpoint, with the random state of all processes. `facts` are added to state.json."""
+    def save(self, out: Path, seconds: float, **facts: Any) -> checkpoints.Checkpoint | None:
+        """Write a checkpoint, with the random state of all processes; None in those that write nothing. `facts` are
+        added to state.json."""
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state()
         random_states = self.group.gather(random)
         carried_states = self.group.gather(self.carried_state.tensors())
         if not self.group.is_main:
-            return
-        raw = {} if self.ema is None else self.model.state_dict()
+            return None
+        raw = {} if self.ema is None else trained_state(self.model)
         training = {f"raw.{name}": tensor for name, tensor in raw.items()}
         training |= checkpoints.optimiser_tensors(self.optimisers)
         training |= {f"random.{kind}.{rank}": x for rank, own in enumerate(random_states) for kind, x in own.items()}
         training |= {f"carried.{rank}.{name}": x for rank, own in enumerate(carried_states) for name, x in own.items()}
         state = {**vars(self.state), "seconds": seconds, **facts, "lines": self.loader.fingerprint()}
-        checkpoints.save_checkpoint(out, self.state.step, self.eval_model.state_dict(), training, state)
+        return checkpoints.save_checkpoint(out, self.state.step, trained_state(self.eval_model), training, state)
 
     def restore(self, saved: checkpoints.CheckpointContents) -> None:
         rank, size = self.group.rank, self.group.size
         self.state = TrainState(**saved.train_state)
         raw = {name.removeprefix("raw."): value for name, value in saved.training.items() if name.startswith("raw.")}
-        load_weights(self.model, raw or saved.weights, saved.folder / WEIGHTS_FILE)
+        load_trained_state(self.model, raw or saved.weights, saved.folder / WEIGHTS_FILE)
         if self.ema is not None:
-            load_weights(self.ema, saved.weights, saved.folder / WEIGHTS_FILE)
+            load_trained_state(self.ema, saved.weights, saved.folder / WEIGHTS_FILE)
         checkpoints.restore_optimisers(self.optimisers, saved.training)
         self.carried_state.load(saved.carried_state(rank, size))
         if not self.loader.resume(saved.state.get("lines", {})) and self.state.batch:

@@ -80,11 +80,13 @@ class ValidationSample(NamedTuple):
     source: list[str]
     target: list[str]
     target_language: str
+    source_language: str = ""
 
 
 def take_sample(pairs: ParallelCorpus, lines: int) -> ValidationSample:
     first = list(itertools.islice(pairs.read(), lines))
-    return ValidationSample([source for source, _ in first], [target for _, target in first], pairs.target_language)
+    languages = pairs.target_language, pairs.source_language
+    return ValidationSample([source for source, _ in first], [target for _, target in first], *languages)
 
 
 def validate(
@@ -125,6 +127,7 @@ def _split(sample: ValidationSample) -> list[ValidationSample]:
 def _translate(translator: Translator, sample: ValidationSample, config: Config) -> list[str]:
     """Greedily."""
     options = TranslateOptions(
+        source=sample.source_language,
         target=sample.target_language if config.tags else "",
         split_sentences=False,
         retry=False,  # a young model loops everywhere: its first output is what is to be measured

@@ -16,6 +16,7 @@ from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.nn.context import ForwardReport
 from headway.text.align.words import token_roles, word_indices
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.translate.scoring import check_pairs
 from headway.translate.search_calls import AlignCall
 
@@ -40,20 +41,26 @@ class AlignedPair(NamedTuple):
     warnings: list[str]
 
 
-def align_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], target: str = "") -> list[AlignedPair]:
+def align_pairs(
+    translator: "Translator", pairs: Sequence[tuple[str, str]], target: str = "", source: str = ""
+) -> list[AlignedPair]:
     """The links of each pair, in order. Each side is read as one sentence, without the space around it.
 
-    target: the language of the translations, where the model has several"""
+    target, source: languages, where the model has several"""
     check_pairs(pairs)
     reader = translator.tokenizers.source
     writer = translator.tokenizers.target
-    tag_ids = translator.tag_ids(target)
-    sources = [[*tag_ids, *ids, reader.end] for ids in reader.encode_batch([one.strip() for one, _ in pairs])]
+    direction = translator.direction_tokens(source, target)
+    sources = [direction.wrap_source(ids) for ids in reader.encode_batch([one.strip() for one, _ in pairs])]
     targets = writer.encode_batch([other.strip() for _, other in pairs])
     limit = translator.max_positions or max(MAX_ALIGNED_TOKENS, translator.config.train.max_tokens)
-    sizes = [max(len(source_ids), len(target_ids) + 1) for source_ids, target_ids in zip(sources, targets)]
+    sizes = [
+        max(len(source_ids), len(direction.target_lead) + len(target_ids) + 1)
+        for source_ids, target_ids in zip(sources, targets)
+    ]
     rows = [row for row, size in enumerate(sizes) if size <= limit]
-    found = align_ids(translator, [sources[row] for row in rows], [targets[row] for row in rows])
+    directions = [direction] * len(rows)
+    found = align_ids(translator, [sources[row] for row in rows], [targets[row] for row in rows], directions)
     links = dict(zip(rows, found))
     return [
         AlignedPair(links[row], [])
@@ -67,21 +74,25 @@ def align_ids(
     translator: "Translator",
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
+    directions: Sequence[DirectionTokens],
     link_rule: LinkRule | None = None,
 ) -> list[Links]:
-    """The same for ids: a source as the model reads it, a target without start and end. An ensemble averages weights.
+    """The same for ids: a source as the model reads it, a target without the control tokens around it. An ensemble
+    averages weights.
 
     link_rule: link_by_threshold by default"""
     source_roles = token_roles(translator.tokenizers.source)
     target_roles = token_roles(translator.tokenizers.target)
     links: list[Links] = [[] for _ in sources]
-    sizes = [max(len(source), len(target) + 1) for source, target in zip(sources, targets)]
+    inputs = [[*direction.target_lead, *target] for direction, target in zip(directions, targets)]
+    sizes = [max(len(source), len(target) + 1) for source, target in zip(sources, inputs)]
     for batch in batch_by_size(range(len(sources)), sizes.__getitem__, translator.batch_tokens):
-        weights = read_source_attention(translator, [sources[row] for row in batch], [targets[row] for row in batch])
+        weights = read_source_attention(translator, [sources[row] for row in batch], [inputs[row] for row in batch])
         for row, own in zip(batch, weights):
-            source_words = word_indices(sources[row], source_roles)
+            first_source, first_target = len(directions[row].source_lead), len(directions[row].target_lead)
+            source_words = word_indices(sources[row][first_source:], source_roles)
             target_words = word_indices(targets[row], target_roles)
-            own = own[: len(target_words), : len(source_words)]
+            own = own[first_target:, first_source:][: len(target_words), : len(source_words)]
             links[row] = link_words(own, target_words, source_words, link_rule)
     return links
 
@@ -100,7 +111,7 @@ def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -
     for s in to_align:
         first, last = s.outer_spans
         differs = s.outputs or s.terms or any(s.outer_spans)
-        source_ids = [*s.prefix_ids, *reader.encode(s.text), reader.end] if differs else s.ids
+        source_ids = s.direction.wrap_source(reader.encode(s.text)) if differs else s.ids
         for rank, hypothesis in enumerate(s.hypotheses):
             if s.outputs:
                 output = s.outputs[rank]
@@ -109,7 +120,8 @@ def align_sentences(translator: "Translator", sentences: "Sequence[Sentence]") -
             pairs.append((source_ids, writer.encode(f"{first}{output}{last}") if output else hypothesis.ids))
     if not pairs:
         return
-    call = AlignCall([source for source, _ in pairs], [target for _, target in pairs])
+    directions = [s.direction for s in to_align for _ in s.hypotheses]
+    call = AlignCall([source for source, _ in pairs], [target for _, target in pairs], directions)
     yield call
     links = iter(call.links)
     for sentence in to_align:

@@ -38,10 +38,25 @@ def mend_garbled(
     if masked:
         yield from keeper.insert_spans(masked)
     for sentence in garbled:
-        if sentence not in masked or not drop_garbled(sentence, tokenizer):
+        if (sentence not in masked or not drop_garbled(sentence, tokenizer)) and not drop_unknown(sentence, tokenizer):
             sentence.hypotheses = sentence.hypotheses[:1]
             sentence.outputs = [sentence.spans.original if sentence.spans else sentence.model_text]
             sentence.warnings.append("left untranslated: the model could not spell its characters")
+
+
+def drop_unknown(sentence: Sentence, tokenizer: Tokenizer) -> bool:
+    """Remove the unknown tokens of an imported tokenizer from the outputs, as the original does; False where that
+    leaves nothing, or more than these is garbled."""
+    texts = sentence.outputs or [tokenizer.decode(each.ids) for each in sentence.hypotheses]
+    unknown = [each.ids.count(tokenizer.unknown) for each in sentence.hypotheses]
+    if [text.count(REPLACEMENT_CHARACTER) for text in texts] != unknown:
+        return False
+    cleared = [" ".join(text.replace(REPLACEMENT_CHARACTER, "").split()) for text in texts]
+    if not all(any(map(str.isalnum, text)) for text in cleared[:1]):
+        return False
+    sentence.outputs = [sentence.restore_case(text) for text in cleared]
+    sentence.warnings.append("the model wrote unknown tokens, which were removed")
+    return True
 
 
 def remove_replacements(sentence: Sentence, tokenizer: Tokenizer) -> None:

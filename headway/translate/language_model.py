@@ -1,29 +1,45 @@
-"""LanguageModel: continue a prompt, token by token, and measure how likely a text is.
+"""LanguageModel: continue a prompt, token by token, and measure how likely a text is; guess masked words, and make
+vectors of texts.
 
 Made by `headway.load` of a causal model (GPT) or a masked one (BERT), which only reads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.config.search import Search
 from headway.decode import decode, stream
 from headway.decode.reference.model import ModelStepper
 from headway.errors import ConfigError, HeadwayError, did_you_mean
+from headway.files.notebook_html import render_table
 from headway.nn.positions.positions import Learned
 from headway.storage.model_dir import LoadedModel
 from headway.text.lm_text import encode_after_line_end, line_end_id
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import StreamDecoder
+from headway.translate.adapters import adapt_model
+from headway.translate.masked_words import MaskedWord, fill_masks
 from headway.translate.reloading import describe_paths, load_settings, reload_model, require_load_settings
+from headway.translate.text_vectors import embed_texts
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from headway.inspect.html_page import PageWidget
     from headway.inspect.trace import Trace
     from headway.translate.backends import Engines
     from headway.workflows.evaluation import Perplexity
 
 DEFAULT_LENGTH = 200  # new tokens
 LENGTH_SETTINGS = ("max_length", "max_extra", "max_ratio")  # of a Search; a language model has `length` instead
+
+
+class Prompt(NamedTuple):
+    """A text to be continued."""
+
+    special_tokens: SpecialTokens  # whose start is the first id that the model reads
+    prefix: list[int]  # the ids after it
 
 
 class LanguageModel:
@@ -35,7 +51,9 @@ class LanguageModel:
         self.engines = engines
         self.tokenizer = tokenizers.target
         self.stepper = ModelStepper(self.model.eval())
-        suppress = tuple(sorted(self.tokenizer.control_ids - {self.tokenizer.end}))
+        # Models of other toolkits may write every id, as they do there.
+        written = self.tokenizer.control_ids if self.tokenizer.kind == "imported" else {self.tokenizer.end}
+        suppress = tuple(sorted(self.tokenizer.control_ids - written))
         start = line_end_id(self.tokenizer)
         self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 
@@ -43,6 +61,18 @@ class LanguageModel:
         settings = None if self.engines is None else self.engines.load_settings
         name = "in memory" if settings is None else describe_paths(settings.paths)
         return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {self.stepper.device}>"
+
+    def _repr_html_(self) -> str:
+        """Notebooks show what it is."""
+        settings, model = None if self.engines is None else self.engines.load_settings, self.config.model
+        rows = [
+            ("model", "in memory" if settings is None else describe_paths(settings.paths)),
+            ("objective", self.config.train.objective.kind),
+            ("parameters", f"{model.parameter_count():,}"),
+            ("layers", f"{model.encoder.layers + model.decoder.layers} of width {model.d_model}"),
+            ("vocabulary", f"{self.tokenizer.size:,} tokens"),
+        ]
+        return render_table((), rows, "Headway language model")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by path and settings."""
@@ -53,25 +83,28 @@ class LanguageModel:
         assert isinstance(copied, LanguageModel)
         return copied
 
+    def with_adapter(self, folder: str | Path) -> "LanguageModel":
+        """This model with an adapter: another one, which shares the weights of this one."""
+        return LanguageModel(adapt_model(self.engines, folder))
+
     def __call__(self, prompt: str = "", **settings: Any) -> str:
         """The prompt and its continuation. Settings are those of `search`."""
         self.stepper.check_process()
-        prefix = self.encode_prompt(prompt)
+        special, prefix = self.make_prompt(prompt)
         search = self.search(prefix, **settings)
-        found = decode(
-            self.stepper, None, special_tokens=self.special_tokens, search=search, prefixes=[prefix]
-        )  # fmt: skip
-        return self.decode(found[0][0].ids)
+        found = decode(self.stepper, None, special_tokens=special, search=search, prefixes=[prefix])
+        return self.decode(found[0][0].ids, special.start)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """The continuation, as it is written and in whole characters. Errors are raised at once, not while it runs."""
-        prefix = self.encode_prompt(prompt)
-        return self._stream(prefix, self.search(prefix, **settings))
+        read = self.make_prompt(prompt)
+        return self._stream(read, self.search(read.prefix, **settings))
 
-    def _stream(self, prefix: list[int], search: Search) -> Iterator[str]:
+    def _stream(self, prompt: Prompt, search: Search) -> Iterator[str]:
         self.stepper.check_process()
-        text = self.stream_decoder(prefix)
-        for token in stream(self.stepper, None, special_tokens=self.special_tokens, search=search, prefix=prefix):
+        text = self.stream_decoder(prompt)
+        special, prefix = prompt
+        for token in stream(self.stepper, None, special_tokens=special, search=search, prefix=prefix):
             yield text.push(token)
         yield text.finish()
 
@@ -99,6 +132,20 @@ class LanguageModel:
 
         return measure_perplexity(self, text)
 
+    def embed(self, texts: Sequence[str]) -> "np.ndarray":
+        """A vector for each text: (texts, d), float32. See headway.translate.text_vectors."""
+        return embed_texts(self, texts)
+
+    def fill(self, text: str, candidates: int = 5) -> list[list[MaskedWord]]:
+        """The likeliest words for each mask token in the text, such as [MASK]. See headway.translate.masked_words."""
+        return fill_masks(self, text, candidates)
+
+    def widget(self, text: str, height: int = 900, **settings: Any) -> "PageWidget":
+        """The page of `headway serve` about one text, for a notebook cell. The settings are those of `trace`."""
+        from headway.inspect.html_page import make_widget
+
+        return make_widget(self, text, height, **settings)
+
     def trace(self, text: str = "", **settings: Any) -> "Trace":
         """Record everything that is computed while the text is read and continued: see headway.inspect.trace.
 
@@ -107,25 +154,31 @@ class LanguageModel:
 
         return trace_text(self, text, settings)
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """The ids of a text to be continued; special_tokens.start stands before them."""
+    def make_prompt(self, text: str) -> Prompt:
+        """A text to be continued. Where the tokenizer of another toolkit puts no start token before it, the model reads
+        the first token of the text first."""
         if self.config.train.objective.kind != "causal":
             raise HeadwayError(
                 "this is a masked language model: it cannot continue a text. Try: headway evaluate --text FILE"
             )
-        return self.encode(text)
+        ids = self.encode(text)
+        if ids and not getattr(self.tokenizer, "adds_start", True):
+            return Prompt(replace(self.special_tokens, start=ids[0]), ids[1:])
+        return Prompt(self.special_tokens, ids)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text that begins like every line of a longer one."""
         return encode_after_line_end(text, self.tokenizer)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids that follow special_tokens.start."""
-        return self.tokenizer.decode([self.special_tokens.start, *ids]).removeprefix("\n")
+    def decode(self, ids: Sequence[int], start: int | None = None) -> str:
+        """The text of ids that follow a start token: by default that of special_tokens."""
+        first = self.special_tokens.start if start is None else start
+        text = self.tokenizer.decode([first, *ids])
+        return text.removeprefix("\n") if first == self.special_tokens.start else text
 
-    def stream_decoder(self, ids: Sequence[int]) -> StreamDecoder:
-        """Decodes the tokens that follow these, one by one."""
+    def stream_decoder(self, prompt: Prompt) -> StreamDecoder:
+        """Decodes the tokens that follow the prompt, one by one."""
         text = self.tokenizer.stream_decoder()
-        for token in (self.special_tokens.start, *ids):
+        for token in (prompt.special_tokens.start, *prompt.prefix):
             text.push(token)
         return text

@@ -60,10 +60,10 @@ def _make_trial(translator: "Translator", sentence: Sentence) -> PlaceholderTria
     if not numbers:
         return None
     masked = MaskedText(text, [*spans, *numbers]).extract(text)  # numbers all placeholders anew, in their order
-    ids = [*sentence.prefix_ids, *source.encode(space_placeholders(masked.text)), source.end]
+    ids = sentence.direction.wrap_source(source.encode(space_placeholders(masked.text)))
     if len(ids) > translator.summary.max_tokens:
         return None
-    retried = Sentence("", masked.text, ids, sentence.number, spans=masked, prefix_ids=sentence.prefix_ids)
+    retried = Sentence("", masked.text, ids, sentence.number, spans=masked, direction=sentence.direction)
     target_spans = MaskedText(text, [*spans, *_localise_numbers(translator, sentence, numbers)]).extract(text)
     return PlaceholderTrial(sentence, retried, target_spans)
 
@@ -90,5 +90,5 @@ def mask_numbers(text: str, lost: Sequence[str], first: int = 0) -> tuple[str, l
 
 def _localise_numbers(translator: "Translator", sentence: Sentence, numbers: Sequence[str]) -> list[str]:
     """As the target language writes them (1,250,000 and 1.250.000), where both languages are known for sure."""
-    source, target = find_languages(translator, sentence.prefix_ids)
+    source, target = find_languages(translator.summary, sentence.direction)
     return [localise_number(number, source, target) if target else number for number in numbers]

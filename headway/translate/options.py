@@ -12,6 +12,7 @@ from headway.errors import ConfigError
 
 if TYPE_CHECKING:
     from headway.text.glossary import Glossary
+    from headway.text.translation_memory import TranslationMemory
     from headway.translate.translator import Translator
 
 
@@ -27,7 +28,11 @@ class TranslateOptions:
     protect: regular expressions for text that must stay as it is, besides the built-in ones (URLs, tags, placeholders,
         code; see headway.text.spans.protect); None: protect nothing
     glossary: terms whose translations are given, as a dict or a Glossary
+    memory: a TranslationMemory: texts that it has are not translated again, and may differ in numbers
+    min_similarity: use its translations of texts that are at least so similar, from 0 to 1; 1: of the same text
     min_confidence: leave lines below this confidence, from 0 to 1, untranslated; needs a calibrated model
+    mbr: minimum Bayes risk decoding by this metric (chrf, bleu, chrf++, ter, comet, comet-kiwi): of the n_best samples,
+        or of the n-best list of a beam, the one that agrees best with all; "": off
     search: beam search or sampling settings; None: those of the model. Translator.search(…) changes some of them
     """
 
@@ -38,7 +43,10 @@ class TranslateOptions:
     align: bool = False
     protect: tuple[str, ...] | None = ()
     glossary: "Glossary | None" = None
+    memory: "TranslationMemory | None" = None
+    min_similarity: float = 1.0
     min_confidence: float = 0.0
+    mbr: str = ""
     search: Search | None = None
 
     def __post_init__(self) -> None:
@@ -55,8 +63,9 @@ class TranslateOptions:
             elif not isinstance(given, Glossary):
                 kind = type(given).__name__
                 raise ConfigError(f"give terms as a dict, or a Glossary: Glossary(terms), not {kind}.", "glossary")
-        if not 0 <= self.min_confidence <= 1:
-            raise ConfigError(f"{self.min_confidence} is not allowed: give a number from 0 to 1.", "min_confidence")
+        for name in ("min_confidence", "min_similarity"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{getattr(self, name)} is not allowed: give a number from 0 to 1.", name)
 
     def check(self, translator: "Translator") -> None:
         """Raise HeadwayError if this translator cannot translate so: before any text is read or waited for."""
@@ -66,10 +75,14 @@ class TranslateOptions:
         search = self.search or translator.summary.search
         if self.glossary is not None and search.sample:
             raise ConfigError("a glossary needs beam search: leave out the glossary or sampling.", "sample")
+        if self.mbr:
+            from headway.text.utilities import check_candidates
+
+            check_candidates(self.mbr, search.n_best)
         check_min_confidence(self.min_confidence, translator, self.target)
         if self.protect:
             make_protector(self.protect, None)
-        translator.tag_ids(self.target)
+        translator.direction_tokens(self.source, self.target)
 
 
 RENAMED_KEYWORDS = {"to": "target", "split": "split_sentences", "mend": "retry", "min_score": "min_confidence"}

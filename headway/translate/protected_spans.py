@@ -63,7 +63,7 @@ class SpanKeeper:
         for sentence in lost:
             text, _ = remove_spans(require_spans(sentence))
             lowercase = lowercased(text, tokenizer) if sentence.all_caps else text
-            ids = [*sentence.prefix_ids, *tokenizer.encode(lowercase), tokenizer.end]
+            ids = sentence.direction.wrap_source(tokenizer.encode(lowercase))
             stripped.append(
                 Sentence(
                     "",
@@ -71,7 +71,7 @@ class SpanKeeper:
                     ids,
                     sentence.number,
                     sentence.prefix,
-                    prefix_ids=sentence.prefix_ids,
+                    direction=sentence.direction,
                     terms=sentence.terms,
                 )
             )
@@ -96,9 +96,11 @@ class SpanKeeper:
         """Links of all hypotheses; empty where the model has no attention to read them from."""
         from headway.translate.alignment import link_by_argmax
 
-        pairs = [(s.ids, h.ids) for s in sentences for h in s.hypotheses]
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        call = AlignCall(sources, targets, link_by_argmax, optional=True)
+        found = [(s, h) for s in sentences for h in s.hypotheses]
+        directions = [s.direction for s, _ in found]
+        call = AlignCall(
+            [s.ids for s, _ in found], [h.ids for _, h in found], directions, link_by_argmax, optional=True
+        )
         yield call
         return call.links
 

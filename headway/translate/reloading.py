@@ -7,9 +7,9 @@ What was changed of a model in memory does not travel."""
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headway.config import own_kinds
 from headway.decode.types import Compute, EngineName
 from headway.errors import HeadwayError
 
@@ -31,6 +31,8 @@ class LoadSettings(NamedTuple):
     threads: int | None
     direction: tuple[str, str] = ("", "")
     batch_tokens: int | None = None
+    adapter: str = ""  # a directory; "": none
+    allow_code: tuple[str, ...] = ()  # packages that the process has allowed: see headway.config.own_kinds
 
 
 def require_load_settings(engines: "Engines | None", what: str, **more: Any) -> LoadSettings:
@@ -40,7 +42,7 @@ def require_load_settings(engines: "Engines | None", what: str, **more: Any) -> 
             f"this {what} was made from a model in memory, so it cannot be pickled or copied. Save the model to a "
             "directory, and load it from there: headway.load(directory)."
         )
-    return settings._replace(**more)
+    return settings._replace(allow_code=tuple(own_kinds.allowed_packages()), **more)
 
 
 def load_settings(settings: LoadSettings) -> "Translator | LanguageModel":
@@ -48,8 +50,10 @@ def load_settings(settings: LoadSettings) -> "Translator | LanguageModel":
     from headway.translate.backends import Engines
     from headway.translate.translator import make_loaded
 
+    own_kinds.allow_code(settings.allow_code)
     engines = Engines(settings.paths, settings.device, settings.engine, settings.compute, settings.threads)
-    return make_loaded(engines, settings.direction, settings.batch_tokens)
+    model = make_loaded(engines, settings.direction, settings.batch_tokens)
+    return model.with_adapter(settings.adapter) if settings.adapter else model
 
 
 @functools.lru_cache(maxsize=MAX_RELOADED_MODELS)
@@ -60,8 +64,6 @@ def reload_model(settings: LoadSettings) -> "Translator | LanguageModel":
 
 def describe_paths(paths: Sequence[str]) -> str:
     """Model directories for people: installed models by name."""
-    from headway.storage.registry import BUNDLED_MODELS, user_models_folder
+    from headway.storage.registry import portable_name
 
-    shelves = (BUNDLED_MODELS.resolve(), user_models_folder().resolve())
-    known = [Path(path).name if Path(path).parent in shelves else path for path in paths]
-    return " + ".join(map(repr, known))
+    return " + ".join(repr(portable_name(path)) for path in paths)

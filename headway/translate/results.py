@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.types import Hypothesis
+from headway.files.notebook_html import render_table
 from headway.text.align.words import current_word_index
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.confidence import score_confidence
@@ -44,6 +46,9 @@ class LazyGuess(Guess):
 
     hypotheses: Sequence[Hypothesis]
     line: SourceLine
+
+    def __repr__(self) -> str:
+        return f"Guess(text={self.text!r}, score={self.score:.4f}, {len(self.tokens)} tokens)"
 
     @property
     def score(self) -> float:
@@ -89,6 +94,12 @@ class Translation:
     guesses: list[Guess]
     warnings: list[str] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        """Notebooks show the source and its guesses."""
+        rows = [(guess.text, f"{guess.score:.3f}", _format_confidence(guess)) for guess in self.guesses]
+        table = render_table(["translation", "score", "confidence"], rows, self.source)
+        return table + "".join(f'<div style="opacity:.7">⚠ {escape(warning)}</div>' for warning in self.warnings)
+
     @property
     def text(self) -> str:
         return self.guesses[0].text
@@ -110,6 +121,21 @@ class Translation:
         source = Guess(self.source, best.score, best.logp, best.tokens, best.token_logps, links, confidence)
         warning = f"left untranslated: its score is {confidence:.2f}, below {min_confidence:g}"
         return Translation(self.source, [source], [*self.warnings, warning])
+
+
+class Translations(list[Translation]):
+    """A list of translations, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.source, one.text, f"{one.score:.3f}", _format_confidence(one.guesses[0]), "; ".join(one.warnings))
+            for one in self
+        ]
+        return render_table(["source", "translation", "score", "confidence", "warnings"], rows)
+
+
+def _format_confidence(guess: Guess) -> str:
+    return "" if (confidence := guess.confidence) is None else f"{confidence:.2f}"
 
 
 class RoutedLine(NamedTuple):

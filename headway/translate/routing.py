@@ -17,12 +17,14 @@ from headway.storage.registry import (
     no_model_message,
 )
 from headway.storage.summary import read_summary
+from headway.text.language_codes import format_languages
 from headway.text.line_language import LineLanguageDetector
 from headway.translate.results import Guess, RoutedLine, Translation
 
 if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
+MAX_STRICT_LANGUAGES = 4  # more than these are those of a model for many languages
 TranslateLines = Callable[..., list[Translation]]  # (translator, lines, source=language)
 
 
@@ -71,7 +73,8 @@ class Router:
     ) -> None:
         """load: called once for each model, when its first line comes
         align: word alignments are wanted
-        strict: every language must be detectable; else those that are not are left out, with a warning"""
+        strict: every language must be detectable, if there are few; else those that are not are left out, with a
+            warning"""
         self.target = target
         self.detector = LineLanguageDetector([*routes, target], target)
         self.routes = {source: choice for source, choice in routes.items() if source in self.detector.languages}
@@ -81,8 +84,11 @@ class Router:
         self.warnings = [
             f'the language "{source}" cannot be detected from text. Name it: --from {source}' for source in undetectable
         ]
-        if undetectable and (strict or not self.routes):
+        if undetectable and (not self.routes or (strict and len(routes) <= MAX_STRICT_LANGUAGES)):
             raise HeadwayError(self.warnings[0])
+        if len(undetectable) > MAX_STRICT_LANGUAGES:
+            listed = format_languages(undetectable)
+            self.warnings = [f"these languages cannot be detected from text: {listed}. Name one of them with --from"]
         self._loaded: dict[tuple[str, ...], Translator] = {}
         self._load_lock = threading.Lock()
 

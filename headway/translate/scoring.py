@@ -20,20 +20,23 @@ POSITIONS_PER_CHUNK = 512  # whose logits over the whole vocabulary are in memor
 MAX_SCORED_TOKENS = 4096  # a side: the memory of attention grows with their square
 
 
-def score_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], target: str = "") -> list[ScoredPair]:
+def score_pairs(
+    translator: "Translator", pairs: Sequence[tuple[str, str]], target: str = "", source: str = ""
+) -> list[ScoredPair]:
     """One ScoredPair a pair, in order. Each side is read as one sentence, without the space around it.
 
     Two blank sides have no tokens and the log-probability 0. A pair with more tokens than the model has positions, or
     than fit in memory, has the log-probability NaN, and a warning.
 
-    target: the language to score in, where the model has several"""
+    target, source: languages, where the model has several"""
     check_pairs(pairs)
     reader = translator.tokenizers.source
     writer = translator.tokenizers.target
-    tag_ids = translator.tag_ids(target)
+    direction = translator.direction_tokens(source, target)
+    lead = direction.target_lead
     stripped = [(one.strip(), other.strip()) for one, other in pairs]
-    sources = [[*tag_ids, *ids, reader.end] for ids in reader.encode_batch([one for one, _ in stripped])]
-    targets = [[*ids, writer.end] for ids in writer.encode_batch([other for _, other in stripped])]
+    sources = [direction.wrap_source(ids) for ids in reader.encode_batch([one for one, _ in stripped])]
+    targets = [[*lead, *ids, writer.end] for ids in writer.encode_batch([other for _, other in stripped])]
     trained_tokens = translator.config.train.max_tokens
     limit = translator.max_positions or max(MAX_SCORED_TOKENS, trained_tokens)
     sizes = [max(len(source_ids), len(target_ids)) for source_ids, target_ids in zip(sources, targets)]
@@ -42,12 +45,12 @@ def score_pairs(translator: "Translator", pairs: Sequence[tuple[str, str]], targ
     for batch in batch_by_size(rows, sizes.__getitem__, translator.batch_tokens):
         ids = [sources[row] for row in batch], [targets[row] for row in batch]
         for row, found in zip(batch, score_ids(translator.steppers, *ids, start=writer.start, pad=writer.pad)):
-            logps[row] = found
+            logps[row] = found[len(lead) :]
     scored = []
     for row, pair in enumerate(pairs):
-        tokens = targets[row] if any(stripped[row]) else []
+        tokens = targets[row][len(lead) :] if any(stripped[row]) else []
         logp = math.nan if sizes[row] > limit else math.fsum(logps[row])
-        score = translator.config.search.score(logp, len(tokens))
+        score = translator.config.search.score(logp, len(lead) + len(tokens))
         warnings = _length_warnings(sizes[row], limit, trained_tokens)
         scored.append(ScoredPair(*pair, logp, score, tokens, logps[row], warnings))
     return scored

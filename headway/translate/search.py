@@ -25,6 +25,7 @@ from headway.text.numbers import find_lost_numbers, share_number_format
 from headway.text.spans.protect import PLACEHOLDER, Protector, make_protector
 from headway.translate.garbled import REPLACEMENT_CHARACTER, mend_garbled
 from headway.translate.languages import find_languages
+from headway.translate.memory_matches import MemoryMatcher
 from headway.translate.options import TranslateOptions
 from headway.translate.protected_spans import SpanKeeper
 from headway.translate.results import Translation, join_sentences
@@ -108,12 +109,12 @@ class TranslationStages:
         if options.protect is not None:
             ascii_only = all(request.text.isascii() for request in requests)  # then no word can be in an unknown script
             self.span_protector = make_protector(options.protect, None if ascii_only else translator.repertoire)
-        target = options.target or translator.target
-        others = [language for language in summary.source_languages if language != target]
-        language = options.source or translator.source or next(iter(others or summary.source_languages), None)
+        direction = translator.direction_tokens(options.source, options.target)
+        others = [language for language in summary.source_languages if language != direction.target]
+        language = direction.source or next(iter(others or summary.source_languages), None)
         self.reader = SourceReader(
             translator.tokenizers.source,
-            translator.tag_ids(options.target),
+            direction,
             summary.max_tokens,
             language,
             options.split_sentences,
@@ -121,16 +122,38 @@ class TranslationStages:
             summary.placeholders,
             options.glossary,
         )
+        self.memory = self._open_memory(language or "", direction.target)
+
+    def _open_memory(self, source: str, target: str) -> MemoryMatcher | None:
+        options = self.options
+        if options.memory is None:
+            return None
+        targets = [language for language in self.translator.summary.target_languages if language != source]
+        index = options.memory.for_direction(source, target or next(iter(targets), ""))
+        return MemoryMatcher(index, options.min_similarity, self.reader, self.translator.tokenizers.target)
 
     def read(self, request: Request) -> SourceLine:
         """Takes time linear in its length, and no model."""
+        known = self.memory.read_line(request.text, request.number) if self.memory and not request.prefix else None
+        if known is not None:
+            return known
         return self.reader.read(request.text, request.number, request.prefix)
 
     def search(self, sentences: list[Sentence]) -> Plan[None]:
         """Up to n_best hypotheses for each sentence, and their links if those are wanted."""
         retry = self.options.retry
+        if self.memory is not None:
+            for sentence in sentences:
+                self.memory.fill(sentence)
         yield from search_sentences(
-            self.translator, sentences, self.settings, retry, self.span_protector, self.recorder, self.admit_retries
+            self.translator,
+            sentences,
+            self.settings,
+            retry,
+            self.span_protector,
+            self.recorder,
+            self.admit_retries,
+            self.options.mbr,
         )
         if self.options.align:
             from headway.translate.alignment import align_sentences
@@ -142,7 +165,7 @@ class TranslationStages:
         options = self.options
         line.load_calibration = lambda: self.translator.calibration(options.target)
         target = self.translator.tokenizers.target
-        joined = join_sentences(line, target, options.align, unique=not self.settings.sample)
+        joined = join_sentences(line, target, options.align, unique=bool(options.mbr) or not self.settings.sample)
         return joined.keep_source_below(options.min_confidence)
 
 
@@ -154,8 +177,10 @@ def search_sentences(
     span_protector: Protector | None,
     recorder: Recorder | None = None,
     admit_retries: AdmitRetries | None = None,
+    utility: str = "",
 ) -> Plan[None]:
-    """Find up to n_best hypotheses for each sentence, with all its protected spans."""
+    """Find up to n_best hypotheses for each sentence, with all its protected spans. utility: a metric, to have them in
+    the order of minimum Bayes risk."""
     with_spans = [sentence for sentence in sentences if sentence.spans]
     for sentence in sentences:
         if sentence.is_untranslatable and span_protector is not None:
@@ -174,6 +199,10 @@ def search_sentences(
         keeper = SpanKeeper(translator, span_protector, plain_search, first_search.describe_fault, earlier_warnings)
         yield from keeper.keep_spans([sentence for sentence in with_spans if not sentence.outputs])
         yield from mend_garbled(translator, sentences, keeper, search.sample)
+    if utility:
+        from headway.translate.mbr import rank_by_utility
+
+        rank_by_utility(translator, sentences, utility, first_search.describe_fault)
     for sentence in sentences:
         sentence.hypotheses = sentence.hypotheses[: search.n_best]
         sentence.outputs = sentence.outputs[: search.n_best]
@@ -214,7 +243,6 @@ class SentenceSearch:
         self.retry = retry
         self.use_placeholders = use_placeholders
         self.admit_retries = admit_retries or RetryBudget().admit
-        self._languages: dict[tuple[int, ...], tuple[str, str]] = {}  # by what the ids of a sentence begin with
         self.engine: Engine | None = None  # of the first search: retries use it too, so that no other is loaded
 
     def __call__(self, sentences: list[Sentence]) -> Plan[None]:
@@ -285,7 +313,8 @@ class SentenceSearch:
         if not output.strip() and any(character.isalnum() for character in source):
             return Fault("the output was empty")
         if REPLACEMENT_CHARACTER in output and REPLACEMENT_CHARACTER not in sentence.text:
-            return Fault("the output had bytes that are not valid UTF-8")
+            unknown = self.translator.tokenizers.target.unknown in hypothesis.ids
+            return Fault(f"the output had {'unknown tokens' if unknown else 'bytes that are not valid UTF-8'}")
         if summary.placeholders and "⟦" in output and "⟦" not in source:
             return Fault("the output had a placeholder that the input lacks")
         shared = set(summary.source_languages) & set(summary.target_languages)
@@ -293,15 +322,10 @@ class SentenceSearch:
             return Fault("the output was a copy of the input")
         if self._keeps_digits and (lost := find_lost_numbers(source, output, summary.target_languages)):
             return Fault(f"the output lacked the number{'s' * (len(lost) > 1)} {', '.join(lost)}", lacks_number=True)
-        if message := NEGATION_FAULTS[find_negation_fault(source, output, *self._find_languages(sentence))]:
+        languages = find_languages(summary, sentence.direction)
+        if message := NEGATION_FAULTS[find_negation_fault(source, output, *languages)]:
             return Fault(message, lacks_negation=True)
         return None
-
-    def _find_languages(self, sentence: Sentence) -> tuple[str, str]:
-        key = tuple(sentence.prefix_ids)
-        if key not in self._languages:
-            self._languages[key] = find_languages(self.translator, key)
-        return self._languages[key]
 
     @functools.cached_property
     def _keeps_digits(self) -> bool:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.config.search import Search
 from headway.decode.batching import batch_by_size
-from headway.decode.types import Engine, Recorder
+from headway.decode.types import Engine, Hypothesis, Recorder
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.translate.source import Sentence
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class AlignCall:
 
     sources: Sequence[Sequence[int]]
     targets: Sequence[Sequence[int]]
+    directions: Sequence[DirectionTokens]
     link_rule: Any = None
     optional: bool = False  # without links, instead of an error, where the model has no attention to read them from
     links: list[Any] = field(default_factory=list)
@@ -133,7 +135,7 @@ def _run_search(translator: "Translator", call: SearchCall, recorder: Recorder |
     sentences, search = call.sentences, call.search
     engine = call.engine if call.is_retry and not call.constrained else None
     if engine is None:
-        has_prefixes = any(s.prefix for s in sentences)
+        has_prefixes = any(s.prefix or s.direction.target_lead for s in sentences)
         engine = translator.engines.choose(search, has_prefixes, recorder, call.constrained)
     call.engine = engine
     max_length = math.inf if translator.max_positions is None else translator.max_positions
@@ -161,8 +163,8 @@ def search_batch(
 ) -> None:
     """One call of the engine."""
     prefixes = None
-    if any(s.prefix for s in batch):
-        prefixes = [translator.encode_prefix(s.prefix) for s in batch]
+    if any(s.prefix or s.direction.target_lead for s in batch):
+        prefixes = [[*s.direction.target_lead, *translator.encode_prefix(s.prefix)] for s in batch]
     found = engine.search(
         [s.ids for s in batch],
         search,
@@ -172,9 +174,14 @@ def search_batch(
         constraints=[s.constraints for s in batch if s.constraints is not None] or None,
     )
     for sentence, hypotheses in zip(batch, found):
-        sentence.hypotheses = hypotheses
+        sentence.hypotheses = [_drop_lead(h, len(sentence.direction.target_lead)) for h in hypotheses]
     if translator.on_sentences is not None:
         translator.on_sentences(len(batch))
+
+
+def _drop_lead(hypothesis: Hypothesis, count: int) -> Hypothesis:
+    """Without the tokens that every output in its language begins with."""
+    return replace(hypothesis, ids=hypothesis.ids[count:], prefix=hypothesis.prefix - count) if count else hypothesis
 
 
 def _run_alignment(translator: "Translator", calls: Sequence[AlignCall]) -> None:
@@ -184,8 +191,9 @@ def _run_alignment(translator: "Translator", calls: Sequence[AlignCall]) -> None
     first = calls[0]
     sources = [source for call in calls for source in call.sources]
     targets = [target for call in calls for target in call.targets]
+    directions = [direction for call in calls for direction in call.directions]
     try:
-        links = iter(alignment.align_ids(translator, sources, targets, first.link_rule))
+        links = iter(alignment.align_ids(translator, sources, targets, directions, first.link_rule))
     except HeadwayError:
         if not first.optional:
             raise

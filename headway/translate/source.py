@@ -17,6 +17,7 @@ from headway.text.spans.long_words import describe_long_words
 from headway.text.spans.protect import PLACEHOLDER, MaskedText, Protector, fill_placeholders, space_placeholders
 from headway.text.spans.unknown_script import normalise_typography
 from headway.text.spans.uppercase import lowercased
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Sentence:
 
     before: str  # the spacing in front of it
     text: str  # as it was given
-    ids: list[int]  # prefix_ids, the tokens of model_text, end
+    ids: list[int]  # the tokens of model_text, and those of `direction` around them
     number: int  # unique within a request: together with the seed it decides what is sampled
     prefix: str | Sequence[int] = ""  # how the output must begin: a text, or its tokens
     hypotheses: list[Hypothesis] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Sentence:
     outer_spans: tuple[str, str] = ("", "")  # protected spans at its two ends, which the model does not see
     terms: "list[Term]" = field(default_factory=list)  # glossary terms that it contains
     constraints: "PhraseConstraints | None" = None  # the same as token ids, for constrained decoding
-    prefix_ids: Sequence[int] = ()  # what its ids begin with: the tag of the target language
+    direction: DirectionTokens = DirectionTokens()  # its languages, and their control tokens
     all_caps: bool = False  # the source is in capitals, and the model reads it in lower case
 
     def restore_case(self, output: str) -> str:
@@ -85,10 +86,10 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class SourceReader:
-    """Cuts lines into sentences of at most `max_tokens` ids: prefix_ids, text, end."""
+    """Cuts lines into sentences of at most `max_tokens` ids, those of `direction` counted."""
 
     tokenizer: Tokenizer
-    prefix_ids: Sequence[int]
+    direction: DirectionTokens
     max_tokens: int
     language: str | None
     split: bool  # into sentences; else a line is one
@@ -119,7 +120,7 @@ class SourceReader:
     def _add_sentence(self, sentence: Segment, line: SourceLine, number: int, masked: MaskedText | None) -> None:
         """In pieces, where it has more tokens than the model reads."""
         pieces = [sentence]
-        limit = self.max_tokens - len(self.prefix_ids) - 1
+        limit = self.max_tokens - self.direction.source_count
         length = len(self._encode(sentence.text, masked))
         if length > limit:
             cut = split_long_sentence(sentence.text, max(limit, 1), lambda piece: len(self._encode(piece, masked)))
@@ -148,7 +149,7 @@ class SourceReader:
             own = MaskedText(model_text, own.spans) if own else None
         elif model_text.isupper():
             lowercase = lowercased(model_text, self.tokenizer)
-        ids = [*self.prefix_ids, *self._encode(lowercase, own), self.tokenizer.end]
+        ids = self.direction.wrap_source(self._encode(lowercase, own))
         sentence = Sentence(
             before,
             as_given,
@@ -156,7 +157,7 @@ class SourceReader:
             number,
             spans=own,
             outer_spans=outer_spans,
-            prefix_ids=self.prefix_ids,
+            direction=self.direction,
             all_caps=lowercase != model_text,
         )
         if found:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from headway.config import own_kinds
 from headway.config.search import Search
 from headway.decode.probe import EngineProbe
 from headway.decode.types import Compute, EngineName
@@ -14,7 +15,9 @@ from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.storage.calibration import Calibration
 from headway.storage.registry import ModelChoice, choose_models
+from headway.text.language_codes import describe_languages, format_languages, match_languages
 from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
+from headway.text.tokenizer.direction_tokens import DirectionTokens, find_direction_tokens
 from headway.text.tokenizer.special_tokens import special_tokens
 from headway.translate.backends import Engines, Log, check_ensemble
 from headway.translate.options import TranslateOptions, options_from_keywords, resolve_target
@@ -25,12 +28,13 @@ from headway.translate.reloading import (
     reload_model,
     require_load_settings,
 )
-from headway.translate.results import Guess, ScoredPair, Translation
+from headway.translate.results import Guess, ScoredPair, Translation, Translations
 from headway.translate.search import make_requests, translate_requests
 
 if TYPE_CHECKING:
     from headway.config.config import Config
     from headway.decode.reference.model import ModelStepper
+    from headway.inspect.html_page import PageWidget
     from headway.inspect.trace import Trace
     from headway.storage.model_dir import LoadedModel
     from headway.text.shortlist import Shortlist
@@ -57,6 +61,7 @@ def load(
     engine: EngineName = "auto",
     compute: Compute = "auto",
     threads: int | None = None,
+    allow_code: Sequence[str] = (),
 ) -> "Translator | LanguageModel":
     """Load a model as what it is: a Translator or a LanguageModel.
 
@@ -64,7 +69,9 @@ def load(
     engine: "native", "ctranslate2", "torch", or "auto" for the first of these that can run the model
     compute: "float32", "bfloat16" (on a GPU), "int8" (on a CPU), or "auto" for what the directory holds
     threads: of the CPU; by default all
+    allow_code: packages whose classes the model may name as kinds, and so import: see docs/own-kinds.md
     See docs/translating.md."""
+    own_kinds.allow_code(allow_code)
     choice = choose_models([name] if name else [])
     return make_loaded(Engines(choice.paths, device, engine, compute, threads), choice.direction)
 
@@ -90,6 +97,7 @@ def load_translator(
     engine: EngineName = "auto",
     compute: Compute = "auto",
     threads: int | None = None,
+    allow_code: Sequence[str] = (),
 ) -> "Translator":
     """Load one translator, or an ensemble of several; HeadwayError for a language model.
 
@@ -98,6 +106,7 @@ def load_translator(
     if isinstance(only, list | tuple):
         warnings.warn("load_translator([a, b]) is deprecated: write load_translator(a, b).", DeprecationWarning, 2)
         names = tuple(only)
+    own_kinds.allow_code(allow_code)
     return load_choice(choose_models(names, source, target), device, engine, compute, threads)
 
 
@@ -147,15 +156,20 @@ class Translator:
         self.special_tokens = special_tokens(self.tokenizers.target)
         self.source, self.target = direction
         self._batch_tokens: int | None = None
+        self._adapted: LoadSettings | None = None  # where an adapter is over the model: its base, and the adapter
 
     def __repr__(self) -> str:
-        from headway.text.language_codes import format_directions
-
-        settings = self.engines.load_settings
+        settings = self._adapted or self.engines.load_settings
         name = "in memory" if settings is None else describe_paths(settings.paths)
-        sources, targets = self.summary.source_languages, self.summary.target_languages
-        pairs = [(source, target) for source in sources for target in targets if source != target]
-        return f"<Translator {name}: {format_directions(pairs) or 'languages unknown'}; {self.engines.describe()}>"
+        name += f" with {Path(self._adapted.adapter).name!r}" if self._adapted else ""
+        languages = describe_languages(self.summary.source_languages, self.summary.target_languages)
+        return f"<Translator {name}: {languages or 'languages unknown'}; {self.engines.describe()}>"
+
+    def _repr_html_(self) -> str:
+        """Notebooks show what it is."""
+        from headway.translate.notebook import render_translator
+
+        return render_translator(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by path and settings."""
@@ -167,8 +181,20 @@ class Translator:
         return copied
 
     def _load_settings(self) -> LoadSettings:
-        more = {"direction": (self.source, self.target), "batch_tokens": self._batch_tokens}
+        more: dict[str, Any] = {"direction": (self.source, self.target), "batch_tokens": self._batch_tokens}
+        if self._adapted is not None:
+            return self._adapted._replace(**more)
         return require_load_settings(self.engines, "translator", **more)
+
+    def with_adapter(self, folder: str | Path) -> "Translator":
+        """This model with an adapter that `headway.train(…, lora=8)` has made: another translator, which shares the
+        weights of this one. Both can be used side by side, and any number of others. torch runs it."""
+        from headway.translate.adapters import adapt_model
+
+        adapted = Translator([adapt_model(self.engines, folder)], direction=(self.source, self.target))
+        adapted._batch_tokens = self._batch_tokens
+        adapted._adapted = self._load_settings()._replace(adapter=str(Path(folder).resolve()))
+        return adapted
 
     @property
     def config(self) -> "Config":
@@ -228,7 +254,8 @@ class Translator:
         options = self.make_options(**settings)
         if to is not None:
             options = replace(options, target=resolve_target(options.target, to))
-        for name, gives_more in (("n_best", (settings.get("n_best") or 1) > 1), ("align", options.align)):
+        several = (settings.get("n_best") or 1) > 1 and not options.mbr  # which chooses one of them
+        for name, gives_more in (("n_best", several), ("align", options.align)):
             if gives_more:
                 raise ConfigError(
                     "a call gives the best translation only, as text: write translate(lines, TranslateOptions(…)).",
@@ -261,7 +288,7 @@ class Translator:
 
     def translate(
         self, lines: Sequence[str], options: TranslateOptions | None = None, **deprecated: Any
-    ) -> list[Translation]:
+    ) -> Translations:
         """Translate lines: one Translation a line, in order.
 
         The former keywords (to, split, mend, min_score …) work for one more release, with a DeprecationWarning."""
@@ -284,7 +311,7 @@ class Translator:
         if deprecated:
             options = options_from_keywords(deprecated)
         requests = make_requests(lines, first, prefixes)
-        return translate_requests(self, requests, options or TranslateOptions(), recorder)
+        return Translations(translate_requests(self, requests, options or TranslateOptions(), recorder))
 
     @functools.cached_property
     def repertoire(self) -> CharacterRepertoire:
@@ -303,20 +330,30 @@ class Translator:
     def _calibrations(self) -> dict[str, Calibration | None]:
         return {}
 
-    def align(self, pairs: Sequence[tuple[str, str]], *, target: str = "", to: str | None = None) -> "list[Links]":
+    def align(
+        self, pairs: Sequence[tuple[str, str]], *, target: str = "", source: str = "", to: str | None = None
+    ) -> "list[Links]":
         """Word alignment of each (source, target): pairs (i, j) of words between spaces, counted from 0."""
         from headway.translate.alignment import align_pairs
 
-        return [aligned.links for aligned in align_pairs(self, pairs, resolve_target(target, to))]
+        return [aligned.links for aligned in align_pairs(self, pairs, resolve_target(target, to), source)]
 
-    def score(self, pairs: Sequence[tuple[str, str]], *, target: str = "", to: str | None = None) -> list[ScoredPair]:
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, target: str = "", source: str = "", to: str | None = None
+    ) -> list[ScoredPair]:
         """How likely each target is, given its source: log-probabilities, token by token and summed."""
         from headway.translate.scoring import score_pairs
 
-        return score_pairs(self, pairs, resolve_target(target, to))
+        return score_pairs(self, pairs, resolve_target(target, to), source)
+
+    def widget(self, text: str, height: int = 900, **settings: Any) -> "PageWidget":
+        """The page about one sentence, for a notebook cell. The settings are those of `trace`."""
+        from headway.inspect.html_page import make_widget
+
+        return make_widget(self, text, height, **settings)
 
     def trace(
-        self, text: str, *, target: str = "", prefix: str = "", to: str | None = None, **settings: Any
+        self, text: str, *, target: str = "", source: str = "", prefix: str = "", to: str | None = None, **settings: Any
     ) -> "Trace":
         """Record everything that is computed while one sentence is translated: see headway.inspect.trace.
 
@@ -325,18 +362,37 @@ class Translator:
         from headway.inspect.tracer import trace_translation
 
         target = resolve_target(target, to)
-        return trace_translation(self, text, self.search(**settings), target=target, prefix=prefix)
+        options = TranslateOptions(source=source, target=target, search=self.search(**settings))
+        return trace_translation(self, text, options, prefix=prefix)
 
-    def tag_ids(self, target: str) -> list[int]:
-        """The ids that name the target language at the start of a source, if the model has several."""
-        target = target or self.target
+    def direction_tokens(self, source: str = "", target: str = "") -> DirectionTokens:
+        """The control tokens around texts of one direction. Raises HeadwayError for languages that the model lacks,
+        or where it must be told."""
         tags = self.summary.tags
-        known = self.summary.target_languages
-        if target and known and target not in known:
-            raise HeadwayError(f'this model does not translate to "{target}". It knows: {", ".join(known)}.')
+        target = target or self.target
+        if target and self.summary.target_languages:
+            target = self._resolve_language(target, self.summary.target_languages, "to")
         if tags and not target:
-            raise HeadwayError(f"this model translates to {', '.join(tags)}: say which with --to.")
-        return [self.tokenizers.source.tags[target]] if tags else []
+            raise HeadwayError(f"this model translates to {format_languages(tags)}: say which with --to.")
+        source = source or self.source
+        reader = self.tokenizers.source
+        if reader.source_prefix or reader.source_suffix:  # of other models, the source only helps to split sentences
+            target = target or next(iter(self.summary.target_languages), "")
+            others = [language for language in self.summary.source_languages if language != target]
+            if source and others:
+                source = self._resolve_language(source, self.summary.source_languages, "from")
+            elif len(others) == 1:
+                source = others[0]
+        return find_direction_tokens(self.tokenizers, source, target, tagged=bool(tags))
+
+    def _resolve_language(self, given: str, known: Sequence[str], side: str) -> str:
+        found = match_languages(given, known)
+        if not found:
+            message = f'this model does not translate {side} "{given}". It knows: {format_languages(known)}.'
+            raise HeadwayError(message + did_you_mean(given, list(known)))
+        if len(found) > 1:
+            raise ConfigError(f'"{given}" may be {" or ".join(found)}: say which with --{side}.', side)
+        return found[0]
 
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
         """The tokens that an output is forced to begin with."""

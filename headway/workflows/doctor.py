@@ -28,6 +28,7 @@ EXTRA_PURPOSES = {  # by the names of the optional dependencies in pyproject.tom
     "tensorboard": "curves of a training in TensorBoard",
     "serve": "the server",
 }
+MODULE_NAMES = {"markdown-it-py": "markdown_it"}  # of packages whose module is named otherwise
 LOW_BYTES = 2**30  # of memory or disk: less is worth a note
 
 
@@ -139,7 +140,7 @@ def _check_required(requirement: Requirement) -> DoctorFinding:
     if is_older(version, requirement.min_version):
         return DoctorFinding(requirement.name, message, "broken", f"pip install --upgrade '{requirement}'")
     try:
-        importlib.import_module(requirement.name.replace("-", "_"))
+        importlib.import_module(MODULE_NAMES.get(requirement.name, requirement.name.replace("-", "_")))
     except Exception as error:
         repair = f"pip install --force-reinstall '{requirement}'"
         return DoctorFinding(

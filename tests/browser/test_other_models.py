@@ -10,6 +10,7 @@ from serve.conftest import running
 from browser.conftest import Look
 from headway.cli.app import main
 from headway.inspect.trace import Trace
+from headway.translate.translator import Translator
 
 PANELS = ("inside", "probabilities", "beam", "vectors", "architecture", "attention")
 TEXT = "The dog sees a red house."
@@ -94,3 +95,30 @@ def test_a_text_cannot_break_out_of_a_saved_page(
     assert seen.page.input_value("#text") == text
     assert seen.faults == []
     seen.page.context.close()
+
+
+def test_cells_of_a_notebook(chromium: Any, translator: Translator, trace: Trace, tmp_path: Path) -> None:
+    """As an exported notebook has them: offline, in one file, with no request for anything."""
+    from headway.inspect.attention import read_attention
+    from headway.nn.masks.masks import make_mask
+
+    cells = [
+        translator._repr_html_(),
+        translator.translate([trace.text])._repr_html_(),
+        read_attention(trace)._repr_html_(),
+        make_mask("causal & local(4)")._repr_html_(),
+        translator.widget(trace.text)._repr_html_(),
+    ]
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{'<hr>'.join(cells)}")
+    page = chromium.new_context(offline=True).new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((tmp_path / "notebook.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-state=done]").wait_for()
+    frame.locator("[role=tab]", has_text="Embeddings").click()
+    frame.locator("[data-panel=vectors]").wait_for()
+    assert page.locator("table").first.inner_text().startswith("Headway translator")
+    assert page.locator("svg").first.bounding_box()["height"] > 50
+    assert all(url.startswith(("file:", "data:")) for url in requests), requests
+    page.context.close()

@@ -544,10 +544,13 @@ WRITERS = [
     "align",
     "augment",
     "distil",
+    "export",
+    "import",
     "average",
     "pack",
     "trace",
     "inspect",
+    "merge",
     "toy",
 ]
 RENAMED = [

@@ -64,7 +64,8 @@ def test_wrong_usage(capsys: Capture, arguments: list[str], told: str) -> None:
 
 def test_unknown_types_are_refused_before_a_model_is_loaded(capsys: Capture) -> None:
     assert main(["translate", "--model", "m", "--document", "a.exe"]) == 1
-    known = ".txt, .html, .htm, .srt, .po, .docx, .odt, .odp, .pptx, .epub, .pdf"
+    known = ".txt, .html, .htm, .md, .srt, .vtt, .po, .json, .xliff, .xlf, .tmx, .docx, .odt, .odp, .pptx, .xlsx, "
+    known += ".epub, .pdf"
     assert capsys.readouterr().err == f"error: a.exe: .exe files are not supported. Supported: {known}.\n"
 
 

@@ -104,3 +104,20 @@ def test_choices_are_judged_together() -> None:
     for choices in ({"mixer": "mamba", "position": "none"}, {"position": "none", "mixer": "mamba"}):
         variant = make_variant(choices, LANGUAGE_MODEL)
         assert not variant.refusal and len(variant.layers) == 2
+
+
+@pytest.mark.parametrize("name", ["rate", "train.rate"])
+def test_the_learning_rate_has_a_short_name(name: str) -> None:
+    assert config_of(TRANSLATOR, **{name: 0.003}).train.schedule.peak == 0.003
+
+
+def test_a_mixer_without_use_for_the_positions_of_a_preset_has_none() -> None:
+    """--vary mixer=attention,retention,rwkv: the last marks order by its state."""
+    variant = make_variant({"mixer": "rwkv"}, LANGUAGE_MODEL)
+    config = compose([*LANGUAGE_MODEL, *variant.layers])[0]
+    decoder = config.model.decoder
+    assert (variant.name, decoder.mixer[0].kind, decoder.position[0].kind) == ("rwkv", "rwkv7", "none")
+    assert variant.notes == ("rwkv: without positions, as it takes none of those that the others have",)
+    chosen = [*LANGUAGE_MODEL, Layer("flag --set", {"model": {"decoder": {"position": "rope"}}})]
+    assert "rope changes queries" in make_variant({"mixer": "rwkv"}, chosen).refusal
+    assert "rope changes queries" in make_variant({"mixer": "rwkv", "position": "rope"}, LANGUAGE_MODEL).refusal

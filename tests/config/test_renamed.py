@@ -13,7 +13,8 @@ from headway.cli.app import main
 from headway.config.catalogue import kinds
 from headway.config.config import Config, read_config
 from headway.config.renamed import RENAMED_KEYS, RENAMED_KINDS, RENAMED_VALUES, current_config
-from headway.config.schema import config_class, expand, from_dict, make_part
+from headway.config.schema import config_class, from_dict, make_part
+from headway.config.shorthand import expand
 from headway.config.sources import Layer, compose, find_old_names, parse_assignment, read_environment
 from headway.errors import ConfigError
 from headway.storage.model_dir import load_model

@@ -8,19 +8,21 @@ what its Config refuses; residuals, linear layers and feed-forwards meet the fir
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import torch
+from typing import Any
 
 from contracts.toys import in_catalogue
 from headway.config import catalogue
-from headway.config.schema import config_class, from_dict
-from headway.errors import ConfigError
+from headway.config.schema import config_class
+from headway.contracts.cases import Case, cases_of
 from headway.nn.masks.masks import make_mask
-from headway.nn.transformer import Transformer
 
 EXAMPLES = {
-    "attention": ["attention(4)", "attention(4, 2)", "attention(4, 1, d_k=6, d_v=10)"],
+    "attention": [
+        "attention(4)",
+        "attention(4, 2)",
+        "attention(4, 1, d_k=6, d_v=10)",
+        "attention(4, 2, output_bias=false, qk_norm='rmsnorm', output_norm='rmsnorm')",
+    ],
     "shared_kv": ["shared_kv(4)", "shared_kv(4, 2)", "attention(4) + shared_kv(4, 1)"],
     "retention": ["retention(4, chunk=4)", "retention(2, gated=true, chunk=3)"],
     "longnet": ["longnet(4, [3, 8], [1, 2])", "longnet(2, [5, 9], [1, 3], 'cyclic')"],
@@ -61,62 +63,6 @@ CAUSAL_MASKS = {
     "all": "causal & local(4) & local(2)",
     "any": "causal & (local(2) | local(4))",
 }
-
-
-class Case(NamedTuple):
-    mixer: str
-    position: str = "sinusoidal"
-    mask: str = "causal"
-    residual: str = "post"
-    linear: str = "dense"
-    feedforward: str = "relu(24)"
-
-    def config(self, **changes: Any) -> Transformer.Config:
-        side = self._asdict() | {"layers": 2}
-        linear = side.pop("linear")
-        decoder = side | {"mixer": self.mixer.split(" + ")}
-        table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "encoder": {"layers": 0}, "decoder": decoder}
-        return from_dict(Transformer.Config, table | {"linear": linear} | changes)
-
-    def model(self, dtype: torch.dtype = torch.float64, **changes: Any) -> Transformer:
-        torch.manual_seed(1)
-        model = Transformer(self.config(**changes))
-        for parameter in model.parameters():
-            if parameter.dim() == 1:  # gains and biases too, so that none of them can be forgotten
-                torch.nn.init.normal_(parameter, parameter.mean().item(), 0.3)
-        return model.to(dtype).eval()
-
-    @property
-    def rounds(self) -> bool:
-        """Whether numbers are rounded on the way: where one lies between two, the last bit of what came before decides,
-        so that float32 can jump by a whole step. In float64 nothing lies so near the middle."""
-        return self.linear.startswith("bitnet")
-
-    @property
-    def allowed(self) -> bool:
-        try:
-            self.config().resolved()
-        except ConfigError as error:
-            if error.where not in ("decoder.mask", "decoder.position"):
-                raise
-            return False
-        return True
-
-
-def cases_of(mixer: str, positions: list[str], masks: list[str]) -> list[Case]:
-    """This mixer with each of these positions and each of these masks that it accepts, but not with all pairs of
-    them: those meet in test_combinations.py. None for a mixer of encoders alone."""
-    taken = [(mask, [position for position in positions if Case(mixer, position, mask).allowed]) for mask in masks]
-    taken = [(mask, own) for mask, own in taken if own]
-    if not taken:
-        return []
-    masks = [mask for mask, _ in taken]
-    positions = max((own for _, own in taken), key=len)
-    found = []
-    for index in range(max(len(positions), len(masks))):
-        case = Case(mixer, positions[index % len(positions)], masks[index % len(masks)])
-        found += [case, case._replace(mask=masks[0]), case._replace(position=positions[0])][: 1 if case.allowed else 3]
-    return [case for case in dict.fromkeys(found) if case.allowed]
 
 
 def every_case(mixer: str) -> Iterator[Case]:
@@ -175,6 +121,7 @@ with in_catalogue():
 def named(case: Case) -> str:
     return (
         ", ".join(case)
+        .removesuffix(", layernorm")
         .removesuffix(", relu(24)")
         .removesuffix(", dense")
         .replace("attention(4, 1, d_k=6, d_v=10)", "attention(wide values)")

@@ -126,13 +126,14 @@ def takes_a_step(model: Transformer, config: Config) -> None:
 
 def may_rest(name: str, config: Config) -> bool:
     """The only weights whose gradient may be 0: an expert that no token chose; without norms, what scores, rates and
-    gates are made of, because the stream may grow until a softmax or a sigmoid is certain; and in an encoder the gate
-    and the writing of a memory that is first read after what is predicted."""
+    gates are made of, because the stream may grow until a softmax or a sigmoid is certain; likewise with group norm,
+    whose groups of two channels are ±1 here, whatever was added; and in an encoder the gate and the writing of a memory
+    that is first read after what is predicted."""
     places = name.split(".")
-    scores = {"query", "key", "rate", "gate", "pre_query", "router", "positions"}
+    scores = {"query", "key", "rate", "gate", "pre_query", "score", "router", "positions"}
     certain = not scores.isdisjoint(places)
     recalls = "encoder" in places and (name.endswith("self.gate") or "forget" in places)
-    return "experts" in places or (config.model.norm.kind == "none" and certain) or recalls
+    return "experts" in places or (config.model.norm.kind in ("none", "groupnorm") and certain) or recalls
 
 
 @torch.no_grad()

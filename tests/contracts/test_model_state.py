@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import Case
+from headway.contracts.cases import Case
 from headway.nn.sequence import Memory
 from headway.nn.transformer import Transformer, valid_mask
 

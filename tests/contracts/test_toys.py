@@ -4,8 +4,9 @@ kind takes a line in the catalogue, no more."""
 import pytest
 import torch
 
-from contracts.cases import CASES, EXAMPLES, Case, causal_masks, every_case
+from contracts.cases import CASES, EXAMPLES, causal_masks, every_case
 from headway.config import catalogue
+from headway.contracts.cases import Case
 from headway.errors import ConfigError
 from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.transformer import Transformer

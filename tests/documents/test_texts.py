@@ -326,3 +326,54 @@ def test_catalogues_that_cannot_be_read(given: str | bytes, told: str, tmp_path:
 def test_a_template_names_no_encoding(tmp_path: Path) -> None:
     given = 'msgid ""\nmsgstr "charset=CHARSET\\n"\n\nmsgid "x"\nmsgstr ""\n'
     assert translated(given, "po", louder, tmp_path)[0] == given[:-3] + '"X"\n'
+
+
+# ---- .vtt
+
+TALK = """WEBVTT - a talk
+
+STYLE
+::cue { color: red }
+
+NOTE this is not text
+and neither is this
+
+intro
+00:01.000 --> 00:02.500 position:10% align:start
+<v Mary Ann>The big &amp; <i.loud>red</i> dog
+
+00:00:02.600 --> 00:00:04.000
+that we saw
+in the garden
+
+00:00:04.100 --> 00:00:05.000
+runs <00:00:04.500>away.
+
+00:00:06.000 --> 00:00:07.000
+- One &lt;here&gt;?
+- Two.
+"""
+
+
+def test_a_talk_keeps_times_settings_notes_and_speakers(tmp_path: Path) -> None:
+    new, counts = translated(TALK, "vtt", backwards, tmp_path)
+    wanted = TALK.replace("The big &amp; <i.loud>red</i> dog", "DOG <i.loud>RED</i> &amp; BIG THE")
+    wanted = wanted.replace("that we saw\nin the garden", "GARDEN THE IN\nSAW WE THAT")
+    wanted = wanted.replace("runs <00:00:04.500>away.", "<00:00:04.500>AWAY. RUNS")
+    wanted = wanted.replace("One &lt;here&gt;?", "&lt;HERE&gt;? ONE").replace("Two.", "TWO.")
+    assert (new, counts.segments, counts.warnings) == (wanted, 5, [])
+    assert translated(TALK, "vtt", same, tmp_path)[0] == TALK
+
+
+def test_a_sentence_over_cues_is_escaped_too(tmp_path: Path) -> None:
+    given = "WEBVTT\n\n00:01.000 --> 00:02.000\nCats &amp; dogs\n\n00:02.100 --> 00:03.000\nrun away.\n"
+    new, counts = translated(given, "vtt", louder, tmp_path)
+    assert (new, counts.segments) == (
+        given.replace("Cats &amp; dogs", "CATS &amp; DOGS").replace("run away", "RUN AWAY"),
+        1,
+    )
+
+
+def test_a_file_that_is_not_webvtt_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeadwayError, match=r"in\.vtt is not a \.vtt file: it does not begin with WEBVTT"):
+        translated("00:01.000 --> 00:02.000\nx\n", "vtt", louder, tmp_path)

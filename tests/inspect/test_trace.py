@@ -211,7 +211,7 @@ def test_a_language_model(lm: LanguageModel) -> None:
     found = lm.trace("The dog", beam_size=2, length=6)
     assert found.output == lm("The dog", beam_size=2, length=6)
     assert (found.kind, found.source.ids) == ("causal", [])
-    assert found.forced == len(lm.encode_prompt("The dog"))
+    assert found.forced == len(lm.make_prompt("The dog").prefix)
     assert not any(name.startswith("encoder") for name in found.tensors)
     logps = found.tensors["output.logps"]
     chosen = [logps[place, token].item() for place, token in enumerate(found.written.ids)][found.forced :]
@@ -220,8 +220,8 @@ def test_a_language_model(lm: LanguageModel) -> None:
         lm.stepper,
         None,
         special_tokens=lm.special_tokens,
-        search=lm.search(lm.encode_prompt("The dog"), beam_size=2, length=6),
-        prefixes=[lm.encode_prompt("The dog")],
+        search=lm.search(lm.make_prompt("The dog").prefix, beam_size=2, length=6),
+        prefixes=[lm.make_prompt("The dog").prefix],
     )
     assert again[0] == found.found
 

@@ -7,7 +7,18 @@ from headway.config.schema import from_dict
 from headway.errors import ConfigError
 from headway.nn.transformer import Transformer
 
-NN_SLOTS = ("position", "mask", "mixer", "feedforward", "residual", "norm", "linear", "memory_tokens", "head")
+NN_SLOTS = (
+    "position",
+    "mask",
+    "mixer",
+    "feedforward",
+    "residual",
+    "norm",
+    "linear",
+    "memory_tokens",
+    "head",
+    "rope_scaling",
+)
 NEEDS_VALUES = {("mask", "all"): "causal & local(3)", ("mask", "any"): "causal | local(3)", ("mixer", "ttt"): "ttt(2)"}
 
 
@@ -31,7 +42,9 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         needs_text = (entry.slot, entry.kind) == ("norm", "instancenorm")  # the whole of it, which no decoder has
         return small(decoder=0 if needs_text else 2, **{entry.slot: value})
     if entry.slot == "head":
-        return small(decoder=0 if entry.kind == "pooled" else 2, head=value)
+        return small(decoder=0 if entry.kind in ("pooled", "embedding") else 2, head=value)
+    if entry.slot == "rope_scaling":
+        return small(sides={"position": f"rope(scaling='{value}')"})
     if entry.slot == "mask":
         return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
     if (entry.slot, entry.kind) == ("memory_tokens", "recurrent"):

@@ -8,7 +8,8 @@ import torch
 
 from headway.cli.verbs.variants import DOCS, SLOT_PAGES, docs_page
 from headway.config import catalogue
-from headway.config.schema import Part, config_class, import_target, make_part
+from headway.config.own_kinds import import_target
+from headway.config.schema import Part, config_class, make_part
 from headway.nn.layers.int8 import quantise_model
 from headway.nn.transformer import Transformer
 from nn.building import NN_ENTRIES, NN_SLOTS, named, with_kind, written

@@ -3,10 +3,10 @@ bytes that decoding keeps. The paper's two models by formula."""
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config import catalogue
 from headway.config.schema import from_dict
+from headway.contracts.costs import check_parameters, count_flops, use_naive_kernels
 from headway.errors import ConfigError
 from headway.inspect.model_summary import summarise_blocks
 from headway.nn.cache.kv import KVCache
@@ -16,6 +16,7 @@ from nn.building import NN_ENTRIES, named, small, with_kind
 SPREAD = {
     "plain": small(),
     "one matrix for target and output": small(embedding={"tied": "target"}),
+    "one matrix for source and target": small(embedding={"tied": "inputs"}),
     "three matrices": small(embedding={"tied": "none"}),
     "two vocabularies": small(embedding={"tied": "target"}, source_vocabulary=41),
     "two vocabularies, three matrices": small(embedding={"tied": "none"}, source_vocabulary=41),
@@ -29,6 +30,13 @@ SPREAD = {
     "wide values": small(sides={"mixer": "attention(4, d_k=3, d_v=7)"}),
     "no biases": small(sides={"mixer": "attention(4, bias=false)", "feedforward": "relu(24, bias=false)"}),
     "own cross": small(decoder={"cross": "attention(2, 1, d_k=6)"}),
+    "gated": small(sides={"feedforward": ["geglu(24)", "geglu_tanh(8, true)"]}),
+    "normed inside": small(
+        sides={
+            "feedforward": "reglu_squared(24, output_norm='layernorm')",
+            "mixer": "attention(4, 2, qk_norm='rmsnorm', output_norm='rmsnorm', output_bias=false)",
+        }
+    ),
     "lists": small(sides={"feedforward": ["relu(24)", "swiglu(8)"], "position": ["learned(10)", "rope"]}),
     "experts": small(sides={"feedforward": "moe(4, 2, 'relu(24)')"}),
     "one expert of five, wide": small(sides={"feedforward": ["moe(5, 1, 'swiglu(8, true)')", "gelu(7)"]}),
@@ -41,6 +49,7 @@ SPREAD = {
     "masked, own output": small(decoder=0, head="masked", embedding={"tied": "none"}),
     "masked over a decoder": small(head="masked", norm="rmsnorm"),
     "pooled": small(decoder=0, head="pooled(5)"),
+    "embedding": small(decoder=0, head="embedding(dense=true)"),
     "pre, rmsnorm": small(sides={"residual": "pre"}, norm="rmsnorm"),
     "no norm": small(norm="none"),
     "layers that share weights": small(
@@ -61,8 +70,7 @@ def test_parameters_of_many_models(name: str) -> None:
 
 @pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)
 def test_parameters_of_every_kind(entry: catalogue.Entry) -> None:
-    config = with_kind(entry)
-    assert config.parameter_count() == sum(p.numel() for p in built(config).parameters())
+    check_parameters(with_kind(entry))
 
 
 @pytest.mark.parametrize(
@@ -83,38 +91,18 @@ def test_the_papers_models(d: int, ff: int, heads: int, count: int) -> None:
     assert sum(p.numel() for p in built(config).parameters()) == count
 
 
-def counted(config: Transformer.Config, source: int, target: int) -> int:
-    model = Transformer(config).eval()
-    ids = [torch.zeros(1, length, dtype=torch.long) for length in (source, target)]
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        hidden = model(*(i if s in config.sides else None for i, s in zip(ids, ("encoder", "decoder")))).hidden
-        model.logits(hidden)
-    return counter.get_total_flops()
-
-
-def slow(config: Transformer.Config) -> Transformer.Config:
-    """Every product in sight of the counter: attention by the naive kernel."""
-    table = config.resolved().to_dict()
-    for side in ("encoder", "decoder"):
-        for name in ("mixer", "cross"):
-            for part in table[side].get(name, []):
-                if "kernel" in part:
-                    part["kernel"] = "math"
-    return from_dict(Transformer.Config, table)
-
-
 @pytest.mark.parametrize("name", SPREAD)
 def test_flops_of_many_models(name: str) -> None:
-    config = slow(SPREAD[name])
-    assert config.forward_flops(7, 5) == counted(config, 7, 5)
-    assert config.forward_flops(1, 9) == counted(config, 1, 9)
+    config = use_naive_kernels(SPREAD[name])
+    assert config.forward_flops(7, 5) == count_flops(config, 7, 5)
+    assert config.forward_flops(1, 9) == count_flops(config, 1, 9)
 
 
 @pytest.mark.parametrize("entry", NN_ENTRIES, ids=named)
 def test_flops_of_every_kind(entry: catalogue.Entry) -> None:
-    config = slow(with_kind(entry))
+    config = use_naive_kernels(with_kind(entry))
     lengths = (3, 2) if entry.slot == "mask" else (7, 5)  # within the smallest window
-    assert config.forward_flops(*lengths) == counted(config, *lengths)
+    assert config.forward_flops(*lengths) == count_flops(config, *lengths)
 
 
 @pytest.mark.parametrize("name", [name for name in SPREAD if SPREAD[name].decoder.layers])
@@ -198,11 +186,11 @@ def test_a_window_of_64() -> None:
 )
 def test_flops_of_a_window(side: str, mask: str, seen: int) -> None:
     """The naive kernel computes every pair; those beyond what any one query sees are not counted."""
-    config = slow(small(**({"encoder": 0, "decoder": 0} | {side: {"mask": mask}})))
+    config = use_naive_kernels(small(**({"encoder": 0, "decoder": 0} | {side: {"mask": mask}})))
 
     def hidden(length: int) -> int:
         lengths = (length, 0) if side == "encoder" else (0, length)
-        return counted(config, *lengths) - config.forward_flops(*lengths)
+        return count_flops(config, *lengths) - config.forward_flops(*lengths)
 
     assert hidden(20) == 2 * 2 * 16 * 2 * 20 * (20 - seen)  # layers · (k, v) · width · multiply and add · pairs
     assert hidden(3) == 0
@@ -210,8 +198,8 @@ def test_flops_of_a_window(side: str, mask: str, seen: int) -> None:
 
 @pytest.mark.parametrize("mask", ["causal", "full", "strided(4)", "local(3) | strided(4)", "bigbird(2, 1, 32)"])
 def test_flops_of_what_may_see_far(mask: str) -> None:
-    config = slow(small(encoder={"mask": mask}, decoder=0))
-    assert config.forward_flops(20, 0) == counted(config, 20, 0)
+    config = use_naive_kernels(small(encoder={"mask": mask}, decoder=0))
+    assert config.forward_flops(20, 0) == count_flops(config, 20, 0)
 
 
 @pytest.mark.parametrize("mask", ["causal", "full", "local(4)", "causal & segments(4, 3)"])
@@ -219,10 +207,10 @@ def test_distances_of_xl_are_those_of_the_mask(mask: str) -> None:
     """An encoder that looks back alone has half of them, and a window those within it."""
     for length in (3, 20):
         plain, bent = (
-            slow(small(encoder={"mask": mask, "position": position}, decoder=0))
+            use_naive_kernels(small(encoder={"mask": mask, "position": position}, decoder=0))
             for position in ("none", "transformer_xl")
         )
-        more = counted(bent, length, 0) - counted(plain, length, 0)
+        more = count_flops(bent, length, 0) - count_flops(plain, length, 0)
         assert bent.forward_flops(length, 0) - plain.forward_flops(length, 0) == more
 
 

@@ -77,9 +77,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_tied_words_are_one_matrix() -> None:
-    for tied, count in (("all", 1), ("target", 2), ("none", 2)):
+    for tied, count in (("all", 1), ("inputs", 1), ("target", 2), ("none", 2)):
         model = Transformer(small(embedding={"tied": tied}))
         names = [name for name in model.state_dict() if name.endswith("words.weight")]
         assert len(names) == count
-        assert ("head.weight" in model.state_dict()) == (tied == "none")
-        assert (model.output_embedding is model.embeddings["encoder"].table.weight) == (tied == "all")
+        assert ("head.weight" in model.state_dict()) == (tied in ("inputs", "none"))
+        assert (model.output_embedding is model.embeddings["encoder"].table.weight) == (tied in ("all", "inputs"))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from headway.config import catalogue
 from headway.config.config import Config
-from headway.config.schema import expand, from_dict, make_part, tile_over_layers
+from headway.config.schema import from_dict, make_part, tile_over_layers
+from headway.config.shorthand import expand
 from headway.errors import ConfigError
 from headway.nn.layers.feedforward import FeedForward
 from headway.nn.masks.masks import CAUSAL, LocalMask, Mask, make_mask
@@ -302,7 +303,7 @@ def test_round_trip(table: dict[str, Any]) -> None:
         ({"dropout": math.nan}, "dropout: nan is not allowed: give a finite number."),
         ({"dropout": 10**400}, "dropout: 1000"),
         ({"embedding": {"tied": "both"}},
-         "embedding.tied: 'both' is not allowed here. Choose one of: all, target, none."),
+         "embedding.tied: 'both' is not allowed here. Choose one of: all, inputs, target, none."),
         ({"embedding": {"scale": 1}}, "embedding.scale: must be true or false, not 1 (an integer)."),
     ],
     ids=lambda value: str(value)[:60],
@@ -332,7 +333,7 @@ def test_refused_when_read(changes: dict[str, Any], says: str) -> None:
         ({"source_vocabulary": 31},
          'embedding.tied: source and target have vocabularies of 31 and 29, so they cannot share one embedding. '
          'Set tied = "target" or "none".'),
-        ({"head": "pooled"}, "head: a pooled head reads the first token of an encoder. Set decoder.layers = 0."),
+        ({"head": "pooled"}, 'head: the head "pooled" reads the output of an encoder. Set decoder.layers = 0.'),
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
@@ -419,6 +420,6 @@ def test_a_mask_may_be_an_object_in_python(tmp_path: Path) -> None:
         Config(model=config).save(tmp_path / "config.json")
     assert str(caught.value) == (
         "model.decoder.mask: this is a Python object, which cannot be written to config.json. Use a kind of the "
-        "catalogue, or add one: see CONTRIBUTING.md."
+        "catalogue, or a class of your own: see docs/own-kinds.md."
     )
     assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from headway.cli.app import main
+from headway.config.sources import split_assignment
 from headway.errors import HeadwayError
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import list_checkpoints
@@ -112,7 +113,13 @@ def two_processes(toy: Path, tiny: list[str], tmp_path_factory: pytest.TempPathF
         commands.carrying("carried", 8),
         commands.experts("experts"),
     ]
-    runs = [{"arguments": arguments, "port": port} for arguments, port in zip([*trainings, []], free_ports(6))]
+    ports = free_ports(8)
+    runs: list[dict[str, Any]] = [{"arguments": arguments, "port": ports.pop()} for arguments in trainings]
+    for name, seed in (("stopped", 1), ("failed", 2)):
+        settings = dict(map(split_assignment, tiny[3::2]))
+        own = {"out": str(folder / name), "seed": seed, "steps": 9, "set": settings, "device": "cpu"}
+        runs.append({"python": own, "port": ports.pop()})
+    runs.append({"port": ports.pop()})
     file = folder / "runs.json"
     file.write_text(json.dumps(runs))
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
@@ -122,7 +129,7 @@ def two_processes(toy: Path, tiny: list[str], tmp_path_factory: pytest.TempPathF
     assert done.returncode == 0, done.stderr
     logs = [
         "".join((folder / f"runs.json.{number}.{rank}").read_text() for rank in range(2))
-        for number in range(len(trainings))
+        for number in range(len(runs) - 1)
     ]
     return TwoProcesses(commands, logs, done.stderr)
 
@@ -175,6 +182,17 @@ def test_two_processes_report_what_one_reports(two_processes: TwoProcesses) -> N
     assert len(together) == 4 and any(0 in entry[name] for entry in together for name in LOADS)
     for entry in together:
         assert entry["cross_entropy"] + entry["balance"] == pytest.approx(entry["loss"], rel=1e-5)
+
+
+def test_a_call_in_python_reads_once_and_stops_everywhere(two_processes: TwoProcesses) -> None:
+    """A generator is exhausted by the main process; what its callbacks ask for reaches the other a step later."""
+    assert all(f"rank {rank}: step 4, " in two_processes.logs[5] for rank in range(2))
+    assert load_model(two_processes.out("stopped"))
+    failed = two_processes.logs[6]
+    assert (
+        "the callback train_in_python.act failed at step 3: ValueError: on purpose." in failed and "rank 1: 1" in failed
+    )
+    assert [found.step for found in list_checkpoints(two_processes.out("failed"))] == [4]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads have names where there is /proc")

@@ -1,12 +1,8 @@
 """history.jsonl tells what happened, once; TensorBoard if asked for."""
 
 import json
-import sys
 from pathlib import Path
 
-import pytest
-
-from headway.errors import HeadwayError
 from headway.train.history import History, read_history
 
 
@@ -46,19 +42,3 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text('{"kind": "step", "step": 1}\n{"kind": "st')
     assert read_history(tmp_path) == [{"kind": "step", "step": 1}]
     assert read_history(tmp_path / "nowhere") == []
-
-
-def test_tensorboard(tmp_path: Path) -> None:
-    history = History(tmp_path, tensorboard=True)
-    history.add("step", 10, loss=1.5, chosen="words are no curve")
-    history.close()
-    [events] = (tmp_path / "tensorboard").iterdir()
-    assert "tfevents" in events.name
-    assert b"step/loss" in events.read_bytes()
-    assert b"words" not in events.read_bytes()
-
-
-def test_without_tensorboard_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(HeadwayError, match=r"TensorBoard is not installed. Type: pip install 'headway\[tensorboard\]'"):
-        History(tmp_path, tensorboard=True)

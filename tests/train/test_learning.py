@@ -2,32 +2,25 @@
 translation. Afterwards its loss is below what knowing how frequent each token is would give, none of its weights
 stands where it stood, it attends to what it is given, and decoding finds in it what a whole pass finds."""
 
-import functools
-import math
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from contracts.combining import READING, Combination, Value, every_value, forms_of, loss_of, repaired, slot_of
+from contracts.combining import READING, Combination, Value, every_value, forms_of, repaired, slot_of
 from torch import Tensor, nn
 
 from headway.config import catalogue
-from headway.config.schema import from_dict, make_part
-from headway.data.toy import toy_corpus
+from headway.config.schema import from_dict
+from headway.contracts.learning import LearningTask, check_context, check_learning, running_text, toy_translation
 from headway.decode import Hypothesis, Search, SpecialTokens, decode
 from headway.decode.reference.model import ModelStepper
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
-from headway.text.lm_text import encode_text
-from headway.text.tokenizer.special_tokens import special_tokens
-from headway.text.tokenizer.tokenizer import Tokenizer
-from headway.train.objectives import Batch, Example
-from headway.train.optimisers import set_learning_rate
+from headway.train.objectives import Batch
 
-ROWS, LONGEST, WIDTH, RATE = 8, 24, 32, 0.01
+WIDTH = 32
 KINDS = [
     (slot, kind)
     for slot in ("position", "mask", "mixer", "feedforward", "linear", "residual", "norm")
@@ -52,58 +45,7 @@ each_kind_beside_a_decoder = pytest.mark.parametrize(
 each_decoding_kind = pytest.mark.parametrize(("slot", "kind"), [one for one in KINDS if decodes(*one)])
 
 
-class Task(NamedTuple):
-    tokenizer: Tokenizer
-    batches: list[Batch]
-
-    @property
-    def frequencies(self) -> float:
-        """The loss of whoever knows how frequent each label is, and nothing else."""
-        labels = torch.cat([batch.labels[batch.labels != IGNORE_INDEX] for batch in self.batches])
-        shares = labels.bincount().double() / len(labels)
-        return -float((shares * shares.clamp(min=1e-12).log()).sum())
-
-    @property
-    def special(self) -> SpecialTokens:
-        t = self.tokenizer
-        return SpecialTokens(start=t.start, end=t.end, suppress=tuple(sorted(t.control_ids - {t.end})))
-
-
-@functools.cache
-def running_text() -> Task:
-    text = "\n".join(pair.source for pair in toy_corpus(800))
-    tokenizer = Tokenizer.train(text.split("\n"), "characters")
-    ids, draw = encode_text(text, tokenizer), np.random.default_rng(1)
-    starts = draw.integers(len(ids) - LONGEST - 1, size=(90, ROWS))
-    return Task(
-        tokenizer,
-        [
-            collated("causal", [Example(ids[:0], ids[start : start + LONGEST + 1]) for start in row], tokenizer)
-            for row in starts
-        ],
-    )
-
-
-@functools.cache
-def toy() -> Task:
-    pairs = toy_corpus(400)
-    tokenizer = Tokenizer.train([side for pair in pairs for side in (pair.source, pair.target)], "bpe(size=384)")
-    examples = [
-        Example(np.array([*tokenizer.encode(pair.source), tokenizer.end]), np.array(tokenizer.encode(pair.target)))
-        for pair in pairs
-    ]
-    short = [one for one in examples if max(len(one.source), len(one.target)) < LONGEST]
-    chosen = np.random.default_rng(1).integers(len(short), size=(50, ROWS))
-    return Task(tokenizer, [collated("translation", [short[index] for index in row], tokenizer) for row in chosen])
-
-
-def collated(objective: str, examples: list[Example], tokenizer: Tokenizer) -> Batch:
-    part: Any = make_part("objective", objective)
-    batch: Batch = part.collate(examples, special_tokens(tokenizer), np.random.default_rng(1))
-    return batch
-
-
-def model_with(slot: str, kind: str, family: str, task: Task) -> Transformer:
+def model_with(slot: str, kind: str, family: str, task: LearningTask) -> Transformer:
     """The plain model with this kind in it, and with whatever else the kind asks for."""
     form = forms_of(slot, kind)[0]
     values = every_value()
@@ -116,51 +58,6 @@ def model_with(slot: str, kind: str, family: str, task: Task) -> Transformer:
     table["embedding"] = {"tied": "none"}  # or what `post` carries to the end first says again what was read
     torch.manual_seed(1)
     return Transformer(from_dict(Transformer.Config, table))
-
-
-def train(model: Transformer, task: Task, rate: float = RATE) -> list[float]:
-    """The loss of each step."""
-    optimisers = make_part("optimiser", "adam").build(model.train())  # type: ignore[attr-defined]
-    losses = []
-    for step, batch in enumerate(task.batches, start=1):
-        set_learning_rate(optimisers, rate * min(1.0, step / 8))
-        loss = loss_of(model, batch, 0.0)
-        loss.backward()
-        losses.append(float(loss.detach()))
-        for optimiser in optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
-    return losses
-
-
-def learns(model: Transformer, task: Task, rate: float = RATE) -> None:
-    before = {name: weights.detach().clone() for name, weights in model.named_parameters()}
-    losses = train(model, task, rate)
-    first, last = np.mean(losses[:3]), np.mean(losses[-5:])
-    assert all(map(math.isfinite, losses))
-    still = [name for name, weights in model.named_parameters() if torch.equal(weights, before[name])]
-    assert not still, f"{', '.join(still)} did not move"
-    assert first > 1.3 * last, f"the loss fell from {first:.3f} to {last:.3f} only"
-    known = task.frequencies
-    assert last < known - 0.1, f"{last:.3f} is no better than the frequencies, {known:.3f}"
-
-
-@torch.no_grad()
-def uses_its_context(model: Transformer) -> None:
-    """What stood earlier, and what the source says, changes what comes next."""
-    model.eval()
-    ids, other = torch.randint(4, model.config.vocabulary or 0, (2, 4, 9))
-    source, another = (ids, other) if "encoder" in model.config.sides else (None, None)
-    hidden = model(source, ids).hidden[:, -1]
-    earlier = torch.cat([other[:, :-1], ids[:, -1:]], 1)
-    assert all_differ(model(source, earlier).hidden[:, -1], hidden), "earlier tokens change nothing"
-    if source is not None:
-        assert all_differ(model(another, ids).hidden[:, -1], hidden), "the source changes nothing"
-
-
-def all_differ(one: Tensor, other: Tensor) -> bool:
-    """Every row from its fellow: what has no influence changes not a bit."""
-    return bool((one != other).any(1).all())
 
 
 def agrees(model: Transformer, found: Hypothesis, special: SpecialTokens, source: Tensor | None = None) -> None:
@@ -178,8 +75,8 @@ def agrees(model: Transformer, found: Hypothesis, special: SpecialTokens, source
 def test_it_learns_running_text_and_writes_on(slot: str, kind: str) -> None:
     task = running_text()
     model = model_with(slot, kind, "decoder", task)
-    learns(model, task)
-    uses_its_context(model)
+    check_learning(model, task)
+    check_context(model)
     prompts = [task.tokenizer.encode(text) for text in ("First ", "We are")]
     search = Search(beam_size=1, max_length=12)
     for (found,) in decode(ModelStepper(model), None, special_tokens=task.special, search=search, prefixes=prompts):
@@ -188,10 +85,10 @@ def test_it_learns_running_text_and_writes_on(slot: str, kind: str) -> None:
 
 @each_kind_beside_a_decoder
 def test_it_learns_to_translate_and_searches(slot: str, kind: str) -> None:
-    task = toy()
+    task = toy_translation()
     model = model_with(slot, kind, "both", task)
-    learns(model, task)
-    uses_its_context(model)
+    check_learning(model, task)
+    check_context(model)
     batch = task.batches[0]
     assert batch.source is not None and batch.source_valid is not None
     source, valid = batch.source[:2], batch.source_valid[:2]
@@ -220,23 +117,23 @@ def silent(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
 @pytest.mark.parametrize("part", ["self", "cross", "feedforward"])
 def test_what_is_broken_is_found(part: str, broken: Callable[..., Tensor]) -> None:
     """Or the tests above would show nothing: a sub-layer without gradients, and one that says nothing."""
-    model = model_with("mixer", "attention", "both", toy())
+    model = model_with("mixer", "attention", "both", toy_translation())
     model.stacks["decoder"].blocks[1].sublayers[part].register_forward_hook(broken)  # type: ignore[index, union-attr]
     with pytest.raises(AssertionError, match=rf"blocks\.1\.sublayers\.{part}.* did not move"):
-        learns(model, toy())
+        check_learning(model, toy_translation())
 
 
 @pytest.mark.parametrize(("rate", "message"), [(0.0, "did not move"), (0.0005, "the loss fell from")])
 def test_what_learns_too_little_is_found(rate: float, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        learns(model_with("mixer", "attention", "both", toy()), toy(), rate)
+        check_learning(model_with("mixer", "attention", "both", toy_translation()), toy_translation(), rate)
 
 
 def test_what_learns_only_frequencies_is_found() -> None:
     """Labels that have nothing to do with what is read."""
-    task = Task(toy().tokenizer, [shuffled(batch) for batch in toy().batches])
-    with pytest.raises(AssertionError, match="is no better than the frequencies"):
-        learns(model_with("mixer", "attention", "both", task), task)
+    task = LearningTask(toy_translation().tokenizer, [shuffled(batch) for batch in toy_translation().batches])
+    with pytest.raises(AssertionError, match="a loss below that of token frequencies"):
+        check_learning(model_with("mixer", "attention", "both", task), task)
 
 
 def shuffled(batch: Batch) -> Batch:
@@ -246,9 +143,9 @@ def shuffled(batch: Batch) -> Batch:
 
 
 def test_a_model_that_ignores_its_context_is_found() -> None:
-    for part, message in (("self", "earlier tokens change nothing"), ("cross", "the source changes nothing")):
-        model = model_with("mixer", "attention", "both", toy())
+    for part, message in (("self", "an effect of earlier tokens"), ("cross", "an effect of the source")):
+        model = model_with("mixer", "attention", "both", toy_translation())
         for block in model.stacks["decoder"].blocks:  # type: ignore[union-attr]
             block.sublayers[part].register_forward_hook(silent)  # type: ignore[index, union-attr]
         with pytest.raises(AssertionError, match=message):
-            uses_its_context(model)
+            check_context(model)

@@ -25,8 +25,9 @@ from headway.storage.model_dir import average_weights, load_model, read_tensors
 from headway.train import validation
 from headway.train.checkpoints import list_checkpoints
 from headway.train.history import read_history
-from headway.train.progress import ProgressSnapshot
-from headway.train.run import TrainingResult, TrainingRun
+from headway.train.progress import ProgressSnapshot, SilentProgress
+from headway.train.result import TrainingResult
+from headway.train.run import TrainingRun
 from headway.train.setup import collect_layers, compose_with_vocabulary, make_tokenizers
 from headway.train.sources import TrainingFiles, TrainingTexts
 from headway.train.trainer import Trainer
@@ -55,7 +56,7 @@ SMALL = [
 ]
 
 
-class Seen:
+class Seen(SilentProgress):
     """A listener that records everything, and may do something at a step."""
 
     def __init__(self, act: Callable[[int], None] = lambda step: None) -> None:

@@ -116,6 +116,8 @@ def test_separate_vocabularies() -> None:
     assert not tokenizers.shared
     config, _ = compose_with_vocabulary(layers, tokenizers)
     assert config.model.embedding.tied == "target"
+    own_output = [*layers, Layer("test", {"model": {"embedding": {"tied": "inputs"}}})]
+    assert compose_with_vocabulary(own_output, tokenizers)[0].model.embedding.tied == "none"
     assert config.model.source_vocabulary == tokenizers.source.size
     assert config.model.vocabulary == tokenizers.target.size
 

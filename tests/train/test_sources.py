@@ -185,11 +185,11 @@ def test_files_that_say_nothing_are_refused(tmp_path: Path) -> None:
 
 def test_too_little_to_hold_some_out_is_refused(tmp_path: Path) -> None:
     one = write(tmp_path, "one.en", ["only"])
-    with pytest.raises(
-        HeadwayError, match=r"a corpus of one pair cannot be split: give --valid-source and --valid-target"
-    ):
+    with pytest.raises(HeadwayError, match=r"a corpus of one pair cannot be split: give validation text, too"):
         read_texts(TrainingFiles(source=[one], target=[one]))
-    with pytest.raises(HeadwayError, match=r"is too short to hold some of it out. Give --valid-text, too"):
+    with pytest.raises(
+        HeadwayError, match=r"is too short to hold some of it out. Give validation text, too: --valid-text"
+    ):
         read_texts(TrainingFiles(text=[one]))
 
 

@@ -13,7 +13,7 @@ from headway.config.config import Config, read_config
 from headway.nn.statistics import LayerStatistics, PartialMean, merge_statistics, zero_unless
 from headway.nn.transformer import Transformer
 from headway.train.distributed import ProcessGroup
-from headway.train.history import History, read_history
+from headway.train.history import read_history
 from headway.train.loader import remove_labels
 from headway.train.loss import LossOutput, batch_loss, cross_entropy
 from headway.train.progress import ProgressSnapshot, RunningLoss, _sum_statistics
@@ -172,16 +172,6 @@ def test_experts_learn_and_validation_is_cross_entropy_alone(tmp_path: Path) -> 
         mean_loss(way, of.valid_dataset, of.config, of.special_tokens).loss for way in (model.train(), model.eval())
     ]
     assert losses == pytest.approx([read_history(tmp_path)[-1]["loss"]] * 2, abs=1e-5)
-
-
-def test_tensorboard_has_a_curve_for_each_expert(tmp_path: Path) -> None:
-    history = History(tmp_path, tensorboard=True)
-    history.add("step", 1, loss=1.5, **{"encoder.0.load": [0.25, None, 0.75]})
-    history.close()
-    [events] = (tmp_path / "tensorboard").iterdir()
-    written = events.read_bytes()
-    assert b"step/encoder.0.load/0" in written and b"step/encoder.0.load/2" in written
-    assert b"step/encoder.0.load/1" not in written
 
 
 def language_model(**train: Any) -> Trainer:

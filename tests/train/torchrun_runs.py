@@ -3,18 +3,25 @@ test_distributed.py: starting processes takes longer than the trainings.
 
     torchrun … torchrun_runs.py RUNS.json    [{"arguments": […], "port": N}, …]
 
-Each process writes what it logs to RUNS.json.{number}.{rank}."""
+Each process writes what it logs to RUNS.json.{number}.{rank}. A run may be a call of headway.train instead:
+{"python": {keywords}, "port": N}"""
 
 import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
+import headway
 from headway.cli.app import main
+from headway.data.toy import toy_corpus
+from headway.errors import HeadwayError
+from headway.train.callbacks import StepEvent, TrainingEvent
 from headway.train.distributed import join_process_group, leave_process_group
 
 
@@ -45,6 +52,28 @@ def train_and_leave() -> None:
     print(f"threads: {len(before) > 0} before, {gloo_threads()} after", file=sys.stderr)
 
 
+def train_in_python(keywords: dict[str, Any]) -> None:
+    """From a generator, which only the main process may exhaust; a callback stops the run, or fails."""
+    rank = int(os.environ["RANK"])
+
+    def read_pairs() -> Iterator[tuple[str, str]]:
+        assert rank == 0, "only the main process reads"
+        yield from ((pair.source, pair.target) for pair in toy_corpus(60))
+
+    def act(event: TrainingEvent) -> None:
+        assert rank == 0, "only the main process calls"
+        if event.step == 3 and isinstance(event, StepEvent):
+            if keywords["seed"] == 2:
+                raise ValueError("on purpose")
+            event.stop("enough")
+
+    try:
+        result = headway.train(read_pairs(), callbacks=[act], **keywords)
+        print(f"rank {rank}: step {result.step}, {result.reason}", file=sys.stderr)
+    except (SystemExit, HeadwayError) as error:
+        print(f"rank {rank}: {error}", file=sys.stderr)
+
+
 if __name__ == "__main__":
     file = Path(sys.argv[1])
     *runs, last = json.loads(file.read_text())
@@ -52,7 +81,7 @@ if __name__ == "__main__":
         if number:
             use_own_store(run["port"])
         with Path(f"{file}.{number}.{os.environ['RANK']}").open("w") as log, contextlib.redirect_stderr(log):
-            code = main(run["arguments"])
+            code = train_in_python(run["python"]) if "python" in run else main(run["arguments"])
         if code:
             sys.exit(f"{run['arguments']} ended with code {code}: {Path(log.name).read_text()}")
     use_own_store(last["port"])

@@ -12,6 +12,7 @@ from headway.data.toy import toy_corpus
 from headway.errors import HeadwayError
 from headway.text.align.aligner import train_aligner
 from headway.text.align.words import split_words
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.translate.alignment import (
     align_ids,
     align_pairs,
@@ -160,7 +161,7 @@ def test_nothing_is_left_behind(guided: Translator) -> None:
     """No gradients, and the random state as it was."""
     before = torch.get_rng_state()
     reader = guided.tokenizers.source
-    align_ids(guided, [[*reader.encode("a dog"), reader.end]], [reader.encode("b")])
+    align_ids(guided, [[*reader.encode("a dog"), reader.end]], [reader.encode("b")], [DirectionTokens()])
     assert torch.equal(before, torch.get_rng_state())
     assert all(weight.grad is None for weight in guided.steppers[0].model.parameters())
 

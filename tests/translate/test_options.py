@@ -9,6 +9,7 @@ import pytest
 from headway.config.search import Search
 from headway.errors import ConfigError, HeadwayError
 from headway.text.glossary import Glossary
+from headway.text.translation_memory import TranslationMemory
 from headway.translate.options import DEPRECATED_KEYWORDS, RENAMED_KEYWORDS, TranslateOptions
 from headway.translate.search import Request, make_requests, translate_requests
 from headway.translate.translator import Translator, load_translator
@@ -135,7 +136,11 @@ def test_former_keywords_for_the_package(translator: Translator) -> None:
 
 def test_former_keywords_are_fields_now() -> None:
     names = {field.name for field in fields(TranslateOptions)}
-    assert {RENAMED_KEYWORDS.get(name, name) for name in DEPRECATED_KEYWORDS} == names
+    assert {RENAMED_KEYWORDS.get(name, name) for name in DEPRECATED_KEYWORDS} == names - {
+        "memory",
+        "min_similarity",
+        "mbr",
+    }
 
 
 def test_unknown_keywords(translator: Translator) -> None:
@@ -164,7 +169,8 @@ def test_a_call_takes_every_option(translator: Translator) -> None:
         for name, value in (
             ("source", "en"), ("target", "qtx"), ("split_sentences", False), ("retry", False), ("protect", ["OK"]),
             ("protect", None), ("glossary", {"dog": "hundo"}), ("glossary", Glossary({"dog": "hundo"})),
-            ("search", Search(beam_size=2)), ("beam_size", 3), ("max_length", 7),
+            ("memory", TranslationMemory([{"en": "x", "qtx": "y"}])), ("min_similarity", 0.9),
+            ("mbr", ""), ("search", Search(beam_size=2)), ("beam_size", 3), ("max_length", 7),
         ):  # fmt: skip
             assert isinstance(translator(TEXT, **{name: value}), str)
             options = made.pop()
@@ -173,6 +179,7 @@ def test_a_call_takes_every_option(translator: Translator) -> None:
             assert name != "glossary" or isinstance(found, Glossary)
         assert {field.name for field in fields(TranslateOptions)} <= {
             "source", "target", "split_sentences", "retry", "align", "protect", "glossary", "min_confidence", "search",
+            "memory", "min_similarity", "mbr",
         }, "try the new ones here"  # fmt: skip
     finally:
         del translator.translate  # type: ignore[method-assign]

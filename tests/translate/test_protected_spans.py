@@ -13,6 +13,7 @@ from headway.decode.types import Hypothesis
 from headway.errors import ConfigError, HeadwayError
 from headway.text.glossary import Glossary
 from headway.text.spans.protect import MaskedText, make_protector
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.options import TranslateOptions
 from headway.translate.protected_spans import SpanKeeper
@@ -76,7 +77,8 @@ def test_a_span_that_is_too_long_to_be_read(translator: Translator, lines: list[
 @pytest.mark.parametrize("middle", ["https://example.org/" + "a1b2" * 115, "{x}" * 100, "<br/>" * 30 + "%s" * 50])
 @pytest.mark.parametrize("placeholders", [False, True])
 def test_what_is_read_is_the_line(middle: str, placeholders: bool) -> None:
-    reader = SourceReader(Tokenizer.train([], "bytes"), [], 60, "en", True, make_protector(), placeholders)
+    tail = DirectionTokens(source_tail=(2,))
+    reader = SourceReader(Tokenizer.train([], "bytes"), tail, 60, "en", True, make_protector(), placeholders)
     line = f"A dog runs through the snow. Then it finds ({middle}), and it stops. The end."
     read = reader.read(line, 0)
     assert "".join(sentence.before + sentence.text for sentence in read.sentences) + read.tail == line

@@ -7,11 +7,13 @@ import pytest
 from headway.storage.registry import choose_models
 from headway.text.spans.protect import make_protector
 from headway.text.spans.unknown_script import make_repertoire
+from headway.text.tokenizer.direction_tokens import DirectionTokens
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.source import SourceReader
 
 MAX_TOKENS = 160
+TAGGED = DirectionTokens(source_lead=(5,), source_tail=(2,))
 UNITS = [
     "a", "abcdefghij", "\u0301", "a\u0301\u0302\u0303", "⟦1⟧", "👩\u200d", "👩‍👩‍👧‍👦",
     "https://example.com/a ", "www.", " ", "\n", "\r\n", "\t", "(", "a.)", ".", ". ",
@@ -45,7 +47,7 @@ def read(tokenizers: Tokenizers, text: str) -> tuple[int, int]:
     """Tokens to search for, and characters that were encoded."""
     counting = CountingTokenizer(tokenizers.source)
     repertoire = make_repertoire(frozenset(["en", "de"]), tokenizers.source.characters)
-    reader = SourceReader(counting, [5], MAX_TOKENS, "en", True, make_protector((), repertoire), True)  # type: ignore[arg-type]
+    reader = SourceReader(counting, TAGGED, MAX_TOKENS, "en", True, make_protector((), repertoire), True)  # type: ignore[arg-type]
     line = reader.read(text, 0)
     searched = [sentence for sentence in line.sentences if not sentence.is_untranslatable]
     assert all(len(sentence.ids) <= MAX_TOKENS for sentence in searched)
@@ -68,7 +70,7 @@ def test_what_nobody_could_translate_costs_nothing(tokenizers: Tokenizers, unit:
 
 
 def test_a_long_word_within_a_sentence_is_kept_with_a_warning(tokenizers: Tokenizers) -> None:
-    reader = SourceReader(tokenizers.source, [5], MAX_TOKENS, "en", True, make_protector(), True)
+    reader = SourceReader(tokenizers.source, TAGGED, MAX_TOKENS, "en", True, make_protector(), True)
     line = reader.read(f"Look at {'x' * 5000} here. And go.", 0)
     assert [sentence.model_text for sentence in line.sentences] == ["Look at ⟦0⟧ here.", "And go."]
     assert line.sentences[0].warnings == ["a word of 5,000 characters was left as it is"]

@@ -448,7 +448,7 @@ def test_short_and_proper_names_may_be_copied(translator: Translator) -> None:
 
 def test_tags() -> None:
     translator = random_translator(tags=["de", "fr"])
-    assert translator.tag_ids("fr") == [translator.tokenizers.source.tags["fr"]]
+    assert translator.direction_tokens(target="fr").source_lead == (translator.tokenizers.source.tags["fr"],)
     scores = {to: translator(["Hello."], target=to, return_scores=True)[0][1] for to in ("de", "fr")}  # type: ignore[misc]
     assert scores["de"] != scores["fr"]
     with pytest.raises(HeadwayError, match=r"this model translates to de, fr: say which with --to"):

@@ -4,10 +4,10 @@ import { grouped, short } from "./format";
 import type { Study, StudyModel, StudyRow } from "./types";
 
 const RATES = ["decode_tokens_per_second", "train_tokens_per_second"];
-const BYTES = ["peak_memory", "state_bytes", "state_bytes_per_token"];
+const BYTES = ["peak_memory", "model_bytes", "state_bytes", "state_bytes_per_token"];
 const COUNTS = ["parameters", "steps"];
 export const QUALITIES = ["bleu", "accuracy", "chrf", "loss", "perplexity"];
-export const COSTS = [...RATES, "peak_memory", "state_bytes", "parameters"];
+export const COSTS = [...RATES, "peak_memory", "model_bytes", "state_bytes", "parameters"];
 const HIGH_IS_GOOD = ["bleu", "accuracy", "chrf", ...RATES];
 const DIGITS: Record<string, number> = { loss: 4, bleu: 2, chrf: 2, perplexity: 2, accuracy: 4, seconds: 1 };
 

@@ -86,8 +86,9 @@ async function choose(name: string): Promise<void> {
   if (name !== s.chosenModel.value) return; // another was chosen meanwhile
   batch(() => {
     s.model.value = info;
-    const pairs = info.pairs.map((one) => one.join(" "));
-    if (!pairs.includes(s.pair.value)) s.pair.value = pairs[0] ?? "";
+    const [from = "", to = ""] = s.pair.value.split(" ");
+    const isKnown = from !== to && info.sources.includes(from) && info.targets.includes(to);
+    if (!isKnown) s.pair.value = info.pairs[0]?.join(" ") ?? "";
     settle();
     s.phase.value = "empty";
   });

@@ -63,7 +63,9 @@ export type Objective = "translation" | "causal" | "masked";
 export interface ModelName {
   name: string;
   kind: Objective;
-  pairs: [string, string][];
+  pairs: [string, string][]; // all of them, unless they are many
+  sources: string[];
+  targets: string[];
   loaded: boolean;
 }
 

@@ -10,7 +10,7 @@ export function readAddress(): void {
   const number = (name: string): number => Math.max(parseInt(given.get(name) ?? "0", 10) || 0, 0);
   s.text.value = given.get("text") ?? "";
   s.chosenModel.value = given.get("model") ?? "";
-  s.pair.value = (given.get("pair") ?? "").replace("-", " ");
+  s.pair.value = readPair(given.get("pair") ?? "");
   readFrom(given);
   const panel = given.get("panel") as s.Panel;
   if (s.PANELS.includes(panel)) s.panel.value = panel;
@@ -39,7 +39,7 @@ export function keepAddress(): void {
     const told = new URLSearchParams();
     if (s.text.value) told.set("text", s.text.value);
     if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
-    if (s.pair.value) told.set("pair", s.pair.value.replace(" ", "-"));
+    if (s.pair.value) told.set("pair", writePair(s.pair.value));
     tellAddress(told);
     told.set("panel", s.panel.value);
     told.set("kind", s.kind.value);
@@ -57,4 +57,13 @@ export function keepAddress(): void {
     if (s.cost.value) told.set("cost", s.cost.value);
     history.replaceState(null, "", "#" + told.toString());
   });
+}
+
+// en-de; where a language has a hyphen itself, "zh-Hans en".
+function readPair(given: string): string {
+  return given.includes(" ") ? given : given.replace("-", " ");
+}
+
+function writePair(pair: string): string {
+  return pair.includes("-") ? pair : pair.replace(" ", "-");
 }

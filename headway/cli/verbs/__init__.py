@@ -2,7 +2,7 @@
 
     data          check, toy, augment, distil
     training      train, average, shortlist, calibrate, pack
-    using         translate, generate, serve, models
+    using         translate, generate, serve, models, export
     measuring     evaluate, score, align
     looking       trace, attend, inspect, draw, variants
     housekeeping  doctor, completion

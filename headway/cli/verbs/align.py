@@ -68,11 +68,11 @@ def align(
         choice = choose_models(models, source_language, to)
         translator = load_choice(choice, device)
         to = choice.target
-        translator.tag_ids(to)  # refuse an unknown language before reading anything
+        translator.direction_tokens(choice.source, to)  # refuse an unknown language before reading anything
         config = translator.config
         languages = choice.source or (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
         given = iter([(text[0], text[1])]) if text else read_given_pairs(source, target, pairs, languages, columns)
-        alignments = align_with_model(translator, given, to)
+        alignments = align_with_model(translator, given, to, choice.source)
     else:
         from headway.data.corpora import ensure_rereadable
 
@@ -96,14 +96,14 @@ def align_statistically(given: Callable[[], Pairs]) -> Iterator[str]:
         yield from map(format_moses_links, aligner.align(group))
 
 
-def align_with_model(translator: "Translator", pairs: Pairs, to: str) -> Iterator[str]:
+def align_with_model(translator: "Translator", pairs: Pairs, to: str, source: str) -> Iterator[str]:
     from headway.text.align.words import format_moses_links
     from headway.translate.alignment import align_pairs
 
     warn_if_unguided(translator)
     number = 0
     while group := list(islice(pairs, PAIRS_PER_GROUP)):
-        for result in align_pairs(translator, group, to):
+        for result in align_pairs(translator, group, to, source):
             number += 1
             for warning in result.warnings:
                 log(f"line {number}: {warning}", "warning")

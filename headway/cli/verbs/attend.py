@@ -102,7 +102,7 @@ def load_attention(
 
     assert text is not None
     choice = choose_models([model] if model else [], *direction)
-    return compute_attention(load(choice.paths[0], device), text, kind, layer, choice.target)
+    return compute_attention(load(choice.paths[0], device), text, kind, layer, *choice.direction)
 
 
 def picture_files(png: str | None, svg: str | None) -> list[str]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     group="Model",
     help="Model directory; the calibration is saved there.",
 )
-@options.target_language
+@options.direction
 @options.device
 @options.engine_options
 @option("--source", "-s", metavar="FILE", group="Text", help="Validation text in the source language.")
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     "--png", type=click.Path(path_type=Path), metavar="FILE", group="Calibration", help="Draw the reliability curve."
 )
 def calibrate(
-    model: str, to: str, device: str, engine: "EngineName", compute: "Compute", threads: int | None,
-    source: str | None, target: str | None, pairs: str | None, columns: tuple[str, str] | None, max_lines: int,
-    threshold: float, png: Path | None,
+    model: str, source_language: str, to: str, device: str, engine: "EngineName", compute: "Compute",
+    threads: int | None, source: str | None, target: str | None, pairs: str | None, columns: tuple[str, str] | None,
+    max_lines: int, threshold: float, png: Path | None,
 ) -> None:  # fmt: skip
     """Calibrate a model's confidence on validation text.
 
@@ -84,13 +84,14 @@ def calibrate(
 
     check_pair_files(source, target, pairs, columns)
     model = writable_directory(model)
-    languages = model_languages(model, ("", to))
+    languages = model_languages(model, (source_language, to))
     stream = (
         read_pairs(source, target) if source and target else read_given_pairs(None, None, pairs, languages, columns)
     )
     lines = list(islice(stream, min(max_lines, sys.maxsize)))
-    choice = ModelChoice((model,))
+    choice = ModelChoice((model,), source_language)
     translator = load_choice(choice, device, engine, compute, threads, lambda message: log(message, "detail"))
+    to = translator.direction_tokens(source_language, to).target
     sources, references = [pair[0] for pair in lines], [pair[1] for pair in lines]
     calibration, reliability = fit(translator, sources, references, threshold=threshold, target=to)
     path = calibration.save(Path(model), (to or translator.target) if translator.summary.tags else "")

@@ -57,7 +57,7 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", 
     group="Model",
     help="Teacher model, a directory or name; repeat for an ensemble.",
 )
-@options.target_language
+@options.direction
 @options.device
 @options.compute
 @option(
@@ -101,9 +101,9 @@ CHANGEABLE_ON_RESUME = ("out", "resume", "overwrite", "device", "batch_tokens", 
 @options.shortlist
 @options.batch_tokens
 def distil(
-    models: tuple[str, ...], to: str, device: str, compute: "Compute", pairs: tuple[str, ...], texts: tuple[str, ...],
-    columns: tuple[str, str] | None, no_split: bool, out: str | None, seconds: float | None, resume: bool,
-    overwrite: bool, closest: bool, min_chrf: float, min_score: float | None, length_ratio: float,
+    models: tuple[str, ...], source_language: str, to: str, device: str, compute: "Compute", pairs: tuple[str, ...],
+    texts: tuple[str, ...], columns: tuple[str, str] | None, no_split: bool, out: str | None, seconds: float | None,
+    resume: bool, overwrite: bool, closest: bool, min_chrf: float, min_score: float | None, length_ratio: float,
     max_tokens: int | None, batch_tokens: int | None, **search: Any,
 ) -> None:  # fmt: skip
     """Translate a corpus with a teacher, to train a smaller model on.
@@ -122,7 +122,7 @@ def distil(
     from headway.translate.translator import load_choice
     from headway.workflows.distillation import Distillation, format_distilled
 
-    choice = choose_models(models, "", to)
+    choice = choose_models(models, source_language, to)
     translator = load_choice(choice, device, "torch", compute)
     to = choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens

@@ -1,4 +1,4 @@
-"""`headway evaluate`: BLEU, chrF and perplexity on held-out text."""
+"""`headway evaluate`: BLEU, chrF, other metrics and perplexity on held-out text."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from headway.cli.terminal import log, open_output, print_table
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
+    from headway.text.metric_scores import MetricScore, MetricSettings
     from headway.workflows.evaluation import Evaluation
 
 
@@ -29,11 +30,17 @@ if TYPE_CHECKING:
             "headway evaluate --model my-model --compare other-model --source test.en --target test.de",
             "two models, with a significance test",
         ),
+        (
+            "headway evaluate --model my-model --source test.en --target test.de --metric chrf++,ter,comet",
+            "other metrics; COMET needs unbabel-comet",
+        ),
         ("headway evaluate --model my-model --pairs test.en-de.tsv", "both sides in one file"),
+        ("headway evaluate --model my-model --adapter law --compare my-model --pairs test.en-de.tsv", "what it brings"),
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
     ],
 )
 @options.models
+@options.adapter
 @option("--compare", multiple=True, metavar="MODEL", group="Model", help="Model to compare with; may be repeated.")
 @options.direction
 @options.device
@@ -44,6 +51,21 @@ if TYPE_CHECKING:
 @options.columns
 @option("--text", metavar="FILE", group="Text", help="Text to measure the perplexity of a language model on.")
 @options.no_split
+@option(
+    "--metric",
+    "metrics",
+    metavar="NAMES",
+    group="Score",
+    help="Metrics, with commas: bleu, chrf, chrf++, ter, comet, comet-kiwi. Default: bleu,chrf.",
+)
+@option(
+    "--comet-model",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    group="Score",
+    help="Another COMET model, by its name on the hub or the path of a checkpoint.",
+)
 @option("--lowercase", is_flag=True, group="Score", help="Ignore case.")
 @option(
     "--tokenize",
@@ -75,10 +97,11 @@ if TYPE_CHECKING:
 @options.penalty
 @options.shortlist
 def evaluate(
-    models: tuple[str, ...], compare: tuple[str, ...], source_language: str, to: str, device: str,
+    models: tuple[str, ...], adapter: str | None, compare: tuple[str, ...], source_language: str, to: str, device: str,
     engine: "EngineName", compute: "Compute", threads: int | None, source: str | None, target: str | None,
     pairs: str | None, columns: tuple[str, str] | None, text: str | None, example_count: int,
-    output: Path | None, no_split: bool, lowercase: bool, tokenize: str, **search: Any,
+    output: Path | None, no_split: bool, metrics: str | None, comet_model: str, lowercase: bool, tokenize: str,
+    **search: Any,
 ) -> None:  # fmt: skip
     """Evaluate a translator on held-out text, or a language model's perplexity."""
     if bool(text) == bool(source or target or pairs):
@@ -86,11 +109,18 @@ def evaluate(
     if text and not models:
         raise click.UsageError("--text needs a language model: give --model.", click.get_current_context())
     if text:
-        return print_perplexity((*models, *compare), text, device)
+        return print_perplexity((*models, *compare), text, device, adapter)
     check_pair_files(source, target, pairs, columns, output)
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {output.parent}.", click.get_current_context())
     from headway.files.text_files import read_pairs
+    from headway.text.metric_scores import MetricSettings, parse_metrics
+
+    names_of_metrics = parse_metrics(metrics) if metrics else []
+    if any(name.startswith("comet") for name in names_of_metrics):
+        from headway.text.comet import require_comet
+
+        require_comet()
     from headway.storage.registry import choose_models
     from headway.text.metrics import find_best_and_worst
     from headway.translate.options import TranslateOptions
@@ -109,6 +139,8 @@ def evaluate(
     sources, targets = [a for a, _ in lines], [b for _, b in lines]
     for names, choice in zip((models or choices[0].paths, *((other,) for other in compare)), choices):
         translator = load_choice(choice, device, engine, compute, threads, lambda message: log(message, "detail"))
+        if adapter and choice is choices[0]:
+            translator = translator.with_adapter(adapter)
         how = TranslateOptions(
             target=choice.target, split_sentences=not no_split, search=translator.search(**search)
         )  # fmt: skip
@@ -120,8 +152,10 @@ def evaluate(
             log(describe_skipped_retries(evaluation.skipped_retries), "warning")
         runs.append((" + ".join(names), evaluation))
     first = runs[0][1]
-    click.echo(first.scores.bleu_line)
-    click.echo(first.scores.chrf_line)
+    settings = MetricSettings(lowercase, tokenize, comet_model, translator.device)
+    tables = [measure_all(names_of_metrics, run, sources, targets, settings) for _, run in runs]
+    printed = [score.line for score in tables[0]] or [first.scores.bleu_line, first.scores.chrf_line]
+    click.echo("\n".join(printed))
     click.echo(
         f"{len(lines)} line{'s' * (len(lines) != 1)} in {first.seconds:.1f} s: "
         f"{first.sentences_per_second:.1f} lines/s, {first.tokens_per_second:.0f} tokens/s; "
@@ -131,7 +165,9 @@ def evaluate(
         with open_output(str(output)) as sink:
             sink.writelines(f"{line}\n" for line in first.hypotheses)
         log(f"wrote the translations to {output}")
-    if compare:
+    if compare and tables[0]:
+        print_comparison(runs, tables, targets, settings)
+    elif compare:
         rows = [(runs[0][0], f"{first.scores.bleu:.2f}", f"{first.scores.chrf:.2f}", "")]
         for name, run in runs[1:]:
             chance = compare_evaluations(first, run, targets, lowercase=lowercase, tokenize=tokenize).p_value
@@ -146,7 +182,38 @@ def evaluate(
             click.echo(f"  expected   {line.reference}")
 
 
-def print_perplexity(models: tuple[str, ...], text: str, device: str) -> None:
+def measure_all(
+    metrics: list[str], run: "Evaluation", sources: list[str], targets: list[str], settings: "MetricSettings"
+) -> "list[MetricScore]":
+    from headway.text.metric_scores import compute_metric
+
+    return [compute_metric(metric, run.hypotheses, targets, sources, settings) for metric in metrics]
+
+
+def print_comparison(
+    runs: "list[tuple[str, Evaluation]]",
+    tables: "list[list[MetricScore]]",
+    targets: list[str],
+    settings: "MetricSettings",
+) -> None:
+    """Each model with its scores, and how likely its difference from the first is due to chance."""
+    from headway.text.metric_scores import TITLES, compare_metric
+
+    header = ["model"]
+    for score in tables[0]:
+        header += [TITLES[score.metric], f"p ({TITLES[score.metric]})"]
+    rows = []
+    for (name, run), table in zip(runs, tables):
+        row = [name]
+        for score, first in zip(table, tables[0]):
+            outputs = (runs[0][1].hypotheses, run.hypotheses)
+            chance = "" if table is tables[0] else compare_metric(first, score, outputs, targets, settings).p_value
+            row += [f"{score.score:.4f}" if score.segments else f"{score.score:.2f}", f"{chance:.3f}" if chance else ""]
+        rows.append(tuple(row))
+    print_table(tuple(header), rows)
+
+
+def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: str | None = None) -> None:
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
     from headway.translate.language_model import LanguageModel
@@ -157,6 +224,8 @@ def print_perplexity(models: tuple[str, ...], text: str, device: str) -> None:
         model = load(path, device)
         if not isinstance(model, LanguageModel):
             raise HeadwayError(f"{path} is a translator: give --source and --target.")
+        if adapter and path == models[0]:
+            model = model.with_adapter(adapter)
         result = model.perplexity(content)
         name = f"{path}: " if len(models) > 1 else ""
         kind = "tokens" if model.config.train.objective.kind == "causal" else "hidden tokens"

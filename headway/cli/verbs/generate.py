@@ -22,6 +22,7 @@ from headway.cli.app import Verb, option
 )
 @click.argument("prompt", default="")
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
+@options.adapter
 @options.device
 @option(
     "--max-length",
@@ -38,7 +39,7 @@ from headway.cli.app import Verb, option
 @option("--seed", type=int, group="Search", help="Random seed.")
 @option("--beam-size", "-b", type=int, group="Search", help="Beam search instead of sampling; 1 is greedy search.")
 @options.no_repeat_ngram
-def generate(prompt: str, model: str, device: str, **settings: Any) -> None:
+def generate(prompt: str, model: str, adapter: str | None, device: str, **settings: Any) -> None:
     """Continue a text with a language model. The text is printed as it is generated."""
     from headway.errors import HeadwayError
     from headway.translate.language_model import LanguageModel
@@ -47,6 +48,7 @@ def generate(prompt: str, model: str, device: str, **settings: Any) -> None:
     loaded = load(model, device)
     if not isinstance(loaded, LanguageModel):
         raise HeadwayError(f"{model} is a translator. Try: headway translate --model {model}")
+    loaded = loaded.with_adapter(adapter) if adapter else loaded
     if settings["beam_size"] and settings["beam_size"] > 1:
         click.echo(loaded(prompt, **settings))
         return

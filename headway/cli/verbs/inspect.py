@@ -65,7 +65,7 @@ def inspect(
     loaded = load(folder, device)
     if isinstance(loaded, Translator):
         network, tokenizers = loaded.steppers[0].model, loaded.tokenizers
-        trace = loaded.trace(text, target=choice.target, beam_size=beam_size)
+        trace = loaded.trace(text, source=choice.source, target=choice.target, beam_size=beam_size)
         readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
     else:
         if to:

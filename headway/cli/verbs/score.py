@@ -64,14 +64,14 @@ def score(
     translator = load_choice(choice, device)
     to = choice.target
     translator.batch_tokens = batch_tokens or translator.batch_tokens
-    translator.tag_ids(to)  # refuse an unknown language before reading anything
+    translator.direction_tokens(choice.source, to)  # refuse an unknown language before reading anything
     config = translator.config
     number = 0
     languages = choice.source or (config.source_languages or ("",))[0], to or (config.target_languages or ("",))[0]
     given = iter([(text[0], text[1])]) if text else read_given_pairs(source, target, pairs, languages, columns)
     with open_output(output) as sink:
         while group := list(islice(given, PAIRS_PER_GROUP)):
-            for scored in translator.score(group, target=to):
+            for scored in translator.score(group, target=to, source=choice.source):
                 number += 1
                 for warning in scored.warnings:
                     log(f"line {number}: {warning}", "warning")

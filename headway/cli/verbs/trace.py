@@ -70,7 +70,9 @@ def trace(
     choice = choose_models([model] if model else [], source_language, to)
     loaded = load(choice.paths[0], device)
     if isinstance(loaded, Translator):
-        result = loaded.trace(text, target=choice.target, prefix=prefix, max_length=max_length, **search)
+        result = loaded.trace(
+            text, source=choice.source, target=choice.target, prefix=prefix, max_length=max_length, **search
+        )
     else:
         if to or prefix:
             raise ConfigError(f"{model} is a language model: leave out --to and --prefix.")

@@ -7,8 +7,10 @@ import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
-from headway.cli.terminal import log, settings
-from headway.cli.train_setup import override_layers, prepare_training, run_training
+from headway.cli.train_setup import print_settings, read_assignments, run_training
+
+# Those that are keywords of headway.train under the same name; the rest is about files.
+OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "allow_changes")
 
 
 @click.command(
@@ -32,6 +34,10 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
         (
             "headway train --from-model my-model --source law.en --target law.de --out my-lawyer --for 10m",
             "fine-tune a model on other text",
+        ),
+        (
+            "headway train --from-model en-de --lora 8 --source law.en --target law.de --out law --for 5m",
+            "train a small adapter of it instead: see headway merge",
         ),
         (
             "headway train --source train.en --target train.de --out my-model --config my.toml --set train.seed=2",
@@ -126,8 +132,22 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
     help="Fine-tune this model, a directory or name; its tokenizer, architecture and languages are kept.",
 )
 @option(
+    "--lora",
+    type=click.IntRange(min=1),
+    metavar="RANK",
+    group="Result",
+    help="With --from-model: train a LoRA adapter of this rank instead of all weights. Try 8.",
+)
+@option("--lora-alpha", type=click.FloatRange(min=0), metavar="A", group="Result", help="Its scale. Default: 2 · RANK.")
+@option(
+    "--lora-layers",
+    default="*",
+    metavar="NAMES",
+    group="Result",
+    help='Which linear layers, e.g. "*.query,*.value". Default: all.',
+)
+@option(
     "--tokenizer",
-    "tokenizer_path",
     type=click.Path(path_type=Path),
     metavar="PATH",
     group="Settings",
@@ -139,7 +159,15 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
     group="Result",
     help="Resume even though the text or the settings have changed.",
 )
-@option("--tensorboard", is_flag=True, group="Result", help="Write TensorBoard logs to DIR/tensorboard.")
+@option(
+    "--log",
+    default="",
+    show_default=False,
+    metavar="NAMES",
+    group="Result",
+    help="Log to tensorboard, wandb, mlflow or csv (DIR/metrics.csv); several with commas.",
+)
+@option("--tensorboard", is_flag=True, group="Result", help="Short for --log tensorboard: DIR/tensorboard.")
 @option("--steps", type=click.IntRange(min=1), group="Budget (the first reached)", help="Optimiser steps.")
 @option(
     "--epochs", type=click.IntRange(min=1), group="Budget (the first reached)", help="Passes over the training text."
@@ -185,62 +213,44 @@ from headway.cli.train_setup import override_layers, prepare_training, run_train
 @option("--device", default="auto", metavar="NAME", group="Settings", help="Device: auto, cpu, cuda, cuda:1, …")
 @option("--print-config", is_flag=True, group="Settings", help="Print every setting and its origin, then exit.")
 def train(
-    out: Path | None, from_model: str | None, tokenizer_path: Path | None, allow_changes: bool, tensorboard: bool,
-    preset: str, objective: str | None, config_file: Path | None, assignments: tuple[str, ...], device: str,
-    print_config: bool, **given: Any,
+    out: Path | None, from_model: str | None, tokenizer: Path | None, preset: str, config_file: Path | None,
+    assignments: tuple[str, ...], print_config: bool, log: str, tensorboard: bool, lora: int | None,
+    lora_alpha: float | None, lora_layers: str, **given: Any,
 ) -> None:  # fmt: skip
     """Train a translator from two text files, or a language model from one.
 
     Settings come from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the preset.
     --preset auto chooses one by the amount of text and logs its choice. Several GPUs: torchrun --nproc-per-node 4 -m
     headway train ..."""
-    flags = {"objective": objective, **{name: given.pop(name) for name in ("steps", "epochs", "seconds", "seed")}}
-    upper = override_layers(config_file, assignments, flags)
+    context = click.get_current_context()
     if out is None and not print_config:
-        raise click.UsageError("--out is missing: give a directory for the model.", click.get_current_context())
-    if from_model and preset != "auto":
-        raise click.UsageError(
-            "--from-model and --preset were both given: the model has its own settings.",
-            click.get_current_context(),
-        )
-    if from_model and tokenizer_path:
-        raise click.UsageError(
-            "--from-model and --tokenizer were both given: the model has its own tokenizer.",
-            click.get_current_context(),
-        )
-    from headway.config.sources import compose, find_old_names, format_config
-    from headway.storage.registry import model_directory
-    from headway.train.setup import PretrainedModel, collect_layers
-    from headway.train.sources import TrainingFiles, read_texts
+        raise click.UsageError("--out is missing: give a directory for the model.", context)
+    if lora and not from_model:
+        raise click.UsageError("--lora adapts a model: name it with --from-model.", context)
+    if (lora_alpha or lora_layers != "*") and not lora:
+        raise click.UsageError("--lora-alpha and --lora-layers need --lora RANK.", context)
+    for option_name, clash in (("--preset", preset != "auto"), ("--tokenizer", tokenizer)):
+        if from_model and clash:
+            own = "settings" if option_name == "--preset" else "tokenizer"
+            raise click.UsageError(
+                f"--from-model and {option_name} were both given: the model has its own {own}.", context
+            )
+    options: dict[str, Any] = {name: given.pop(name) for name in OPTION_NAMES}
+    options |= {
+        "from_model": from_model,
+        "tokenizer": tokenizer,
+        "preset": preset,
+        "config": config_file,
+        "flags": True,
+    }
+    options |= {"set": read_assignments(assignments), "log": f"{log},tensorboard" if tensorboard else log}
+    from headway.nn.layers.lora import LoraConfig
+    from headway.train.sources import TrainingFiles
 
-    start = PretrainedModel.load(model_directory(from_model)) if from_model else None
+    options["lora"] = LoraConfig(lora, lora_alpha or 0.0, lora_layers) if lora else None
     files = TrainingFiles(**given)
     if print_config:
-        texts = read_texts(files)
-        layers, _ = collect_layers(texts, files, preset, upper, start)
-        for note in find_old_names(layers):
-            log(note)
-        click.echo(format_config(*compose(layers)), nl=False)
-        return
-    assert out is not None
-    from headway.train.checkpoints import refuse_foreign_files
-    from headway.train.distributed import join_process_group, leave_process_group
-
-    refuse_foreign_files(out)
-    group, where = join_process_group(device)
-    settings.verbosity = settings.verbosity if group.is_main else -1
-    try:
-        with group.main_first():
-            texts = read_texts(files)
-            for note in texts.notes:
-                log(note)
-            for warning in texts.warnings:
-                log(warning, "warning")
-            layers, reason = collect_layers(texts, files, preset, upper, start)
-            for note in find_old_names(layers):
-                log(note)
-            log(reason)
-            prepared = prepare_training(out, layers, texts, start, where, tokenizer_path)
-        run_training(prepared, out, where, group, tensorboard, allow_changes)
-    finally:
-        leave_process_group()
+        print_settings(files, options)
+    else:
+        assert out is not None
+        run_training(files, out, options)

@@ -23,11 +23,13 @@ from headway.storage.registry import ModelChoice, choose_models
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
     from headway.text.glossary import Glossary
+    from headway.text.translation_memory import TranslationMemory
     from headway.translate.options import TranslateOptions
     from headway.translate.results import RoutedLine
     from headway.translate.routing import Router
     from headway.translate.translator import Guess, Translation, Translator
 
+DEFAULT_MBR_BEAM = 8
 # By device. A larger group has more lines of equal length to batch.
 LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
 
@@ -37,17 +39,21 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
     cls=Verb,
     examples=[
         ('headway translate --model my-model "A dog runs through the snow."', "one sentence"),
+        ('headway translate --model en-de --adapter law --to de "A dog runs."', "with an adapter: see headway train"),
         ('headway translate --from de --to en "Ein Hund."', "with an installed model: see headway models"),
         ("headway translate --from auto --to en < mixed.txt", "detect the language of each line"),
         ("headway translate --model my-model < text.en > text.de", "a file, line by line"),
         ("headway translate --model my-model --document report.docx", "a document, with its formatting"),
+        ("headway translate --model my-model --document text.xliff --memory old.tmx", "with a translation memory"),
         ('headway translate --model my-model --n-best 3 "A dog runs."', "the three best, as i ||| text ||| score"),
+        ('headway translate --model my-model --mbr chrf --samples 32 "A dog runs."', "the best agreed of 32 samples"),
         ('headway translate --model my-model --align "A dog runs."', "with word alignments: text ||| i-j i-j"),
         ('headway translate --model my-model --json "A dog runs."', "all details, one JSON object per line"),
     ],
 )
 @click.argument("text", nargs=-1)
 @options.models
+@options.adapter
 @option(
     "--from",
     "source_language",
@@ -66,7 +72,8 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
     aliases=["--file"],
     metavar="FILE",
     group="Text",
-    help="Translate a document: .txt, .html, .srt, .po, .docx, .pptx, .odt, .odp, .epub or .pdf (its text).",
+    help="Translate a document: .txt, .md, .html, .docx, .pptx, .xlsx, .odt, .odp, .epub, .pdf (its text), .srt, .vtt, "
+    ".po, .json, .xliff or .tmx.",
 )
 @options.output
 @options.no_split
@@ -83,7 +90,27 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
 @options.shortlist
 @option("--prefix", metavar="TEXT", group="Search", help="Force every output to start with TEXT.")
 @option("--glossary", metavar="FILE", group="Search", help="Required translations, one per line: source, tab, target.")
+@option(
+    "--memory",
+    metavar="FILE",
+    group="Search",
+    help="Translation memory: .tmx, or one pair per line, with a tab. Texts that it has are not translated again.",
+)
+@option(
+    "--min-similarity",
+    type=float,
+    default=1.0,
+    group="Search",
+    help="Also use its translations of texts that are at least so similar, from 0 to 1.",
+)
 @options.sampling_options
+@option(
+    "--mbr",
+    metavar="METRIC",
+    group="Search",
+    help="Minimum Bayes risk: the candidate that agrees best with all, by chrf, bleu, chrf++, ter or comet.",
+)
+@option("--samples", type=click.IntRange(min=2), group="Search", help="With --mbr: draw N candidates. Default: a beam.")
 @option(
     "--n-best", type=click.IntRange(min=1), group="Result", help="Print the N best translations: i ||| text ||| score."
 )
@@ -99,10 +126,13 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
 )
 @option("--json", "as_json", is_flag=True, group="Result", help="Print one JSON object per line.")
 def translate(
-    text: tuple[str, ...], models: tuple[str, ...], source_language: str, to: str, device: str, engine: "EngineName",
+    text: tuple[str, ...], models: tuple[str, ...], adapter: str | None, source_language: str, to: str, device: str,
+    engine: "EngineName",
     compute: "Compute", threads: int | None, input_file: str | None, document: str | None, output: str | None,
     no_split: bool, protect: tuple[str, ...], no_protect: bool, prefix: str | None, glossary: str | None,
-    batch_tokens: int | None, align: bool, scores: bool, min_confidence: float, as_json: bool, **search: Any,
+    memory: str | None, min_similarity: float, batch_tokens: int | None, mbr: str | None, samples: int | None,
+    align: bool, scores: bool,
+    min_confidence: float, as_json: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Translate text, a file or standard input.
 
@@ -124,7 +154,15 @@ def translate(
     if sys.stdout is None and not output and not document:
         raise HeadwayError("standard output is closed: open it, or give a file with --out.")
 
+    if adapter and not models:
+        from headway.storage.adapter import load_adapter
+
+        models = (load_adapter(adapter).base,)
     terms = read_glossary(glossary)
+    shown = search["n_best"]
+    if mbr or samples:
+        search |= choose_candidates(mbr, samples, search)
+    known_pairs = read_memory(memory)
 
     def load(choice: ModelChoice) -> "Translator":
         from headway.decode.probe import probe_engines
@@ -138,6 +176,8 @@ def translate(
         translator = load_choice(
             choice, device, engine, compute, threads, lambda message: log(message, "detail"), probe
         )  # fmt: skip
+        if adapter:
+            translator = translator.with_adapter(adapter)
         translator.batch_tokens = batch_tokens or translator.batch_tokens
         make_options(translator).check(translator)
         if align:
@@ -153,7 +193,10 @@ def translate(
             align=align,
             protect=None if no_protect else protect,
             glossary=terms,
+            memory=known_pairs,
+            min_similarity=min_similarity,
             min_confidence=min_confidence,
+            mbr=mbr or "",
             search=translator.search(**search),
         )
 
@@ -213,7 +256,7 @@ def translate(
                     log(f"line {number}: {warning}{f' ({times} times)' if times > 1 else ''}", "warning")
                 if routed.note:
                     log(f"line {number}: {routed.note}")
-                sink.write(format_result(routed, number - 1, search["n_best"], scores, as_json, single_text))
+                sink.write(format_result(routed, number - 1, shown, scores, as_json, single_text))
             sink.flush()
     if skipped := sum(budget.skipped for budget in retries.values()):
         log(describe_skipped_retries(skipped), "warning")
@@ -228,12 +271,37 @@ def make_router(models: tuple[str, ...], to: str, load: "Callable[[ModelChoice],
     return router
 
 
+def choose_candidates(mbr: str | None, samples: int | None, search: dict[str, Any]) -> dict[str, Any]:
+    """The search that finds the candidates of --mbr: samples, or all of a beam."""
+    context = click.get_current_context()
+    if not mbr:
+        raise click.UsageError(
+            "--samples is for --mbr, which chooses one of them. To print samples: --sample.", context
+        )
+    if samples:
+        return {"sample": True, "n_best": samples}
+    if search["sample"]:
+        raise click.UsageError("--mbr chooses among samples: say how many, --samples 32.", context)
+    width = max(search["beam_size"] or DEFAULT_MBR_BEAM, search["n_best"] or 1)
+    return {"beam_size": width, "n_best": width}
+
+
 def read_glossary(path: str | None) -> "Glossary | None":
     if path is None:
         return None
     from headway.text.glossary import Glossary
 
     return Glossary.load(path)
+
+
+def read_memory(path: str | None) -> "TranslationMemory | None":
+    if path is None:
+        return None
+    from headway.text.translation_memory import TranslationMemory
+
+    memory = TranslationMemory.load(path)
+    log(f"{path}: {len(memory.units):,} units", "detail")
+    return memory
 
 
 @contextmanager

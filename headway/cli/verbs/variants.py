@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[3] / "docs"
 SLOT_PAGES = {
     "position": "positions.md",
+    "rope_scaling": "positions.md",
     "mask": "masks.md",
     "mixer": "attention.md",
     "feedforward": "feedforward.md",
@@ -41,6 +42,7 @@ MAX_SUGGESTIONS = 4
         ("headway variants mask", "those of one slot"),
         ("headway variants rope", "one variant: its settings and its documentation"),
         ("headway variants rwkv", "by another name: all that have it"),
+        ("headway variants my_package.module:MyMixer", "a class of your own: its settings"),
         ('headway variants --search "sliding window"', "find one by its name, its paper or its authors"),
     ],
 )
@@ -57,7 +59,9 @@ def variants(kind: str | None, slot: str | None, search: str | None) -> None:
 
     With a name: its settings, their defaults and allowed values, and its documentation page if available."""
     from headway.cli.markdown import print_markdown
+    from headway.cli.terminal import log
     from headway.config.catalogue import CATALOGUE, find_by_name, slots
+    from headway.config.own_kinds import is_target, list_installed
     from headway.errors import ConfigError, did_you_mean
 
     if kind is not None and search is not None:
@@ -66,15 +70,23 @@ def variants(kind: str | None, slot: str | None, search: str | None) -> None:
         raise ConfigError(f'there is no slot "{slot}".{did_you_mean(slot, slots())} Known: {", ".join(slots())}.')
     if kind in slots() and slot is None and all(entry.kind != kind for entry in CATALOGUE):
         kind, slot = None, kind
-    if search is not None:
-        print_list(find_variants(search, slot))
+    if kind is not None and is_target(kind):
+        click.echo(describe_variant(find_own_variant(kind)))
         return
-    found = [entry for entry in CATALOGUE if slot in (None, entry.slot) and kind in (None, entry.kind)]
+    installed, problems = list_installed()
+    for problem in problems:
+        log(problem, "warning")
+    if search is not None:
+        print_list(find_variants(search, slot, installed))
+        return
+    known = [*CATALOGUE, *installed]
+    known.sort(key=lambda entry: slots().index(entry.slot))
+    found = [entry for entry in known if slot in (None, entry.slot) and kind in (None, entry.kind)]
     found = found or [entry for entry in find_by_name(str(kind)) if slot in (None, entry.slot)]
     if not found:
-        names = list(dict.fromkeys(entry.kind for entry in CATALOGUE if slot in (None, entry.slot)))
+        names = list(dict.fromkeys(entry.kind for entry in known if slot in (None, entry.slot)))
         names += [] if slot else slots()
-        elsewhere = [entry.slot for entry in CATALOGUE if entry.kind == kind]
+        elsewhere = [entry.slot for entry in known if entry.kind == kind]
         hint = f" It is a kind of {elsewhere[0]}." if elsewhere else did_you_mean(str(kind), names)
         hint = hint or suggest_search(str(kind))
         raise ConfigError(
@@ -85,17 +97,30 @@ def variants(kind: str | None, slot: str | None, search: str | None) -> None:
         return
     for entry in found:
         click.echo(describe_variant(entry))
-    for page in dict.fromkeys(map(docs_page, found)):
+    for page in dict.fromkeys(docs_page(entry) for entry in found if entry not in installed):
         if (DOCS / page).exists():
             print_markdown((DOCS / page).read_text(encoding="utf-8"))
 
 
-def find_variants(text: str, slot: str | None) -> "list[Entry]":
+def find_own_variant(target: str) -> "Entry":
+    """A class of another package, which is not installed as a kind."""
+    from headway.config.catalogue import Entry
+    from headway.config.own_kinds import SLOT_MEMBERS, guess_slot, import_own
+    from headway.errors import ConfigError
+
+    owner = import_own(target, target)
+    slot = guess_slot(owner)
+    if not slot:
+        raise ConfigError(f'"{target}" fits no slot: {", ".join(SLOT_MEMBERS)}. See docs/own-kinds.md.')
+    return Entry(slot, target, target, (owner.__doc__ or "").strip().split("\n")[0])
+
+
+def find_variants(text: str, slot: str | None, installed: "list[Entry]") -> "list[Entry]":
     """What matches, with the entries of a slot together. Raises ConfigError if nothing does."""
     from headway.config.catalogue import CATALOGUE, all_names, search, slots
     from headway.errors import ConfigError, did_you_mean
 
-    found = [entry for entry in search(text) if slot in (None, entry.slot)]
+    found = [entry for entry in search(text, installed) if slot in (None, entry.slot)]
     if found:
         order = dict.fromkeys(entry.slot for entry in found)  # the slot of the best match first
         return [entry for name in order for entry in found if entry.slot == name]

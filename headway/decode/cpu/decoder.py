@@ -24,7 +24,7 @@ from headway.decode.cpu.cache import (
     pack_sentences,
 )
 from headway.decode.reference.model import BUILD_LOCK, ModelStepper
-from headway.nn.layers.feedforward import FeedForward, SwiGLU
+from headway.nn.layers.feedforward import FeedForward, GatedFeedForward
 from headway.nn.layers.heads import LogitsHead
 from headway.nn.layers.int8 import Int8Linear, join_weights, quantise_weight
 from headway.nn.layers.linear import Dense, Linear
@@ -49,6 +49,8 @@ def unsupported(model: Transformer) -> str:
         return "it is not on the CPU, in training, or not in float32"
     if not isinstance(model.head, LogitsHead):
         return f"its head is {type(model.head).__name__}"
+    if model.head.scale != 1:
+        return "its head scales its input"
     for side, mask in (("encoder", FULL), ("decoder", CAUSAL)):
         reason = _stack_unsupported(model.stacks[side], getattr(model.config, side), mask)
         if reason:
@@ -71,12 +73,14 @@ def _stack_unsupported(stack: Any, config: Any, mask: Mask) -> str:
     if any("feedforward" not in block.sublayers for block in stack.blocks):
         return "it has layers without a feed-forward"
     for module in [part for block in stack.blocks for part in block.sublayers.values()]:
-        if type(module) not in (Attention, FeedForward, SwiGLU):
+        if type(module) not in (Attention, FeedForward, GatedFeedForward):
             return f"it has a {type(module).__name__}"
         if any(type(part) is not Dense for part in module.children() if isinstance(part, Linear)):
             return "its linear layers are not dense"
         if isinstance(module, Attention) and module.config.d_k != module.config.d_v:
             return "its attention has keys and values of different widths"
+        if getattr(module, "has_norms", False):
+            return "its attention or feed-forward has norms inside"
     return ""
 
 
@@ -135,8 +139,9 @@ class CpuLayer:
         if cross is not None:
             self.cross_query = FusedLinear(compute, cross.query)
             self.cross_output = FusedLinear(compute, cross.output)
-        self.activation = None if isinstance(feedforward, SwiGLU) else feedforward.activation
+        self.activation = None if isinstance(feedforward, GatedFeedForward) else feedforward.activation
         relu = self.activation is F.relu
+        self.gate_activation = getattr(feedforward, "gate_activation", None)
         self.gate = FusedLinear(compute, feedforward.gate, feedforward.inner) if self.activation is None else None
         self.inner = FusedLinear(compute, feedforward.inner, relu=relu) if self.gate is None else None
         self.outer = FusedLinear(compute, feedforward.outer, positive=relu)
@@ -144,9 +149,9 @@ class CpuLayer:
             self.cross_kv = FusedLinear(compute, cross.key, cross.value)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        if self.gate is not None:
+        if self.gate is not None and self.gate_activation is not None:
             gate, inner = self.gate(x)
-            return self.outer(F.silu(gate) * inner)[0]
+            return self.outer(self.gate_activation(gate) * inner)[0]
         assert self.inner is not None and self.activation is not None
         inner = self.inner(x)[0]
         return self.outer(inner if self.activation is F.relu else self.activation(inner))[0]

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from headway.config.search import Search
-from headway.decode.ctranslate2.model import END, START, Ct2Model
+from headway.decode.ctranslate2.model import Ct2Model
+from headway.decode.request import describe_reference_only
 from headway.decode.types import Hypothesis, Recorder, T
 from headway.errors import HeadwayError
 from headway.text.tokenizer.special_tokens import SpecialTokens
@@ -37,8 +38,8 @@ class Ct2Engine:
     workers = 1  # it has threads of its own
 
     def __init__(self, model: Ct2Model, special_tokens: SpecialTokens) -> None:
-        assert (special_tokens.start, special_tokens.end) == (START, END), "these are written into the model"
         self.model = model
+        self.model.special_tokens = special_tokens  # before it is loaded: they are written into it
         self.special_tokens = special_tokens
         self._suppress = frozenset(special_tokens.suppress)
 
@@ -72,7 +73,7 @@ class Ct2Engine:
             return "it has no shortlists"
         if search.min_length or (search.no_repeat_ngram and search.beam_size > 1):
             return "it applies min_length and no_repeat_ngram before the softmax"
-        return ""
+        return describe_reference_only(search)
 
     def search(
         self,
@@ -110,7 +111,7 @@ class Ct2Engine:
     ) -> Ranked:
         """The outputs of these rows, ranked by our formula; equal ones in CTranslate2's order."""
         sources = [to_ct2_tokens(rows[index]) for index in indices]
-        alpha = _nearest_power(search, sum(map(len, sources)) // len(sources))
+        alpha = nearest_power(search, sum(map(len, sources)) // len(sources))
         suppressed = [[str(token)] for token in self._suppress] if suppress or search.beam_size == 1 else None
         results = self.model.translator(max(limit, *map(len, sources))).translate_batch(
             sources,
@@ -224,7 +225,7 @@ def _find_suppressed(found: Ranked, suppress: frozenset[int]) -> list[int]:
     return [index for index, ranked in found.items() if any(not suppress.isdisjoint(ids) for ids in ranked)]
 
 
-def _nearest_power(search: Search, length: int) -> float:
+def nearest_power(search: Search, length: int) -> float:
     """The power of n with which CTranslate2 keeps what our search would keep, for outputs of about this length or some
     times shorter: it drops what it ranks last before we rank."""
     if search.penalty == "none" or not search.alpha:

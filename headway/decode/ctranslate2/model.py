@@ -18,17 +18,18 @@ from headway.decode.forking import ForkSafeLock, call_after_fork
 from headway.decode.stored_config import JsonObject, refuse_malformed
 from headway.device import available_cores
 from headway.storage.tensor_file import TensorFile
+from headway.text.tokenizer.special_tokens import SpecialTokens
 
 BINARY_VERSION = 6  # of model.bin
 SPEC_NAME = "TransformerSpec"  # of the model in it
 SPEC_REVISION = 7
-PAD, START, END = 0, 1, 2  # as every tokenizer of Headway numbers them
+OWN_TOKENS = SpecialTokens(start=1, end=2)  # of every tokenizer of Headway; imported ones have others
 MIN_POSITIONS = 256  # of the position table at first
 CHUNKS_PER_WRITE = 256  # of os.writev
 
 
 class Ct2Model:
-    """Loaded when it is first needed, or in the background after `start`."""
+    """Loaded when it is first needed, or in the background after `start`, with its `special_tokens` at that time."""
 
     def __init__(
         self, config: JsonObject, stored: TensorFile, compute: Literal["float32", "int8"], threads: int | None = None
@@ -40,6 +41,7 @@ class Ct2Model:
         self._stored = stored
         self._positions = 0
         self._translator: Any = None
+        self.special_tokens = OWN_TOKENS
         self._lock = ForkSafeLock()
         call_after_fork(self)
         with refuse_malformed():
@@ -85,7 +87,7 @@ class Ct2Model:
     def _load(self, layout: Ct2Layout) -> Any:
         settings = {"device": "cpu", "compute_type": self.compute, "intra_threads": 1, "inter_threads": self.workers}
         small_files = {
-            "config.json": _config_json(layout),
+            "config.json": _config_json(layout, self.special_tokens),
             "source_vocabulary.json": _vocabulary_json(self._config["source_vocabulary"]),
             "target_vocabulary.json": _vocabulary_json(self._config["vocabulary"]),
         }
@@ -158,12 +160,12 @@ def model_chunks(layout: Ct2Layout) -> list[bytes | memoryview]:
     return chunks
 
 
-def _config_json(layout: Ct2Layout) -> bytes:
+def _config_json(layout: Ct2Layout, tokens: SpecialTokens) -> bytes:
     settings = {
-        "unk_token": str(PAD),
-        "bos_token": str(START),
-        "eos_token": str(END),
-        "decoder_start_token": str(START),
+        "unk_token": str(tokens.pad),
+        "bos_token": str(tokens.start),
+        "eos_token": str(tokens.end),
+        "decoder_start_token": str(tokens.start),
         "add_source_bos": False,
         "add_source_eos": False,
         "layer_norm_epsilon": layout.eps,

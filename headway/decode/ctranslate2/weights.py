@@ -21,7 +21,8 @@ from headway.decode.stored_config import (
 from headway.storage.tensor_file import SCALE_SUFFIX, TensorFile
 
 DTYPE_CODES = {"F32": 0, "I8": 1, "I16": 2, "I32": 3}  # CTranslate2's numbers
-ACTIVATION_CODES = {"relu": 0, "gelu_tanh": 1, "silu": 2, "gelu": 3, "swiglu": 2}
+ACTIVATION_CODES = {"relu": 0, "gelu_tanh": 1, "silu": 2, "gelu": 3}
+GATE_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 
 
 @dataclass
@@ -67,12 +68,12 @@ class Ct2LayoutBuilder:
         head = check_part("head", self.model["head"])
         vocabulary = (self.model["vocabulary"],)
         self.add_matrix("decoder/embeddings/weight", ["embeddings.decoder.words.weight"], vocabulary, None)
-        if embedding["tied"] == "all":
+        if embedding["tied"] in ("all", "inputs"):
             self.add_alias("encoder/embeddings_0/weight", "decoder/embeddings/weight")
         else:
             rows = (self.model["source_vocabulary"],)
             self.add_matrix("encoder/embeddings_0/weight", ["embeddings.encoder.words.weight"], rows, None)
-        if embedding["tied"] != "none":
+        if embedding["tied"] in ("all", "target"):
             self.add_alias("decoder/projection/weight", "decoder/embeddings/weight")
         else:
             self.add_matrix("decoder/projection/weight", ["head.weight"], vocabulary, None)
@@ -98,7 +99,7 @@ class Ct2LayoutBuilder:
         residual = check_part("residual", table["residual"])["kind"]
         layout.set_attribute(f"{name}/num_heads", "I16", require_equal("heads", [mixer["heads"] for mixer in mixers]))
         layout.set_attribute(f"{name}/pre_norm", "I8", residual == "pre")
-        activation = require_equal("feed-forwards", [ACTIVATION_CODES[ff["kind"]] for ff in parts["feedforward"]])
+        activation = require_equal("feed-forwards", [_activation_code(ff["kind"]) for ff in parts["feedforward"]])
         layout.set_attribute(f"{name}/activation", "I8", activation)
         layout.set_attribute(f"{name}/scale_embeddings", "I8", embedding["scale"])
         self.add_positions(name, require_equal("positions", tile_parts("position", table["position"], layers)))
@@ -121,7 +122,8 @@ class Ct2LayoutBuilder:
             return
         table = Ct2Variable("F32", (self.max_positions, self.width), [bytes(4 * self.max_positions * self.width)])
         if kind == "sinusoidal":
-            table.parts = [sinusoid_bytes(self.max_positions, self.width, position["base"], position["layout"])]
+            settings = position["base"], position["layout"], position.get("spacing", "open"), position.get("first", 0)
+            table.parts = [sinusoid_bytes(self.max_positions, self.width, *settings)]
         self.layout.variables[name] = table
 
     def add_attention(self, name: str, ours: str, which: str, mixer: JsonObject) -> None:
@@ -142,7 +144,7 @@ class Ct2LayoutBuilder:
 
     def add_feedforward(self, name: str, ours: str, table: JsonObject) -> None:
         hidden, bias = table["hidden"], table["bias"]
-        gated = table["kind"] == "swiglu"
+        gated = table["kind"] in GATE_ACTIVATIONS
         sizes = {"gate": (hidden,), "inner": (hidden,), "outer": (self.width,)}
         where = f"{ours}.sublayers.feedforward"
         self.add_linear(f"{name}/linear_0", where, ["gate" if gated else "inner"], sizes, bias, self.width)
@@ -200,13 +202,20 @@ class Ct2LayoutBuilder:
         return entry.dtype
 
 
+def _activation_code(kind: str) -> int:
+    return ACTIVATION_CODES[GATE_ACTIVATIONS.get(kind, kind)]
+
+
 @functools.lru_cache(maxsize=1)  # encoder and decoder have the same
-def sinusoid_bytes(length: int, width: int, base: float, layout: str) -> bytes:
+def sinusoid_bytes(
+    length: int, width: int, base: float, layout: str, spacing: str = "open", first_number: int = 0
+) -> bytes:
     """The sinusoidal positions of headway.nn.positions.positions: (length, width) float32, computed in float64."""
-    rates = [base ** (-column / width) for column in range(0, width, 2)]
+    last = max(width - 2, 1) if spacing == "closed" else width
+    rates = [base ** (-column / last) for column in range(0, width, 2)]
     table = array("f", bytes(4 * length * width))
     for position in range(length):
-        angles = [position * rate for rate in rates]
+        angles = [(first_number + position) * rate for rate in rates]
         sines = array("f", map(math.sin, angles))
         cosines = array("f", map(math.cos, angles[: width // 2]))
         first = position * width

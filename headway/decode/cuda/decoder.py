@@ -18,7 +18,7 @@ from torch.nn.attention import sdpa_kernel
 
 from headway.decode.cuda.position_tables import PositionTables, SelfAttentionSpec, StepTables
 from headway.nn.context import Context
-from headway.nn.layers.feedforward import FeedForward, SwiGLU
+from headway.nn.layers.feedforward import FeedForward, GatedFeedForward
 from headway.nn.layers.linear import Dense
 from headway.nn.masks.masks import CAUSAL, Mask
 from headway.nn.mixers.attention import Attention, split_heads
@@ -58,12 +58,14 @@ def unsupported(model: Transformer, max_length: int) -> str:
     if any("feedforward" not in block.sublayers for block in blocks):
         return "it has layers without a feed-forward"
     for name, module in [part for block in blocks for part in block.sublayers.items()]:
-        if type(module) not in ((FeedForward, SwiGLU) if name == "feedforward" else (Attention,)):
+        if type(module) not in ((FeedForward, GatedFeedForward) if name == "feedforward" else (Attention,)):
             return f"it has a {type(module).__name__}"
         if isinstance(module, Attention) and not (
             isinstance(module.query, Dense) and module.config.d_k == module.config.d_v
         ):
             return "its attention has keys and values of different widths, or weights that are not dense"
+        if isinstance(module, Attention) and module.has_norms:
+            return "its attention has norms inside"
     return ""
 
 
@@ -84,7 +86,7 @@ def encoder_unsupported(model: Transformer, rows: int, width: int) -> str:
         return f"its mask is {stack.masks[0].name}"
     blocks: list[Any] = list(stack.blocks)
     for module in [module for block in blocks for module in block.sublayers.values()]:
-        if type(module) not in (Attention, FeedForward, SwiGLU):
+        if type(module) not in (Attention, FeedForward, GatedFeedForward):
             return f"it has a {type(module).__name__}"
         if type(module) is Attention and not (isinstance(module.query, Dense) and module.config.kernel != "flex"):
             return "its attention is not dense, or uses FlexAttention"

@@ -88,7 +88,7 @@ def _rank_ends(lattice: CudaLattice, complete: Tensor, jobs: list[SearchJob], ta
     ends = CudaEnds(*complete.nonzero(as_tuple=True))
     prefixes = torch.tensor([len(job.prefix) for job in jobs], device=complete.device)
     lengths = ends.steps + 1 - prefixes[ends.rows]
-    penalties = torch.tensor([task.search.length_penalty(n) for n in range(len(complete) + 1)], dtype=torch.float64)
+    penalties = torch.tensor([task.length_penalty(n) for n in range(len(complete) + 1)], dtype=torch.float64)
     scores = lattice.sums[ends].double() / penalties.to(complete.device)[lengths]
     # By score, then by row; equal ones stay in the order in which they were found.
     order = scores.argsort(descending=True, stable=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.masks.masks import CAUSAL, BoundMask, Mask
-from headway.nn.positions.positions import Position, Rope, apply_rotary, rotary_cos_sin
+from headway.nn.positions.positions import Position, Rope, apply_rotary
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
 from headway.nn.sequence import TokenPositions, positions_from_start
 from headway.nn.transformer import Transformer
@@ -67,8 +67,7 @@ class PositionTables:
 def _make_rotations(spec: SelfAttentionSpec, positions: TokenPositions, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines, (1, 1, L, D / 2) each."""
     assert isinstance(spec.position, Rope)
-    c = spec.position.config
-    return rotary_cos_sin(positions.positions, spec.d_k, c.base, c.spacing, dtype)
+    return spec.position.cos_sin(positions.positions, spec.d_k, dtype)
 
 
 def _make_bias(spec: SelfAttentionSpec, positions: TokenPositions, dtype: torch.dtype) -> Tensor:

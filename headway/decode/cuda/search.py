@@ -20,7 +20,7 @@ from headway.decode.cuda.beam_state import BufferSize, StepSpec
 from headway.decode.cuda.decoder import CudaDecoder
 from headway.decode.cuda.graphs import ActiveRowCount, GraphRunner, GraphRunners
 from headway.decode.reference.model import ModelStepper
-from headway.decode.request import SearchJob, SearchTask
+from headway.decode.request import SearchJob, SearchTask, describe_reference_only
 from headway.decode.stop import check_stop
 from headway.decode.types import Hypothesis
 from headway.nn.transformer import Transformer
@@ -39,6 +39,8 @@ def unsupported(stepper: object, task: SearchTask, source: Tensor | None, length
     for name in ("sample", "no_repeat_ngram", "shortlist"):
         if getattr(search, name):
             return f"{name} is set"
+    if reason := describe_reference_only(search):
+        return reason
     if not isinstance(stepper, ModelStepper):
         return "the model is an ensemble, or not one of Headway's"
     if any(job.constraints for job in task.jobs):

@@ -81,10 +81,10 @@ class ModelPacker:
     def pack(self) -> SearchModel:
         tied = self.config["embedding"]["tied"]
         target = self.read_matrix("embeddings.decoder.words.weight")
-        source = target if tied == "all" else self.read_matrix("embeddings.encoder.words.weight")
+        source = target if tied in ("all", "inputs") else self.read_matrix("embeddings.encoder.words.weight")
         encoder = NativeStack(self, "encoder", source)
         decoder = NativeStack(self, "decoder", target)
-        name = "head" if tied == "none" else "embeddings.decoder.words"
+        name = "head" if tied in ("inputs", "none") else "embeddings.decoder.words"
         output = self.add_linear([name], "head" if self.config["head"]["bias"] else "")
         self._pack_matrices()
         learned = [part["max_positions"] for part in self.config["decoder"]["position"] if part["kind"] == "learned"]
@@ -206,7 +206,7 @@ class NativeStack:
             if self.position["kind"] == "none":
                 positions = np.zeros((size, self.width), np.float32)
             else:
-                positions = make_sinusoids(size, self.width, self.position["base"], self.position["layout"])
+                positions = make_sinusoids(size, self.width, self.position)
             self._positions = positions
         return positions
 
@@ -250,12 +250,14 @@ class NativeLayer:
         return AttentionTable(query, key_value, output, self.norms[name], *sizes, mixer["scale"])
 
 
-def make_sinusoids(length: int, width: int, base: float, layout: str) -> Array:
+def make_sinusoids(length: int, width: int, position: JsonObject) -> Array:
     """The sinusoidal positions of headway.nn.positions.positions: (length, width) float32, computed in float64."""
-    rates = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
-    angles = np.arange(length, dtype=np.float64)[:, None] * rates
+    is_closed = position.get("spacing") == "closed"
+    steps = np.linspace(0, 1, width // 2) if is_closed else np.arange(0, width, 2, dtype=np.float64) / width
+    numbers = np.arange(length, dtype=np.float64) + position.get("first", 0)
+    angles = numbers[:, None] * position["base"] ** -steps
     sines, cosines = np.sin(angles), np.cos(angles)
-    if layout == "halves":
+    if position["layout"] == "halves":
         table = np.concatenate([sines, cosines[:, : width // 2]], axis=1)
     else:
         table = np.stack([sines, cosines], axis=2).reshape(length, -1)[:, :width]

@@ -17,7 +17,7 @@ import numpy as np
 
 from headway.decode import lattice
 from headway.decode.native.kv_cache import Array, NativeKVCache, encode_source, pack_ids
-from headway.decode.request import SearchJob, SearchTask
+from headway.decode.request import SearchJob, SearchTask, describe_reference_only
 from headway.decode.stop import check_stop
 from headway.decode.types import Hypothesis
 from headway.nn.ops import native
@@ -63,6 +63,8 @@ class StopFlag:
 
 def unsupported(max_positions: float, task: SearchTask) -> str:
     """Why this search has to run in Python; "" if it need not."""
+    if reason := describe_reference_only(task.search):
+        return reason
     for name in ("sample", "shortlist"):
         if getattr(task.search, name):
             return f"{name} is set"

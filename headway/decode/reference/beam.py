@@ -23,6 +23,7 @@ class Beam:
     history: Tensor  # (B, W, P + t) ids, the forced prefix first, -1 before it
     max_new_tokens: NDArray[np.int64]  # (B,)
     ended: NDArray[np.int64]  # (B,) how many hypotheses have ended
+    best_scores: NDArray[np.float64]  # (B, K) of those, best first, where scores decide when to stop; else (B, 0)
 
     @property
     def step(self) -> int:
@@ -33,6 +34,7 @@ class Beam:
         self.jobs = [self.jobs[row] for row in rows]
         self.max_new_tokens = self.max_new_tokens[rows]
         self.ended = self.ended[rows]
+        self.best_scores = self.best_scores[rows]
 
     def reorder(self, rows: Tensor, parents: Tensor) -> None:
         """Fill the slots again: slot (i, j) gets what was in slot (rows[i], parents[i, j])."""
@@ -46,8 +48,10 @@ class Beam:
         self.sums = sums
 
 
-def initial_beam(jobs: list[SearchJob], device: torch.device | None) -> Beam:
+def initial_beam(jobs: list[SearchJob], task: SearchTask) -> Beam:
     """One hypothesis for each job: its prefix."""
+    device = task.device
+    kept = task.search.beam_size if task.search.stopping == "score" else 0
     max_prefix = max(len(job.prefix) for job in jobs)
     history = [[[-1] * (max_prefix - len(job.prefix)) + job.prefix] for job in jobs]
     return Beam(
@@ -57,6 +61,7 @@ def initial_beam(jobs: list[SearchJob], device: torch.device | None) -> Beam:
         torch.tensor(history, dtype=torch.long, device=device),
         np.array([job.max_new_tokens for job in jobs], dtype=np.int64),
         np.zeros(len(jobs), dtype=np.int64),
+        np.full((len(jobs), kept), -np.inf),
     )
 
 

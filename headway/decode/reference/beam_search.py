@@ -12,7 +12,8 @@ more token. A candidate exists if its sum is above -inf.
   - The K best of those that exist and do not end run on: they are the row's beam at the next step, in this order. All
     C take part, so that K can run on even if some of the K best have ended.
   - The row stops when K of its hypotheses have finished, at its last step, or when nothing runs on. Scores play no
-    part in that (as with early_stopping=True in Hugging Face).
+    part in that (as with early_stopping=True in Hugging Face). With search.stopping = "score", which only this search
+    has, it is not enough that K have finished: the best that runs on must not score above the K-th best of them.
   - If no candidate exists and nothing has finished, the row is stuck: its running hypotheses are its output.
 
 Its output are the n_best of its finished hypotheses by score, logp / penalty(length); equal scores keep the order in
@@ -50,7 +51,7 @@ def beam_search(
         return
     state = _start(stepper, jobs, source, valid)
     suppress = torch.tensor(task.special_tokens.suppress, dtype=torch.long, device=task.device)
-    beam = initial_beam(jobs, task.device)
+    beam = initial_beam(jobs, task)
     ids, real = prefill_ids(jobs, task)
     while beam.jobs:
         check_stop()
@@ -95,6 +96,11 @@ def _ban_tokens(logps: Tensor, beam: Beam, task: SearchTask, suppress: Tensor) -
         banned_tokens.ban_end(logps, task.special_tokens.end, early_slots)
     if task.search.no_repeat_ngram:
         banned_tokens.ban_repeats(logps, beam.history.flatten(0, 1), task.search.no_repeat_ngram)
+    if task.search.force_end:
+        last = torch.from_numpy(beam.step + 1 >= beam.max_new_tokens).to(task.device)
+        banned_tokens.force_end(logps, task.special_tokens.end, last.repeat_interleave(beam.sums.shape[1]))
+    if task.search.renormalise:
+        banned_tokens.renormalise(logps)
 
 
 def _pick_candidates(logps: Tensor, beam: Beam, task: SearchTask) -> Candidates:
@@ -147,9 +153,23 @@ def _apply_stopping_rule(
     finished[:, width:] = False
     beam.ended += finished.sum(1)
     runs = (codes == RUNS).any(1)
-    stays = runs & ~last & (beam.ended < width)
+    stays = runs & ~last
+    stays &= _may_improve(candidates, codes, finished, beam, task) if beam.best_scores.size else beam.ended < width
     stuck = ~(codes != MISSING).any(1) & (beam.ended == 0)
     return StepOutcome(candidates, order, codes, finished, stuck, stays, reordered)
+
+
+def _may_improve(
+    candidates: Candidates, codes: NDArray[np.uint8], finished: NDArray[np.bool_], beam: Beam, task: SearchTask
+) -> NDArray[np.bool_]:
+    """(B,) fewer than K have finished, or the best that runs on would be one of the K best."""
+    sums = candidates.sums.double().cpu().numpy()
+    scores = sums / task.search.length_penalty(beam.step + 1)  # (B, C)
+    found = np.concatenate([beam.best_scores, np.where(finished, scores, -np.inf)], axis=1)
+    beam.best_scores = -np.sort(-found, axis=1)[:, : task.search.beam_size]
+    best_running = np.where(codes == RUNS, scores, -np.inf).max(1)
+    result: NDArray[np.bool_] = best_running > beam.best_scores[:, -1]
+    return result
 
 
 def collect_finished(outcome: StepOutcome, beam: Beam, task: SearchTask) -> Iterator[tuple[SearchJob, Hypothesis]]:

@@ -18,10 +18,21 @@ class Embedding(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Node):
-        tied: Literal["all", "target", "none"] = "all"  # source = target = output; target = output; three matrices
+        # all: source = target = output; inputs: source = target; target: target = output; none: three matrices
+        tied: Literal["all", "inputs", "target", "none"] = "all"
         scale: bool = True
         norm: bool = False
         segments: int = number(0, low=0)
+
+        @property
+        def ties_sides(self) -> bool:
+            """Whether source and target have one matrix."""
+            return self.tied in ("all", "inputs")
+
+        @property
+        def ties_output(self) -> bool:
+            """Whether the output matrix is that of the last side."""
+            return self.tied in ("all", "target")
 
         def cost(self, scope: Scope, vocabulary: int) -> Cost:
             weights = (vocabulary + self.segments) * scope.d_model

@@ -1,7 +1,8 @@
-"""Output heads: logits over the vocabulary, BERT's masked language modelling, and a pooled classifier."""
+"""Output heads: logits over the vocabulary, BERT's masked language modelling, a pooled classifier, and embeddings of
+whole texts."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,29 +10,33 @@ from torch import Tensor, nn
 
 from headway.config.schema import Part, number
 from headway.nn.build import Cost, Scope, make_linear, make_norm
+from headway.nn.layers.feedforward import ACTIVATIONS
 
 
 class LogitsHead(nn.Module):
-    """xEᵀ: a score for each token of the vocabulary. E is the embedding (tied), or a matrix of its own."""
+    """s · xEᵀ + b: a score for each token of the vocabulary. E is the embedding (tied), or a matrix of its own."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "logits"
         bias: bool = False
+        scale: float | None = None  # = 1. 1/√d_model is T5's
 
         def build(self, scope: Scope, vocabulary: int, tied: bool) -> "LogitsHead":
-            return LogitsHead(scope, vocabulary, tied, self.bias)
+            return LogitsHead(scope, vocabulary, tied, self.bias, 1.0 if self.scale is None else self.scale)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             weights = (0 if tied else vocabulary * scope.d_model) + self.bias * vocabulary
             return Cost(parameters=weights, flops_per_query=2 * scope.d_model * vocabulary)
 
-    def __init__(self, scope: Scope, vocabulary: int, tied: bool, bias: bool) -> None:
+    def __init__(self, scope: Scope, vocabulary: int, tied: bool, bias: bool, scale: float = 1.0) -> None:
         super().__init__()
+        self.scale = scale
         self.weight = None if tied else nn.Parameter(torch.zeros(vocabulary, scope.d_model))
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
 
     def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        x = x if self.scale == 1 else x * self.scale
         return x, embedding if self.weight is None else self.weight, self.bias
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
@@ -44,9 +49,10 @@ class MaskedLMHead(nn.Module):
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "masked"
+        activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
 
         def build(self, scope: Scope, vocabulary: int, tied: bool) -> "MaskedLMHead":
-            return MaskedLMHead(scope, vocabulary, tied)
+            return MaskedLMHead(scope, vocabulary, tied, self.activation)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             transform = scope.linear_parameters(scope.d_model, scope.d_model) + scope.norm_parameters()
@@ -54,14 +60,15 @@ class MaskedLMHead(nn.Module):
             weights = vocabulary + (0 if tied else vocabulary * scope.d_model)
             return Cost(parameters=transform + weights, flops_per_query=flops)
 
-    def __init__(self, scope: Scope, vocabulary: int, tied: bool) -> None:
+    def __init__(self, scope: Scope, vocabulary: int, tied: bool, activation: str) -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         self.transform = make_linear(scope.d_model, scope.d_model, scope)
         self.norm = make_norm(scope)
         self.logits = LogitsHead(scope, vocabulary, tied, bias=True)
 
     def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        return self.logits.factors(self.norm(F.gelu(self.transform(x))), embedding)
+        return self.logits.factors(self.norm(self.activation(self.transform(x))), embedding)
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         return F.linear(*self.factors(x, embedding))
@@ -94,3 +101,46 @@ class PooledHead(nn.Module):
     def forward(self, x: Tensor, embedding: Any) -> Tensor:
         result: Tensor = self.classify(self.vector(x))
         return result
+
+
+class EmbeddingHead(nn.Module):
+    """One vector for the text: the mean of its tokens, the first of them, or the largest value of each channel"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "embedding"
+        pooling: Literal["mean", "first", "max"] = "mean"
+        dense: bool = False  # then tanh(xW + b), as BERT's pooler
+        normalise: bool = True  # then scaled to the length 1
+
+        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "EmbeddingHead":
+            return EmbeddingHead(self, scope)
+
+        def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
+            if not self.dense:
+                return Cost()
+            weights = scope.linear_parameters(scope.d_model, scope.d_model)
+            return Cost(parameters=weights, flops_per_text=2 * scope.d_model * scope.d_model)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.config = config
+        self.pool = make_linear(scope.d_model, scope.d_model, scope) if config.dense else None
+
+    def vector(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """(B, T, d) -> (B, d). valid (B, T): false on padding."""
+        vector = self._pool(x, x.new_ones(x.shape[:2], dtype=torch.bool) if valid is None else valid)
+        if self.pool is not None:
+            vector = torch.tanh(self.pool(vector))
+        return F.normalize(vector, dim=-1) if self.config.normalise else vector
+
+    def _pool(self, x: Tensor, valid: Tensor) -> Tensor:
+        if self.config.pooling == "first":
+            return x[:, 0]
+        if self.config.pooling == "max":
+            return x.masked_fill(~valid[..., None], -torch.inf).amax(1)
+        return (x * valid[..., None]).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
+
+    def forward(self, x: Tensor, embedding: Any) -> Tensor:
+        """Of texts without padding."""
+        return self.vector(x)

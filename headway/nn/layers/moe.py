@@ -55,7 +55,7 @@ def route(logits: Tensor, top: int, over: str = "chosen", valid: Tensor | None =
 
 def naive(x: Tensor, routing: Routing, experts: Sequence[Expert]) -> Tensor:
     """Σ weightₑ · expertₑ(x) over the chosen, each step explicit: all experts process all tokens x (N, d)."""
-    unrouted = routing.weights.new_zeros(len(x), routing.experts + 1)
+    unrouted = routing.weights.new_zeros(x.shape[0], routing.experts + 1)
     weights = unrouted.scatter(1, routing.chosen, routing.weights)  # (N, E + 1)
     outputs = torch.stack([expert(x) for expert in experts], dim=1)  # (N, E, d)
     return (weights[:, :-1, None] * outputs).sum(1).to(x.dtype)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.config.schema import ObjectPart, Part, make_part, number, slots
+from headway.files.notebook_html import render_grid
 from headway.nn.masks.block_plan import BlockPlan, Ranges, intersect_ranges, merge_ranges, plan_blocks
 from headway.nn.ops.varlen_attention import KeyIntervals
 from headway.nn.sequence import TokenPositions
@@ -22,6 +23,7 @@ Interval = Callable[[Tensor], tuple[Tensor, Tensor]]  # queries -> the first key
 # The first query, that after the last, and the number of keys -> ranges that hold all keys which those queries see.
 KeyRanges = Callable[[int, int, int], list[tuple[int, int]]]
 MAX_POSITION = 1 << 30  # beyond every position
+PICTURE_LENGTH = 32  # positions, in a notebook
 MAX_BLOCK_MASKS = 16  # that a mask keeps, one for each size
 
 
@@ -83,6 +85,10 @@ class Mask:
     def as_part(self) -> "MaskPart":
         """For a mask slot of a config, as in Stack.Config(mask=my_mask)."""
         return MaskPart(value=self)
+
+    def _repr_html_(self) -> str:
+        """Notebooks show which keys (columns) each query (row) sees, over a short text."""
+        return render_grid(dense_mask(self, PICTURE_LENGTH).double().tolist(), title=self.name)
 
     def __deepcopy__(self, memo: object) -> "Mask":
         return self  # a copied model keeps the same masks: fast paths recognise them by identity

@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from headway.config.schema import number
+from headway.config.schema import number, slot
 from headway.errors import ConfigError
-from headway.nn.build import Cost, Scope, make_linear
+from headway.nn.build import Cost, Scope, build_norm, make_linear
 from headway.nn.cache.kv import AttentionCache, CrossKVCache, LayerCache
 from headway.nn.cache.sliding_window import InputWindowCache, new_self_cache
 from headway.nn.context import Context
@@ -19,6 +19,61 @@ from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import KeyValues, Memory, TokenPositions
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig(MixerConfig):
+    """The settings that all mixers with queries, keys and values of their own share."""
+
+    kind: str = "attention"
+    heads: int = number(8, low=1)
+    groups: int | None = number(None, low=1)  # = heads
+    d_k: int | None = number(None, low=1)  # = d_model / heads
+    d_v: int | None = number(None, low=1)  # = d_k
+    bias: bool = True
+    dropout: float | None = number(None, low=0, high=1)  # = the model's
+    scale: float | None = None  # = 1 / √d_k
+    kernel: Literal["auto", "math", "sdpa", "flex", "blocks"] = "auto"
+
+    def resolved(self, scope: Scope) -> Self:
+        d_k = head_width(self.heads, self.d_k, scope)
+        groups = self.groups or self.heads
+        if self.heads % groups:
+            raise ConfigError(
+                f"heads = {self.heads} is not a multiple of groups = {groups}. Choose another number of groups.",
+                "groups",
+            )
+        dropout = scope.dropout if self.dropout is None else self.dropout
+        check_kernel_dropout(self.kernel, dropout)
+        return replace(
+            self,
+            groups=groups,
+            d_k=d_k,
+            d_v=self.d_v or d_k,
+            dropout=dropout,
+            scale=d_k**-0.5 if self.scale is None else self.scale,
+        )
+
+    def check(self, mask: Mask, position: Position.Config) -> None:
+        check_even_heads(self.d_k, position)
+        check_kernel_position(self.kernel, position)
+
+    def bounded(self, mask: Mask) -> bool:
+        return mask.lookback is not None
+
+    def cost(self, scope: Scope) -> Cost:
+        c = self.resolved(scope)
+        assert c.groups and c.d_k and c.d_v
+        wide, narrow, values = c.heads * c.d_k, c.groups * c.d_k, c.groups * c.d_v
+        parameters = sum(scope.linear_parameters(scope.d_model, size, c.bias) for size in (wide, narrow, values))
+        parameters += scope.linear_parameters(c.heads * c.d_v, scope.d_model, c.bias)
+        return Cost(
+            parameters=parameters,
+            flops_per_query=2 * scope.d_model * (wide + c.heads * c.d_v),
+            flops_per_key=2 * scope.d_model * (narrow + values),
+            flops_per_pair=2 * c.heads * (c.d_k + c.d_v),
+            cached_per_token=narrow + values,
+        )
 
 
 class Attention(nn.Module):
@@ -31,56 +86,33 @@ class Attention(nn.Module):
     residual_outputs = ("value", "output")  # whose initial weights DeepNorm scales down
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(MixerConfig):
-        kind: str = "attention"
-        heads: int = number(8, low=1)
-        groups: int | None = number(None, low=1)  # = heads
-        d_k: int | None = number(None, low=1)  # = d_model / heads
-        d_v: int | None = number(None, low=1)  # = d_k
-        bias: bool = True
-        dropout: float | None = number(None, low=0, high=1)  # = the model's
-        scale: float | None = None  # = 1 / √d_k
-        kernel: Literal["auto", "math", "sdpa", "flex", "blocks"] = "auto"
+    class Config(AttentionConfig):
+        output_bias: bool | None = None  # = bias; Qwen2 has one for queries, keys and values alone
+        qk_norm: Any = slot("norm", None)  # no norm of queries and keys; Qwen3: "rmsnorm", over the width of a head
+        output_norm: Any = slot("norm", None)  # no norm of all heads before W_o; BitNet: "rmsnorm"
 
-        def resolved(self, scope: Scope) -> Self:
-            d_k = head_width(self.heads, self.d_k, scope)
-            groups = self.groups or self.heads
-            if self.heads % groups:
-                raise ConfigError(
-                    f"heads = {self.heads} is not a multiple of groups = {groups}. Choose another number of groups.",
-                    "groups",
-                )
-            dropout = scope.dropout if self.dropout is None else self.dropout
-            check_kernel_dropout(self.kernel, dropout)
-            return replace(
-                self,
-                groups=groups,
-                d_k=d_k,
-                d_v=self.d_v or d_k,
-                dropout=dropout,
-                scale=d_k**-0.5 if self.scale is None else self.scale,
-            )
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("qk_norm", "output_norm"):
+                norm = getattr(self, name)
+                if norm is not None and norm.streams_only:
+                    raise ConfigError(
+                        f'inside attention single vectors are normalised, and "{norm.kind}" is a norm of the residual '
+                        'stream. Choose "layernorm", "rmsnorm" or "none".',
+                        name,
+                    )
 
-        def check(self, mask: Mask, position: Position.Config) -> None:
-            check_even_heads(self.d_k, position)
-            check_kernel_position(self.kernel, position)
-
-        def bounded(self, mask: Mask) -> bool:
-            return mask.lookback is not None
+        @property
+        def has_output_bias(self) -> bool:
+            return self.bias if self.output_bias is None else self.output_bias
 
         def cost(self, scope: Scope) -> Cost:
             c = self.resolved(scope)
-            assert c.groups and c.d_k and c.d_v
-            wide, narrow, values = c.heads * c.d_k, c.groups * c.d_k, c.groups * c.d_v
-            parameters = sum(scope.linear_parameters(scope.d_model, size, c.bias) for size in (wide, narrow, values))
-            parameters += scope.linear_parameters(c.heads * c.d_v, scope.d_model, c.bias)
-            return Cost(
-                parameters=parameters,
-                flops_per_query=2 * scope.d_model * (wide + c.heads * c.d_v),
-                flops_per_key=2 * scope.d_model * (narrow + values),
-                flops_per_pair=2 * c.heads * (c.d_k + c.d_v),
-                cached_per_token=narrow + values,
-            )
+            assert c.d_k and c.d_v
+            more = scope.d_model * (c.has_output_bias - c.bias)
+            more += 0 if c.qk_norm is None else 2 * c.qk_norm.parameters(c.d_k)
+            more += 0 if c.output_norm is None else c.output_norm.parameters(c.heads * c.d_v)
+            return super().cost(scope) + Cost(parameters=more)
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -89,7 +121,14 @@ class Attention(nn.Module):
         self.query = make_linear(scope.d_model, c.heads * c.d_k, scope, bias=c.bias)
         self.key = make_linear(scope.d_model, c.groups * c.d_k, scope, bias=c.bias)
         self.value = make_linear(scope.d_model, c.groups * c.d_v, scope, bias=c.bias)
-        self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.bias)
+        self.output = make_linear(c.heads * c.d_v, scope.d_model, scope, bias=c.has_output_bias)
+        self.query_norm, self.key_norm = (None if c.qk_norm is None else build_norm(c.qk_norm, c.d_k) for _ in "qk")
+        self.output_norm = None if c.output_norm is None else build_norm(c.output_norm, c.heads * c.d_v)
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether it normalises what it projects: fast decoders, which take its linear layers alone, do not."""
+        return self.query_norm is not None or self.output_norm is not None
 
     def forward(
         self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: AttentionCache | None = None
@@ -99,8 +138,12 @@ class Attention(nn.Module):
             kv = KeyValues(*self._split_kv(k, v, ctx.queries, ctx), ctx.queries, "self")
         else:
             q, kv = self.query(x), gather_kv(x, ctx, source, cache, lambda known: self._project(known, ctx))
-        heads = attend_heads(split_heads(q, self.config.heads), kv, ctx, self.config, self.training)  # (B, H, T, E)
-        result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
+        queries = split_heads(q, self.config.heads)
+        if self.query_norm is not None:
+            queries = self.query_norm(queries)
+        heads = attend_heads(queries, kv, ctx, self.config, self.training)  # (B, H, T, E)
+        joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·E)
+        result: Tensor = self.output(joined if self.output_norm is None else self.output_norm(joined))  # (B, T, d)
         return result
 
     def new_cache(
@@ -122,7 +165,10 @@ class Attention(nn.Module):
 
     def _split_kv(self, k: Tensor, v: Tensor, tokens: TokenPositions, ctx: Context) -> tuple[Tensor, Tensor]:
         groups = self.config.groups or 1
-        return ctx.rotate(split_heads(k, groups), tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
+        keys = split_heads(k, groups)
+        if self.key_norm is not None:
+            keys = self.key_norm(keys)
+        return ctx.rotate(keys, tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
 
 
 def check_kernel_dropout(kernel: str, dropout: float) -> None:

@@ -153,12 +153,12 @@ class ComposedAttention(nn.Module):
         c = self.config
         assert c.d_k and c.dropout is not None
         score_mod = ctx.bound_score_mod(q, kv.positions, c.d_k**-0.5)
-        allowed = ctx.bound_mask(kv.positions, c.heads, kv.owner).dense(len(q))  # (B or 1, H or 1, T, S)
+        allowed = ctx.bound_mask(kv.positions, c.heads, kv.owner).dense(q.shape[0])  # (B or 1, H or 1, T, S)
         k, packed = kv.k.split([c.d_k, c.mixing_width], -1)
         pre_key, post_key = _unpack_mixings(packed, c.rank)
         q = ctx.transform_query(q)
         scores = q @ k.mT * c.d_k**-0.5  # (B, H, T, S)
-        scores = scores if score_mod is None else score_mod(scores, len(q))
+        scores = scores if score_mod is None else score_mod(scores, q.shape[0])
         composed_scores = compose_heads(scores, mixings[0], pre_key)
         weights = masked_softmax(composed_scores, allowed)
         composed_weights = compose_heads(weights, mixings[1], post_key)

@@ -32,10 +32,10 @@ def squared_relu_weights(
     the other keys but for n."""
     scores = q @ k.transpose(-1, -2)
     scores = scores.to(accumulator_dtype(scores))
-    scores = scores if score_mod is None else score_mod(scores, len(q))
+    scores = scores if score_mod is None else score_mod(scores, q.shape[0])
     if mask.allows_all:
         return F.relu(scores / (divisor or k.shape[2])).square()
-    allowed = mask.dense(len(q))
+    allowed = mask.dense(q.shape[0])
     count = allowed.sum(-1, keepdim=True).clamp(min=1) if divisor is None else divisor
     return F.relu(scores / count).square().masked_fill(~allowed, 0.0)
 

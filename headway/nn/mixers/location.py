@@ -79,9 +79,9 @@ class LocationAttention(nn.Module):
         assert c.dropout is not None
         kv = gather_kv(x, ctx, source, cache, self._project)
         by_position = split_heads(self.score(x), c.heads)  # (B, H, T, max_positions)
-        places = self._places(kv.positions).expand(len(x), -1)[:, None, None]  # (B, 1, 1, S)
+        places = self._places(kv.positions).expand(x.shape[0], -1)[:, None, None]  # (B, 1, 1, S)
         scores = by_position.gather(-1, places.expand(*by_position.shape[:3], -1))  # (B, H, T, S)
-        weights = masked_softmax(scores, dense_mask(kv, ctx, c.heads, len(x)))
+        weights = masked_softmax(scores, dense_mask(kv, ctx, c.heads, x.shape[0]))
         for name, value in (("v", kv.v), ("scores", scores), ("weights", weights)):
             ctx.record(name, value)
         heads = mix_values(weights, kv.v, None, c.dropout if self.training else 0.0)  # (B, H, T, E)

@@ -13,7 +13,7 @@ from headway.nn.cache.kv import AttentionCache
 from headway.nn.context import Context
 from headway.nn.layers.linear import project_together
 from headway.nn.masks.masks import Mask
-from headway.nn.mixers.attention import Attention, split_heads
+from headway.nn.mixers.attention import AttentionConfig, split_heads
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory, TokenPositions
@@ -25,7 +25,7 @@ class LongformerAttention(nn.Module):
     residual_outputs = ("value", "global_value", "output")
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Attention.Config):
+    class Config(AttentionConfig):
         cross_attends: ClassVar[bool] = False
         kind: str = "longformer"
 

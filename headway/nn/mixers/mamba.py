@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,7 @@ class Mamba(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MixerConfig):
+        needs_norm: ClassVar[bool] = True  # its output grows with the fourth power of its input
         kind: str = "mamba"
         expand: int = number(2, low=1)  # channels inside / d_model
         d_state: int = number(16, low=1)  # numbers that the state has for each channel

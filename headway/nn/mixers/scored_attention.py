@@ -39,7 +39,7 @@ class Pairs(NamedTuple):
         return self.q @ self.k.transpose(-1, -2) * scale  # (B, H, T, S)
 
     def add_position(self, scores: Tensor) -> Tensor:
-        return scores if self.score_mod is None else self.score_mod(scores, len(self.q))
+        return scores if self.score_mod is None else self.score_mod(scores, self.q.shape[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class ScoredAttention(nn.Module, ABC):
         q = split_heads(self.query(x), c.heads)
         kv = gather_kv(x, ctx, source, cache, lambda known: self._project(known, ctx))
         score_mod = ctx.bound_score_mod(q, kv.positions, c.d_k**-0.5)
-        pairs = Pairs(ctx.transform_query(q), kv.k, kv.positions, dense_mask(kv, ctx, c.heads, len(x)), score_mod)
+        pairs = Pairs(ctx.transform_query(q), kv.k, kv.positions, dense_mask(kv, ctx, c.heads, x.shape[0]), score_mod)
         weights = self.weigh(x, pairs, ctx)
         heads = mix_values(weights, kv.v, score_mod, c.dropout if self.training else 0.0)  # (B, H, T, E)
         for name, value in (("q", pairs.q), ("k", kv.k), ("v", kv.v), ("weights", weights)):

@@ -10,7 +10,7 @@ from headway.nn.build import Cost, Scope, make_linear, make_stream_norm
 from headway.nn.cache.kv import AttentionCache, LayerCache
 from headway.nn.cache.sliding_window import new_self_cache
 from headway.nn.context import Context
-from headway.nn.mixers.attention import Attention, attend_heads, project_kv, split_heads
+from headway.nn.mixers.attention import AttentionConfig, attend_heads, project_kv, split_heads
 from headway.nn.sequence import Memory
 
 
@@ -49,7 +49,7 @@ class SharedKVAttention(nn.Module):
     needs_cache = False  # of its own inputs
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Attention.Config):
+    class Config(AttentionConfig):
         reads: ClassVar[str] = "shared"
         kind: str = "shared_kv"
 

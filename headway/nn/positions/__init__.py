@@ -10,5 +10,6 @@
                                                 shaw (relative keys, values)   shaw.py
                                                 transformer_xl                 transformer_xl.py
 
+rope_scaling.py holds other rates of rope, for longer texts: linear, llama3, yarn.
 score_mod.py holds what those of the last group return: a ScoreMod, FlexAttention's score_mod with a few additions.
 """

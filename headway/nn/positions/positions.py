@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from headway.config.schema import Part, number
-from headway.errors import HeadwayError
+from headway.config.schema import Part, number, slot
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope
 from headway.nn.masks.masks import Mask
 from headway.nn.positions.score_mod import ScoreMod, ScoreModInputs
@@ -67,9 +67,17 @@ class NoPosition(Position):
         super().__init__()
 
 
-def sinusoids(positions: Tensor, width: int, base: float = 10000.0, layout: ChannelLayout = "interleaved") -> Tensor:
-    """PE(pos, 2i) = sin(pos / base^(2i/width)), PE(pos, 2i+1) = cos(same); "halves" puts all sines first. float64."""
-    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
+def sinusoids(
+    positions: Tensor,
+    width: int,
+    base: float = 10000.0,
+    layout: ChannelLayout = "interleaved",
+    spacing: RateSpacing = "open",
+) -> Tensor:
+    """PE(pos, 2i) = sin(pos / base^(2i/width)), PE(pos, 2i+1) = cos(same); "halves" puts all sines first. float64.
+
+    "closed" spacing: pos / base^(i/(width/2-1)) instead, so that the slowest rate is 1/base."""
+    rates = rotary_rates(width, base, spacing, positions.device)
     angles = positions[..., None].double() * rates  # (..., width / 2)
     if layout == "halves":
         return torch.cat([angles.sin(), angles.cos()[..., : width // 2]], dim=-1)
@@ -83,6 +91,13 @@ class Sinusoidal(Position):
         kind: str = "sinusoidal"
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # the paper's; Marian's
+        spacing: Literal["open", "closed"] | None = None  # of the rates: = open, without 1/base; closed is M2M100's
+        first: int | None = number(None, low=0, high=2**31)  # the number of the first token: = 0; M2M100's is 2
+
+        def resolved(self, scope: Scope, mixers: Sequence[Any]) -> "Sinusoidal.Config":
+            if self.spacing == "closed" and scope.d_model % 2:
+                raise ConfigError(f"closed spacing needs pairs of channels, and d_model is {scope.d_model}.", "spacing")
+            return self
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -91,7 +106,8 @@ class Sinusoidal(Position):
         self.register_buffer("table", self._values(torch.arange(CACHED_POSITIONS)), persistent=False)
 
     def _values(self, positions: Tensor) -> Tensor:
-        return sinusoids(positions, self.width, self.config.base, self.config.layout)
+        c = self.config
+        return sinusoids(positions + (c.first or 0), self.width, c.base, c.layout, c.spacing or "open")
 
     def add(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         if x.is_cuda and tokens.end <= CACHED_POSITIONS:
@@ -135,21 +151,28 @@ class Learned(Position):
 
 
 def rotate(x: Tensor, positions: Tensor, base: float, layout: ChannelLayout, spacing: RateSpacing = "open") -> Tensor:
-    """Rotary embedding: rotate each pair of channels by position · base^(-2i/D). Pairs are neighbours, or i and i + D/2
-    ("halves"). `spacing`: "closed" rotates by base^(-i/(D/2-1)) instead, so that the slowest pair rotates by 1/base."""
-    return apply_rotary(x, *rotary_cos_sin(positions, x.shape[-1], base, spacing, x.dtype), layout)
+    """Rotary embedding: rotate each pair of channels by position · rate. Pairs are neighbours, or i and i + D/2
+    ("halves")."""
+    rates = rotary_rates(x.shape[-1], base, spacing, x.device)
+    return apply_rotary(x, *rotary_cos_sin(positions, rates, x.dtype), layout)
+
+
+def rotary_rates(width: int, base: float, spacing: RateSpacing, device: torch.device) -> Tensor:
+    """base^(-2i/D) for each pair of channels i: (D / 2,), float64. "closed": base^(-i/(D/2-1)) instead, so that the
+    slowest pair rotates by 1/base."""
+    if spacing == "closed":
+        steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=device)
+    else:
+        steps = torch.arange(0, width, 2, dtype=torch.float64, device=device) / width
+    return base**-steps
 
 
 def rotary_cos_sin(
-    positions: Tensor, width: int, base: float, spacing: RateSpacing, dtype: torch.dtype
+    positions: Tensor, rates: Tensor, dtype: torch.dtype, amplitude: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angle of each position (B or 1, T) and pair of channels: (B or 1, 1, T, D / 2)."""
-    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
-    if spacing == "closed":
-        steps = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=positions.device)
-    rates = base**-steps
     angles = positions[:, None, :, None].double() * rates
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    return (amplitude * angles.cos()).to(dtype), (amplitude * angles.sin()).to(dtype)
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, layout: ChannelLayout) -> Tensor:
@@ -168,15 +191,29 @@ class Rope(Position):
         base: float = number(10000.0, low=1)
         layout: Literal["interleaved", "halves"] = "interleaved"  # RoFormer's; Llama's
         spacing: Literal["open", "closed"] = "open"  # of the rates: without 1/base, or with it, as RetNet's
+        scaling: Any = slot("rope_scaling", None)  # none; for texts longer than those of training: "yarn(4)" …
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.scaling is not None and self.base == 1:
+                raise ConfigError("with base = 1 all channels rotate alike: nothing can be scaled. Raise it.", "base")
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.config = config
 
+    def cos_sin(self, positions: Tensor, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Of the angles of these positions (B or 1, T), for heads of this width: (B or 1, 1, T, D / 2)."""
+        c = self.config
+        rates = rotary_rates(width, c.base, c.spacing, positions.device)
+        if c.scaling is None:
+            return rotary_cos_sin(positions, rates, dtype)
+        return rotary_cos_sin(positions, c.scaling.scale_rates(rates, c.base), dtype, c.scaling.amplitude)
+
     def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         if x.shape[-1] % 2:
             raise HeadwayError(f"rope rotates pairs of channels, so d_k must be even, not {x.shape[-1]}.")
-        return rotate(x, tokens.positions, self.config.base, self.config.layout, self.config.spacing)
+        return apply_rotary(x, *self.cos_sin(tokens.positions, x.shape[-1], x.dtype), self.config.layout)
 
 
 def alibi_slopes(heads: int) -> list[float]:

@@ -75,7 +75,7 @@ class BoundScoreMod:
     def value_bias(self, weights: Tensor) -> Tensor | float:
         """What the weights (B, H, T, S) add to the output, beside the values."""
         value_bias = self.score_mod.value_bias
-        return 0.0 if value_bias is None else value_bias(weights, self.buckets(len(weights)))
+        return 0.0 if value_bias is None else value_bias(weights, self.buckets(weights.shape[0]))
 
     def at_index(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """The same by index into queries and keys: FlexAttention's score_mod."""

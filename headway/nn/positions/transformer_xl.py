@@ -71,7 +71,7 @@ class TransformerXL(Position):
         ahead, behind = _distance_counts(inputs.mask, max(inputs.queries.end, inputs.keys.end, 1))
         distances = torch.arange(-ahead, behind, device=q.device)
         waves = sinusoids(distances, self.width, self.config.base, "halves").to(q.dtype)  # (C, d)
-        directions = self.project[layer](waves).view(len(distances), q.shape[1], -1).permute(1, 2, 0)  # (H, D, C)
+        directions = self.project[layer](waves).view(distances.shape[0], q.shape[1], -1).permute(1, 2, 0)  # (H, D, C)
         shifted = q + self.to_distances[layer % len(self.to_distances)].to(q.dtype)
         return ScoreMod(
             "transformer_xl",

@@ -11,7 +11,14 @@ from headway.config.schema import number
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Scope
 from headway.nn.masks.masks import Mask
-from headway.nn.positions.positions import ChannelLayout, Position, apply_rotary, last_position, rotary_cos_sin
+from headway.nn.positions.positions import (
+    ChannelLayout,
+    Position,
+    apply_rotary,
+    last_position,
+    rotary_cos_sin,
+    rotary_rates,
+)
 from headway.nn.sequence import TokenPositions
 
 GAMMA = 0.4  # of the paper: the fastest pair of channels fades by γ / (1 + γ) in `scale_base` positions
@@ -40,7 +47,7 @@ def rotate_and_fade(
     centre = max_positions(scale_base, x.dtype) // 2
     steps = (positions[:, None, :, None].double() - centre) * (power / scale_base)
     scale = (steps * log_fading(x.shape[-1], x.device)).exp()  # (B or 1, 1, T, D / 2)
-    cos, sin = rotary_cos_sin(positions, x.shape[-1], base, "open", torch.float64)
+    cos, sin = rotary_cos_sin(positions, rotary_rates(x.shape[-1], base, "open", x.device), torch.float64)
     return apply_rotary(x, (cos * scale).to(x.dtype), (sin * scale).to(x.dtype), layout)
 
 

@@ -15,6 +15,7 @@ from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import PositionsBody, ReadBody, SublayerBody, TokensBody
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
+from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
 from headway.translate.translator import Translator
 
 T = TypeVar("T")
@@ -90,8 +91,16 @@ def make_router(state: ServerState) -> APIRouter:
 
 
 def _model_entry(model: ServedModel) -> dict[str, Any]:
-    pairs = [list(pair) for pair in model.pairs]
-    return {"name": model.name, "kind": model.summary.objective, "pairs": pairs, "loaded": model.loaded is not None}
+    usual = usual_direction(model.sources, model.targets)
+    pairs = dict.fromkeys([usual, *list_directions(model.sources[:MAX_LISTED], model.targets[:MAX_LISTED])])
+    return {
+        "name": model.name,
+        "kind": model.summary.objective,
+        "pairs": [list(pair) for pair in pairs if all(pair)],
+        "sources": model.sources,
+        "targets": model.targets,
+        "loaded": model.loaded is not None,
+    }
 
 
 def _parse_length(text: str) -> int:

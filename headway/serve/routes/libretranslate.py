@@ -1,16 +1,17 @@
 """LibreTranslate's API (https://docs.libretranslate.com), with its field names and error messages."""
 
 import asyncio
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse
+from starlette.responses import FileResponse, JSONResponse, Response
 
 from headway.errors import HeadwayError
 from headway.serve import documents, openapi
@@ -53,17 +54,21 @@ def make_router(state: ServerState) -> APIRouter:
         detecting = asyncio.to_thread(detect_languages, texts, pool.languages)
         return JSONResponse([one._asdict() for one in await state.finish_in_time(request, detecting)])
 
+    @cache  # LibreTranslate's format has every direction: of 200 languages, 300 kB
+    def encode_languages() -> bytes:
+        found = [(code, language_name(code), pool.targets_from(code)) for code in pool.languages]
+        listed = [{"code": code, "name": name, "targets": targets} for code, name, targets in found]
+        return json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
+
     @router.get("/languages", **openapi.LANGUAGES)
-    async def languages() -> JSONResponse:
+    async def languages() -> Response:
         """The languages, each with those it can be translated to."""
-        return JSONResponse(
-            [{"code": code, "name": language_name(code), "targets": pool.targets_from(code)} for code in pool.languages]
-        )
+        return Response(encode_languages(), media_type="application/json")
 
     @router.get("/frontend/settings", **openapi.FRONTEND)
     async def frontend_settings() -> JSONResponse:
         """Settings for web pages."""
-        target = next(iter(pool.pairs), ("", ""))[1]
+        _, target = pool.default_pair
         return JSONResponse(
             {
                 "apiKeys": state.keys.required,

@@ -189,18 +189,19 @@ def generate_pieces(model: "LanguageModel", task: CompletionTask) -> Iterator[st
     """The text as it is generated, up to a stop text; last a Completion, without the text."""
     from headway.decode import stream
 
-    prefix = model.encode_prompt(task.prompt)
+    prompt = model.make_prompt(task.prompt)
+    special, prefix = prompt
     if not task.settings["length"]:  # asked for by clients that want the prompt alone, with `echo`
         yield task.prompt if task.echo else ""
         yield Completion("", "length", len(prefix), 0)
         return
     search = model.search(prefix, **task.settings)
-    text = model.stream_decoder(prefix)
+    text = model.stream_decoder(prompt)
     stops = StopFilter(task.stops)
     count = 0
     if task.echo:
         yield task.prompt
-    ids = stream(model.stepper, None, special_tokens=model.special_tokens, search=search, prefix=prefix)
+    ids = stream(model.stepper, None, special_tokens=special, search=search, prefix=prefix)
     reason = "stop"
     while not stops.found:
         try:

@@ -42,7 +42,7 @@ def make_router(state: ServerState) -> APIRouter:
         else:
             source = pool.resolve_language(body.source)
         model = pool.model_named(body.model) if body.model else pool.model_for(source, target)
-        if model is None or (source, target) not in model.pairs:
+        if model is None or not model.translates(source, target):
             by_model = f" by {model.name}" if model else ""
             raise ApiError(400, f"{target} is not available as a target language from {source}{by_model}")
         start = {"event": "start", "model": model.name, "source": source, "target": target}
@@ -81,19 +81,24 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
     summary = translator.summary
     source_tokenizer = translator.tokenizers.source
     target_tokenizer = translator.tokenizers.target
+    direction = translator.direction_tokens(source, target)
     reader = SourceReader(
         source_tokenizer,
-        translator.tag_ids(target),
+        direction,
         summary.max_tokens,
         source,
         True,
         make_protector((), translator.repertoire),
         summary.placeholders,
     )
-    line = reader.read(body.q, 0, body.prefix)
+    lead = list(direction.target_lead)
+    prefix = body.prefix
+    if not isinstance(prefix, str) and lead and prefix[: len(lead)] == lead:
+        prefix = prefix[len(lead) :]  # a client continues an output whose tokens it was shown, with these
+    line = reader.read(body.q, 0, prefix)
     network = translator.steppers[0].model
-    if not isinstance(body.prefix, str):
-        target_tokenizer.pieces(body.prefix)  # raises for an id that the vocabulary does not have
+    if not isinstance(prefix, str):
+        target_tokenizer.pieces(prefix)  # raises for an id that the vocabulary does not have
     options = TranslateOptions(source=source, target=target, split_sentences=False, search=search)
     text = ""
     warnings: list[str] = []
@@ -113,7 +118,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
             }
         )
         forced = translator.encode_prefix(sentence.prefix)
-        recorder = StepRecorder(tracer, target_tokenizer, forced, body.top, emit)
+        recorder = StepRecorder(tracer, target_tokenizer, [*lead, *forced], body.top, emit)
         requests = make_requests([sentence.text], prefixes=[sentence.prefix])
         made = translate_requests(translator, requests, options, recorder)[0]
         best = made.guesses[0]
@@ -122,7 +127,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
             "score": round(best.score, 5),
             "finished": len(best.token_logps) > len(best.tokens) - len(forced),  # the end token has a log-probability
         }
-        emit({**recorder.describe(best.tokens), "event": "found", **result})
+        emit({**recorder.describe([*lead, *best.tokens]), "event": "found", **result})
         text += sentence.before + made.text.strip()
         warnings += made.warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})

@@ -8,6 +8,8 @@ tokenizer       Tokenizer (encode, decode) and StreamDecoder
 training        learn a vocabulary: BPE, Unigram, bytes, characters, WordPiece
 training_text   the lines to learn from, and how large a vocabulary they support
 vocabulary      the byte alphabet and the control tokens
+imported        tokenizers of other toolkits, with the ids of the original
 special_tokens  the ids of start, end, padding, …
+direction_tokens  the control tokens around texts of one direction
 pair            the tokenizers of a model's two sides, and their file
 """

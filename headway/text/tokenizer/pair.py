@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
+from headway.text.tokenizer.imported import make_tokenizer
 from headway.text.tokenizer.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -58,8 +59,8 @@ class Tokenizers:
             )
         try:
             if separate:
-                return cls(Tokenizer(data.get("source")), Tokenizer(data.get("target")))
-            tokenizer = Tokenizer(data)
+                return cls(make_tokenizer(data.get("source")), make_tokenizer(data.get("target")))
+            tokenizer = make_tokenizer(data)
             return cls(tokenizer, tokenizer)
         except HeadwayError as error:
             raise HeadwayError(f"{path}: {error}") from None

@@ -22,18 +22,20 @@ class SpecialTokens:
     mask: int = 3  # stands for a hidden token in masked language modelling
     suppress: tuple[int, ...] = ()  # ids that a search never produces
     vocabulary: int = 0  # how many ids there are; 0: not needed
+    target_lead: int = 0  # ids that every output begins with, which count in its length; see direction_tokens
     # The role of each id in a word (see headway.text.align.words.token_roles), for guided alignment only.
     source_roles: "np.ndarray | None" = field(default=None, compare=False)
     target_roles: "np.ndarray | None" = field(default=None, compare=False)
 
 
 def special_tokens(tokenizer: "Tokenizer") -> SpecialTokens:
-    """Those of a tokenizer. Control tokens other than the end are never produced."""
+    """Those of a tokenizer."""
     return SpecialTokens(
         start=tokenizer.start,
         end=tokenizer.end,
         pad=tokenizer.pad,
         mask=tokenizer.mask,
-        suppress=tuple(sorted(tokenizer.control_ids - {tokenizer.end})),
+        suppress=tuple(sorted(tokenizer.suppressed_ids)),
         vocabulary=tokenizer.size,
+        target_lead=max(map(len, tokenizer.target_prefix.values()), default=0),
     )

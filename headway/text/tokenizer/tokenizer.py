@@ -5,15 +5,16 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tokenizers
 
 from headway.config import catalogue
-from headway.config.schema import Part, import_target, make_part
+from headway.config.own_kinds import import_target
+from headway.config.schema import Part, make_part
 from headway.errors import HeadwayError
-from headway.text.tokenizer.training import Bpe, Bytes, Characters, Json, Unigram, WordPiece, detect_kind
+from headway.text.tokenizer.training import Bpe, Bytes, Characters, Imported, Json, Unigram, WordPiece, detect_kind
 from headway.text.tokenizer.vocabulary import (
     FIXED_CONTROL_TOKENS,
     SIZE_MULTIPLE,
@@ -26,7 +27,7 @@ from headway.text.tokenizer.vocabulary import (
 )
 from headway.text.tokenizer.word_cache import CachedEncoder
 
-__all__ = ["Bpe", "Bytes", "Characters", "StreamDecoder", "Tokenizer", "Unigram", "WordPiece"]
+__all__ = ["Bpe", "Bytes", "Characters", "Imported", "StreamDecoder", "Tokenizer", "Unigram", "WordPiece"]
 
 MIN_CACHED_TEXTS = 64  # building the word cache takes longer than the library takes to encode fewer
 NO_SPACE_BEFORE = tuple(".,;:!?)]}…")  # WordPiece drops spaces; this much can be guessed
@@ -91,8 +92,14 @@ class Tokenizer:
         self._cached_encoder: CachedEncoder | None = None
         self._texts_encoded = 0
         self.pad, self.start, self.end, self.mask = range(4)
+        self.unknown = -1  # an id that stands for any text; -1: there is none, or, as in WordPiece, it is text
         self.tags = {tag: n for n, spelling in enumerate(self._spellings) if (tag := parse_tag(spelling))}
         self.control_ids = frozenset(n for n, content in enumerate(self._bytes) if not content)
+
+    # Ids around texts by language, of imported tokenizers only; see headway.text.tokenizer.direction_tokens.
+    source_prefix: Mapping[str, Sequence[int]] = {}
+    source_suffix: Mapping[str, Sequence[int]] = {}
+    target_prefix: Mapping[str, Sequence[int]] = {}
 
     @classmethod
     def train(cls, lines: Iterable[str], config: Part | str = "bpe", *, tags: Sequence[str] = ()) -> "Tokenizer":
@@ -146,7 +153,11 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids. Control tokens are skipped; invalid UTF-8 becomes U+FFFD."""
-        return b"".join(map(self._content, ids)).removeprefix(b" ").decode("utf-8", errors="replace")
+        return self._join(b"".join(map(self._content, ids))).decode("utf-8", errors="replace")
+
+    def _join(self, contents: bytes) -> bytes:
+        """The text of these bytes: without the space that is put before every text."""
+        return contents.removeprefix(b" ")
 
     def stream_decoder(self) -> "StreamDecoder":
         """A decoder for output that arrives id by id."""
@@ -155,6 +166,11 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id in readable form: " dog", "⟨/s⟩", or "<E2>" for a byte that is only part of a character."""
         return [self._format_bytes(self._content(n)) or self._spellings[n] for n in ids]
+
+    def spelling(self, n: int) -> str:
+        """How the vocabulary spells an entry: "Ġdog", "⟨/s⟩"."""
+        self._content(n)
+        return self._spellings[n]
 
     def _format_bytes(self, content: bytes) -> str:
         # surrogateescape turns a stray byte XX into U+DCXX
@@ -172,6 +188,11 @@ class Tokenizer:
     def characters(self) -> frozenset[str]:
         """The characters that some entry contains completely, not only byte by byte."""
         return frozenset("".join(content.decode("utf-8", errors="ignore") for content in self._bytes))
+
+    @property
+    def suppressed_ids(self) -> frozenset[int]:
+        """Ids that a search never produces: control tokens other than the end."""
+        return self.control_ids - {self.end}
 
     @functools.cached_property
     def fragment_ids(self) -> frozenset[int]:
@@ -215,7 +236,7 @@ class StreamDecoder:
         content = self._tokenizer._content(n)
         if content and not self._started:
             self._started = True
-            content = content.removeprefix(b" ")
+            content = self._tokenizer._join(content)
         return self._decoder.decode(content)
 
     def finish(self) -> str:

@@ -218,3 +218,19 @@ class WordPiece:
                 show_progress=False,
             )
             return add_filler(train_library(library, trainer, text))
+
+
+class Imported:
+    """A tokenizer of another toolkit, which comes with its model and is not trained."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "imported"
+
+    @staticmethod
+    def train(lines: Iterable[str], config: Config, controls: list[str]) -> Json:
+        raise ConfigError(
+            'an "imported" tokenizer belongs to a model of another toolkit and cannot be trained. Fine-tune that '
+            'model, or choose another kind, such as "bpe".',
+            "tokenizer",
+        )

@@ -6,6 +6,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,43 @@ def test_a_list(capsys: Capture, shelf: Shelf) -> None:
         "name": "en-de",
         "objective": "translation",
         "directions": [["en", "de"], ["de", "en"]],
+        "source_languages": ["en", "de"],
+        "target_languages": ["de", "en"],
         "bytes": sum(file.stat().st_size for file in (shelf.bundled / "en-de").iterdir()),
         "licence": "apache-2.0",
         "scores": {"newstest2015 en-de": "24.1 BLEU", "newstest2015 de-en": "27.3 BLEU"},
         "bundled": True,
         "folder": str(shelf.bundled / "en-de"),
     }
+
+
+def test_two_hundred_languages_do_not_flood_the_terminal(capsys: Capture, shelf: Shelf, tmp_path: Path) -> None:
+    many = [f"q{a}{b}" for a in "abcdefghijklmn" for b in "abcdefghijklmn"]
+    bundled = shelf.add("en-de", "en de", "de en", bundled=True)
+    model = make_model(tmp_path / "nllb", [*many, "en", "de"], [*many, "en", "de"])
+    start = time.monotonic()
+    _, err = ran(capsys, "models", "add", model)
+    assert "it has 39,006 directions, and translates those of no other model without --model\n" in err
+    assert "de ↔ en without --model is translated by en-de, as before" in err
+    out, _ = ran(capsys, "models")
+    assert "between qaa, qab, " in out and "(198 in all)" in out and len(out) < 2000
+    row = [json.loads(line) for line in ran(capsys, "models", "--json")[0].splitlines()][1]
+    assert row["directions"] is None and len(row["target_languages"]) == 198
+    assert ran(capsys, "-v", "translate", "--from", "qaa", "--to", "qab", "x")[1].startswith(
+        f"model {shelf.own}/nllb\n"
+    )
+    assert f"model {bundled}\n" in ran(capsys, "-v", "translate", "x")[1]
+    ran(capsys, "models", "default", "nllb")
+    assert f"model {shelf.own}/nllb\n" in ran(capsys, "-v", "translate", "x")[1]
+    assert (shelf.own / "defaults.json").read_text() == '{\n  "*": "nllb"\n}\n'
+    ran(capsys, "models", "default", "en-de")
+    assert f"model {bundled}\n" in ran(capsys, "-v", "translate", "x")[1]
+    ran(capsys, "models", "default", "nllb")  # takes en-de over again
+    assert json.loads((shelf.own / "defaults.json").read_text()) == {"*": "nllb"}
+    assert time.monotonic() - start < 20
+    assert main(["translate", "--from", "qaa", "x"]) == 2
+    err = capsys.readouterr().err
+    assert "choose one with --to" in err and len(err) < 1000
 
 
 def test_a_list_on_a_terminal_fits_80_columns(shelf: Shelf) -> None:

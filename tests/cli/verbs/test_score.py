@@ -154,7 +154,7 @@ def test_memory_does_not_grow_with_the_file(
     monkeypatch.setattr(
         Translator,
         "score",
-        lambda self, pairs, target: (sizes.append(len(pairs)), score(self, pairs, target=target))[1],
+        lambda self, pairs, **how: (sizes.append(len(pairs)), score(self, pairs, **how))[1],
     )
     out, _ = scored(capsys, translator_dir, "--pairs", str(tmp_path / "a.tsv"))
     assert len(out.splitlines()) == 50

@@ -21,12 +21,12 @@ import headway
 from headway.cli import progress, terminal
 from headway.cli.app import main
 from headway.cli.progress import format_bytes, format_duration, format_quantity
-from headway.cli.train_setup import describe_mixers
 from headway.config.config import Config
 from headway.config.schema import from_dict
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model
 from headway.train.checkpoints import list_checkpoints
+from headway.train.description import describe_mixers
 from headway.train.history import read_history
 from headway.train.progress import ProgressSnapshot
 from headway.translate.language_model import LanguageModel
@@ -496,7 +496,7 @@ def test_both_ways_with_the_tokenizer_of_another(
     assert config.source_languages == ("en", "qtx")
     translator = headway.load(tmp_path / "one")
     assert isinstance(translator, Translator)
-    assert translator.tag_ids("en") != translator.tag_ids("qtx")
+    assert translator.direction_tokens(target="en") != translator.direction_tokens(target="qtx")
     trained(capsys, [*words, "--tokenizer", str(tmp_path / "one"), "--out", str(tmp_path / "two")])
     assert (tmp_path / "two" / "tokenizer.json").read_text() == (tmp_path / "one" / "tokenizer.json").read_text()
     other = [*words, "--set", "tokenizer=bytes", "--out", str(tmp_path / "three")]

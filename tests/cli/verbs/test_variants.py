@@ -50,8 +50,8 @@ def test_one_kind_with_its_settings_and_its_page(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("kind", "lines"),
     [
-        ("attention", ["  heads = 8          # integer, at least 1", "  dropout = derived  # number from 0 to 1"]),
-        ("attention", ["  bias = true        # true or false"]),
+        ("attention", ["  heads = 8              # integer, at least 1", "  qk_norm = none"]),
+        ("attention", ["  bias = true            # true or false", "  dropout = derived      # number from 0 to 1"]),
         ("bitnet", ['  norm = "none"', "  packed = false  # true or false"]),
         ("any", ["  parts = required"]),
         ("silu", ["    also: swish, sigmoid linear unit, Searching for Activation Functions"]),
@@ -66,7 +66,7 @@ def test_settings_have_their_allowed_values(capsys: Capture, kind: str, lines: l
 def test_every_setting_is_described(entry: Entry) -> None:
     for setting in kind_settings(entry.slot, entry.kind):
         assert setting.allowed and "None" not in str(setting) and "typing" not in setting.allowed, setting
-        assert setting.default in ("derived", "required") or tomllib.loads(f"value = {setting.default}")
+        assert setting.default in ("derived", "none", "required") or tomllib.loads(f"value = {setting.default}")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_search_groups_by_slot_and_keeps_to_one(capsys: Capture) -> None:
     found = [line.split("\t")[0] for line in said(capsys, "--search", "bert").splitlines()[1:]]
     assert len(set(found)) > 2 and [slot for slot, _ in itertools.groupby(found)] == list(dict.fromkeys(found))
     only = said(capsys, "--search", "bert", "--slot", "head").splitlines()[1:]
-    assert [line.split("\t")[1] for line in only] == ["masked", "pooled"]
+    assert [line.split("\t")[1] for line in only] == ["masked", "pooled", "embedding"]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "one key": {"mixer": "attention(4, groups=1, d_k=6, bias=false)", "residual": "pre"},
     "gelu": {"feedforward": "gelu(64)"},
     "swiglu": {"feedforward": "swiglu(48)", "position": "learned(300)"},
+    "geglu": {"feedforward": "geglu_tanh(48)", "residual": "pre"},
     "no positions": {"position": "none"},
 }
 
@@ -85,6 +86,7 @@ def test_float32_finds_what_the_plain_search_finds(name: str, search: dict[str, 
         {"norm": "rmsnorm"},
         {"embedding": {"tied": "none"}, "head": "logits(bias=true)"},
         {"embedding": {"tied": "target", "scale": False, "norm": True}},
+        {"embedding": {"tied": "inputs"}},
     ],
 )
 def test_other_ends(more: dict[str, Any]) -> None:
@@ -152,7 +154,7 @@ def test_a_line_in_8_bits_does_not_depend_on_others(name: str, beam: int, kernel
         assert found(stepper, own, None, "cpu", beam_size=beam)[0] == together[row]
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "swiglu"])  # which multiplies small errors
+@pytest.mark.parametrize("name", [name for name in MODELS if "glu" not in name])  # which multiplies small errors
 def test_in_8_bits_it_is_near(name: str, kernels: str) -> None:
     model, (source, valid) = model_of(MODELS[name]), sources(16)
     exact, rough = (CpuDecoder(model, compute) for compute in ("float32", "int8"))
@@ -183,6 +185,7 @@ WHOLE = ["paper", "pre", "grouped", "one key", "no positions"]  # whose sides ar
 ENDS: list[dict[str, Any]] = [
     {"norm": "layernorm"},
     {"norm": "rmsnorm"},
+    {"embedding": {"tied": "inputs"}},
     {"embedding": {"tied": "none", "norm": True, "scale": False, "segments": 2}, "head": "logits(bias=true)"},
 ]
 
@@ -288,7 +291,10 @@ def test_other_models_have_8_bits_too(kernels: str) -> None:
         ({"residual": "residual_dual"}, {}, "its residual is residual_dual"),
         ({"feedforward": "moe(4)"}, {}, "it has a MixtureOfExperts"),
         ({"mixer": "attention(4, d_v=5)"}, {}, "keys and values of different widths"),
+        ({"mixer": "attention(4, qk_norm='rmsnorm')"}, {}, "attention or feed-forward has norms inside"),
+        ({"feedforward": "swiglu(24, output_norm='rmsnorm')"}, {}, "attention or feed-forward has norms inside"),
         ({}, {"linear": "bitnet"}, "its linear layers are not dense"),
+        ({}, {"head": "logits(scale=0.5)"}, "its head scales its input"),
         ({}, {"decoder": {"layers": 1, "mask": "causal & local(4)"}}, "its mask is"),
         ({}, {"encoder": {"layers": 0}}, "it is no encoder with a decoder"),
     ],

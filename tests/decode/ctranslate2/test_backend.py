@@ -38,11 +38,14 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # of both sides, of
     "gelu_tanh": ({"feedforward": "gelu_tanh(48)"}, {}),
     "silu": ({"feedforward": "silu(48)"}, {}),
     "swiglu": ({"feedforward": "swiglu(48)"}, {}),
+    "geglu": ({"feedforward": "geglu(48)"}, {}),
+    "geglu_tanh": ({"feedforward": "geglu_tanh(48)"}, {}),
     "swiglu with bias": ({"feedforward": "swiglu(48, bias=true)"}, {}),
     "rmsnorm": ({"residual": "pre"}, {"norm": "rmsnorm"}),
     "large eps": ({}, {"norm": "layernorm(0.1)"}),
     "large eps of rmsnorm": ({}, {"norm": "rmsnorm(0.1)"}),
     "three matrices of words": ({}, {"embedding": {"tied": "none"}}),
+    "one matrix of words beside the output": ({}, {"embedding": {"tied": "inputs"}}),
     "two vocabularies": ({}, {"embedding": {"tied": "target"}, "source_vocabulary": 96}),
     "embedding without scale": ({}, {"embedding": {"scale": False}}),
     "embedding with norm": ({}, {"embedding": {"norm": True}}),
@@ -59,12 +62,15 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # of both sides, of
 }
 UNKNOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "position rope is not supported": ({"position": "rope"}, {}),
+    "mixer attention with qk_norm is not supported": ({"mixer": "attention(4, qk_norm='rmsnorm')"}, {}),
+    "mixer attention with output_bias is not supported": ({"mixer": "attention(4, output_bias=false)"}, {}),
     "feedforward moe is not supported": ({"feedforward": "moe(4, 2)"}, {}),
     "d_v = 16 beside d_k = 8": ({"mixer": "attention(4, d_v=16)"}, {}),
     "residual deepnorm is not supported": ({"residual": "deepnorm"}, {}),
     "linear bitnet is not supported": ({}, {"linear": "bitnet"}),
     "norm none is not supported": ({}, {"norm": "none"}),
     "embedding.segments is not supported": ({}, {"embedding": {"segments": 2}}),
+    "the settings of head logits are not": ({}, {"head": "logits(scale=0.5)"}),
     "heads that differ from layer to layer": ({"mixer": ["attention(4)", "attention(2)"]}, {}),
     "feed-forwards that differ": ({"feedforward": ["relu(48)", "gelu(48)"]}, {}),
 }
@@ -235,6 +241,8 @@ def test_what_it_cannot_do(make: Callable[..., Made]) -> None:
     assert engine.unsupported(Search(min_length=3)) == "it applies min_length and no_repeat_ngram before the softmax"
     assert engine.unsupported(Search(beam_size=1, sample=True)) == "sampling would draw other tokens"
     assert engine.unsupported(Search(shortlist=True)) == "it has no shortlists"
+    assert engine.unsupported(Search(stopping="score")) == 'stopping is "score"'
+    assert engine.unsupported(Search(beam_size=1, stopping="score")) == "", "there is nothing to stop later"
     assert engine.unsupported(Search(), True) == "forced prefixes are left to torch"
     assert engine.unsupported(Search(), False, lambda choice: None) == "it does not record its steps"
 
@@ -255,8 +263,10 @@ def plain_of(model: Transformer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("width", "layout"), [(8, "interleaved"), (9, "interleaved"), (8, "halves"), (9, "halves")])
-def test_sinusoids_are_those_of_the_model(width: int, layout: Any) -> None:
-    table = torch.frombuffer(bytearray(sinusoid_bytes(300, width, 10000.0, layout)), dtype=torch.float32).view(
-        300, width
-    )
-    assert torch.equal(table, ours(torch.arange(300), width, layout=layout).float())
+@pytest.mark.parametrize(("spacing", "first"), [("open", 0), ("closed", 2)])
+def test_sinusoids_are_those_of_the_model(width: int, layout: Any, spacing: Any, first: int) -> None:
+    width -= width % 2 if spacing == "closed" else 0
+    content = bytearray(sinusoid_bytes(300, width, 10000.0, layout, spacing, first))
+    table = torch.frombuffer(content, dtype=torch.float32).view(300, width)
+    expected = ours(torch.arange(first, 300 + first), width, layout=layout, spacing=spacing).float()
+    torch.testing.assert_close(table, expected, rtol=0, atol=1e-7 if spacing == "closed" else 0)

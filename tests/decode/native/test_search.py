@@ -97,6 +97,7 @@ def test_what_is_left_to_torch(both: Both) -> None:
     for given, reason in (
         ((Search(sample=True, beam_size=1), False, None, False), "sampling is left to torch"),
         ((Search(shortlist=True), False, None, False), "shortlists are left to torch"),
+        ((Search(force_end=True), False, None, False), "force_end is set"),
         ((Search(), False, print, False), "it does not record its steps"),
         ((Search(), False, None, True), "glossary terms are left to torch"),
     ):
@@ -152,10 +153,12 @@ def test_a_search_can_be_stopped(both: Both, translator_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
-@pytest.mark.parametrize("width", [48, 33])
-def test_sinusoids(layout: Any, width: int) -> None:
-    expected = sinusoids(torch.arange(600), width, 10_000.0, layout).float().numpy()
-    assert np.abs(make_sinusoids(600, width, 10_000.0, layout) - expected).max() <= 6e-8
+@pytest.mark.parametrize(("width", "more"), [(48, {}), (33, {}), (48, {"spacing": "closed", "first": 2})])
+def test_sinusoids(layout: Any, width: int, more: dict[str, Any]) -> None:
+    numbers = torch.arange(600) + more.get("first", 0)
+    expected = sinusoids(numbers, width, 10_000.0, layout, more.get("spacing", "open")).float().numpy()
+    table = make_sinusoids(600, width, {"base": 10_000.0, "layout": layout, **more})
+    assert np.abs(table - expected).max() <= 6e-8
 
 
 def test_learned_positions_end(both: Both, train_toy: Any) -> None:

@@ -29,7 +29,7 @@ def inputs(rows: int) -> tuple[Tensor, Tensor]:
 def generate(model, source, valid, beams, **options):
     """For each row, all beams as (ids without start, end and padding; score or None)."""
     if beams > 1:
-        options |= {"early_stopping": True, "output_scores": True}
+        options = {"early_stopping": True, "output_scores": True} | options
     out = model.generate(
         source,
         attention_mask=valid.long(),
@@ -82,6 +82,32 @@ def test_settings(model, beams, ours, theirs):
     found = decode(MarianStepper(model), source, valid, special_tokens=SPECIAL, search=search)
     penalty = {"length_penalty": search.alpha} if beams > 1 else {}
     assert_same(found, generate(model, source, valid, beams, **penalty, **theirs))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"stopping": "score"}, {"early_stopping": False}),
+        ({"stopping": "score", "alpha": 2.0}, {"early_stopping": False, "length_penalty": 2.0}),
+        ({"force_end": True}, {"forced_eos_token_id": END}),
+        ({"renormalise": True}, {"renormalize_logits": True}),
+        (
+            {"stopping": "score", "force_end": True, "renormalise": True},
+            {"early_stopping": False, "forced_eos_token_id": END, "renormalize_logits": True},
+        ),
+    ],
+    ids=str,
+)
+def test_settings_of_the_reference_search_alone(model, ours, theirs):
+    source, valid = inputs(120)
+    search = Search(beam_size=4, n_best=4, penalty="power", **{"max_length": LONGEST, **ours})
+    found = decode(MarianStepper(model), source, valid, special_tokens=SPECIAL, search=search)
+    assert_same(found, generate(model, source, valid, 4, **{"length_penalty": search.alpha, **theirs}))
+    plain = decode(
+        MarianStepper(model), source, valid, special_tokens=SPECIAL,
+        search=Search(beam_size=4, n_best=4, penalty="power", alpha=search.alpha, max_length=LONGEST),
+    )  # fmt: skip
+    assert [row[0].score for row in found] != [row[0].score for row in plain], "the settings matter"
 
 
 @pytest.mark.parametrize("beams", [1, 4])

@@ -82,6 +82,21 @@ def test_swiglu() -> None:
     torch.testing.assert_close(layer(X, ctx()), expected)
 
 
+def test_squared_relu_and_a_norm_before_the_last_layer() -> None:
+    part = make_part("feedforward", "reglu_squared(10, output_norm='rmsnorm(0.1)')")
+    layer = stirred(make("feedforward", part, scope()))
+    inner = F.relu(X @ layer.gate.weight.T).square() * (X @ layer.inner.weight.T)
+    normed = F.rms_norm(inner, (10,), layer.output_norm.gain, 0.1)
+    torch.testing.assert_close(layer(X, ctx()), normed @ layer.outer.weight.T, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "approximate"), [("geglu", "none"), ("geglu_tanh", "tanh")])
+def test_geglu(kind: str, approximate: str) -> None:
+    layer = stirred(make("feedforward", make_part("feedforward", f"{kind}(10)"), scope()))
+    gate = torch.nn.GELU(approximate=approximate)(X @ layer.gate.weight.T)
+    torch.testing.assert_close(layer(X, ctx()), (gate * (X @ layer.inner.weight.T)) @ layer.outer.weight.T)
+
+
 @pytest.mark.parametrize("d_model", [6, 64, 512])
 def test_hidden_widths_that_are_not_given(d_model: int) -> None:
     """swiglu has three matrices where relu has two: two thirds of the width, up to a multiple of 64."""
@@ -136,7 +151,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_heads(tied: str) -> None:
     x = torch.randn(2, 4, 16, dtype=torch.float64)
-    for kind in ("logits", "logits(true)", "masked", "pooled(3)"):
+    for kind in ("logits", "logits(true)", "logits(scale=0.25)", "masked", "pooled(3)"):
         model = stirred(Transformer(small(decoder=0, head=kind, embedding={"tied": tied})))
         ours, head = model.logits(x), model.head
         words = model.embeddings["encoder"].words.weight
@@ -148,7 +163,7 @@ def test_heads(tied: str) -> None:
             expected = inner @ (words if tied == "all" else head.logits.weight).T + head.logits.bias
         else:
             expected = x @ (words if tied == "all" else head.weight).T
-            expected = expected + head.bias if "true" in kind else expected
+            expected = expected + head.bias if "true" in kind else expected * head.scale
         torch.testing.assert_close(ours, expected)
 
 

@@ -31,7 +31,9 @@ def test_it_has_all_that_attention_has_of_layers_that_share() -> None:
     assert type(cross) is Attention.Config
     assert cross == plain
     assert (cross.heads, cross.groups, cross.d_k, cross.d_v, cross.bias, cross.scale) == (2, 1, 6, 10, False, 0.5)
-    assert len(fields(cross)) == 9, "a new setting is carried over too: give it here"
+    (normed,) = cross_of("attention(2, output_bias=false, qk_norm='rmsnorm', output_norm='layernorm')")
+    assert (normed.output_bias, normed.qk_norm.kind, normed.output_norm.kind) == (False, "rmsnorm", "layernorm")
+    assert len(fields(cross)) == 12, "a new setting is carried over too: give it here"
 
 
 def test_each_layer_has_its_own() -> None:

@@ -6,13 +6,23 @@ import math
 import pytest
 import torch
 from nn.building import small
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
-from headway.config.schema import make_part
+from headway.config.schema import from_dict, make_part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Scope
 from headway.nn.masks.masks import FULL
 from headway.nn.ops.attention import attend
-from headway.nn.positions.positions import Alibi, Learned, Rope, Sinusoidal, alibi_slopes, rotate, sinusoids
+from headway.nn.positions.positions import (
+    Alibi,
+    Learned,
+    Rope,
+    Sinusoidal,
+    alibi_slopes,
+    rotary_rates,
+    rotate,
+    sinusoids,
+)
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
 from headway.nn.sequence import TokenPositions, positions_from_start
 from headway.nn.transformer import Transformer, valid_mask
@@ -33,6 +43,21 @@ def test_sinusoids_by_their_formula(width: int, layout: str) -> None:
             expected = [(sines if i % 2 == 0 else cosines)[i // 2] for i in range(width)]
         ours = sinusoids(torch.tensor([position]), width, layout=layout)[0]
         torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_closed_spacing_is_that_of_m2m100() -> None:
+    theirs = M2M100SinusoidalPositionalEmbedding(20, 6, padding_idx=1)
+    ids = torch.tensor([[5, 6, 7, 8, 1], [5, 6, 7, 8, 9]])  # 1 is padding
+    config = Sinusoidal.Config(layout="halves", spacing="closed", first=2)
+    assert config.to_dict() == {"kind": "sinusoidal", "base": 1e4, "layout": "halves", "spacing": "closed", "first": 2}
+    ours = Sinusoidal(config, SCOPE).add(torch.zeros(2, 5, 6), positions_from_start(5, ids != 1, CPU))
+    real = ids != 1
+    torch.testing.assert_close(ours.expand(2, 5, 6)[real], theirs(ids)[real], rtol=0, atol=1e-6)
+    odd = {"d_model": 5, "encoder": {"position": {"kind": "sinusoidal", "spacing": "closed"}, "mixer": "attention(1)"}}
+    with pytest.raises(ConfigError, match="closed spacing needs pairs of channels, and d_model is 5"):
+        from_dict(Transformer.Config, odd).resolved()
+    assert "spacing" not in Sinusoidal.Config().to_dict()  # as stored models have it
 
 
 def test_sinusoids_keep_their_precision_far_out() -> None:
@@ -140,3 +165,27 @@ def test_a_list_gives_each_layer_its_own(position: str) -> None:
     adds = position in ("sinusoidal", "learned")
     assert torch.allclose(first, second, atol=1e-12) == adds
     assert torch.allclose(first, both, atol=1e-12) == adds
+
+
+def test_scaled_rates_lie_between_the_rate_and_its_part() -> None:
+    """Fast pairs keep their rate, slow ones are slowed by the factor; the numbers of transformers: tests/convert."""
+    rates = rotary_rates(32, 10000.0, "open", CPU)
+    for written in ("llama3(8, 512)", "yarn(8, 512)"):
+        scaled = make_part("rope_scaling", written).scale_rates(rates, 10000.0)  # type: ignore[attr-defined]
+        torch.testing.assert_close(scaled[:2], rates[:2], rtol=1e-12, atol=0)
+        torch.testing.assert_close(scaled[-2:], rates[-2:] / 8, rtol=1e-12, atol=0)
+        assert (scaled.diff() < 0).all()
+    assert make_part("rope_scaling", "yarn(8)").amplitude == 0.1 * math.log(8) + 1  # type: ignore[attr-defined]
+    assert make_part("rope_scaling", "yarn(0.5)").amplitude == 1.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("slot", "written", "message"),
+    [
+        ("position", "rope(1, scaling='yarn')", "base = 1 all channels rotate alike"),
+        ("rope_scaling", "llama3(low=4, high=4)", "must be larger than low"),
+    ],
+)
+def test_a_scaling_that_means_nothing_is_refused(slot: str, written: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_part(slot, written)

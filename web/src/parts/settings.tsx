@@ -21,11 +21,14 @@ export function Settings() {
   );
 }
 
+const MANY = 24; // directions: more are chosen by their two languages
+
 /** From what to what, where the model knows several ways. */
 export function Direction() {
   const t = words.value;
   const info = s.model.value;
   if (saved || !info || s.isExample.value || info.pairs.length < 2) return null;
+  if (info.pairs.length > MANY) return <TwoLanguages sources={info.sources} targets={info.targets} />;
   return (
     <label>
       <span class="unseen">{t.direction}</span>
@@ -35,6 +38,34 @@ export function Direction() {
         ))}
       </select>
     </label>
+  );
+}
+
+function TwoLanguages({ sources, targets }: { sources: string[]; targets: string[] }) {
+  const t = words.value;
+  const [from = "", to = ""] = s.pair.value.split(" ");
+  const choose = (source: string, target: string) => {
+    s.pair.value = source === target ? `${to} ${from}` : `${source} ${target}`; // the same twice: the other way round
+  };
+  return (
+    <>
+      <label>
+        <span class="unseen">{t.source}</span>
+        <select id="from" value={from} onChange={(e) => choose(e.currentTarget.value, to)}>
+          {sources.map((one) => (
+            <option value={one}>{one}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span class="unseen">{t.result}</span>
+        <select id="to" value={to} onChange={(e) => choose(from, e.currentTarget.value)}>
+          {targets.map((one) => (
+            <option value={one}>{one}</option>
+          ))}
+        </select>
+      </label>
+    </>
   );
 }
 

@@ -195,6 +195,7 @@ export const en = {
       decode_tokens_per_second: "Decoding, tokens/s",
       train_tokens_per_second: "Training, tokens/s",
       peak_memory: "Peak memory in training",
+      model_bytes: "Model",
       state_bytes: "Cache after 1,024 tokens",
       state_bytes_per_token: "Cache, a token",
       parameters: "Parameters",

@@ -172,6 +172,7 @@ export const zh: Words = {
       decode_tokens_per_second: "解码速度（词元/秒）",
       train_tokens_per_second: "训练速度（词元/秒）",
       peak_memory: "训练时的内存峰值",
+      model_bytes: "模型",
       state_bytes: "1024 个词元后的缓存",
       state_bytes_per_token: "每个词元的缓存",
       parameters: "参数",

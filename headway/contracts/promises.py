@@ -1,14 +1,15 @@
-"""What a mixer and a feed-forward promise by the configs they accept, each as a check that raises AssertionError."""
+"""What a mixer and a feed-forward promise by the configs they accept: nothing is ignored silently."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from contracts.combining import Value, forms
 from headway.config import catalogue
 from headway.config.schema import from_dict
+from headway.contracts.results import require
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.layers.linear import Dense, Linear
 from headway.nn.masks.masks import Mask, make_mask
@@ -18,13 +19,17 @@ from headway.nn.transformer import Transformer
 
 T = 12  # tokens of a text
 SHORT, LONG = 64, 256  # tokens after which a cache is measured
+MASKS = (  # in which a text of a dozen tokens sees a difference
+    "full", "causal", "local(3)", "prefix(3)", "document", "atrous(2, 4)", "longformer(2, (0, 4))", "strided(3)",
+    "fixed(4, 1)", "bigbird(2, random=1, max_positions=32)", "segments(4, 3)",
+)  # fmt: skip
 LAYER = {"position": "none", "feedforward": "relu(24)", "residual": "pre"}
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
     """Where a mixer stands: one layer for each part of it."""
 
-    mixer: Value
+    mixer: tuple[str, ...]
     side: str
     mask: str
     position: str
@@ -56,63 +61,62 @@ class Place(NamedTuple):
         return True
 
 
-def places(mixer: Value, masks: list[str] | None = None, positions: list[str] | None = None) -> list[Place]:
+def placements(mixer: tuple[str, ...], masks: Sequence[str] = (), positions: Sequence[str] = ()) -> list[Placement]:
     """Where this mixer is accepted: on each side under each of these masks, or the first that it takes there; and with
     each of these positions, or the first that it takes."""
     found = []
     for side in ("encoder", "decoder"):
-        tried = [
-            as_side_takes(side, mask) for mask in masks or ["full", "causal", *(form for (form,) in forms("mask"))]
-        ]
-        at_side = []
-        for mask in dict.fromkeys(tried):
-            each = (Place(mixer, side, mask, name) for name in positions or ["none", *catalogue.kinds("position")])
-            taken = (place for place in each if place.accepted)
-            at_side += taken if positions else [place for place in [next(taken, None)] if place]
+        at_side: list[Placement] = []
+        for mask in dict.fromkeys(for_side(side, mask) for mask in masks or MASKS):
+            tried = positions or ["none", *catalogue.kinds("position")]
+            taken = (one for one in (Placement(mixer, side, mask, name) for name in tried) if one.accepted)
+            at_side += taken if positions else list(itertools.islice(taken, 1))
             if at_side and not masks:
                 break
         found += at_side
     return found
 
 
-def as_side_takes(side: str, mask: str) -> str:
+def for_side(side: str, mask: str) -> str:
     return mask if side == "encoder" or mask == "causal" else f"causal & ({mask})"
 
 
 @torch.no_grad()
 def run(model: Transformer, ids: Tensor) -> Tensor:
-    return model.encode(ids).values if "encoder" in model.config.sides else model.decode(ids)
+    output: Tensor = model.encode(ids).values if "encoder" in model.config.sides else model.decode(ids)
+    return output
 
 
-def check_mask(place: Place) -> None:
-    """Another token in place of a key changes what comes out at a query only if the mask shows it; and where the mask
-    shows the future, some of it is heard."""
-    model, mask = place.model(), make_mask(place.mask)
+def check_mask(placement: Placement) -> None:
+    """Another token in place of a key changes the output of a query only if the mask shows it; and where the mask shows
+    the future, some of it has an effect."""
+    model, mask = placement.model(), make_mask(placement.mask)
     ids = torch.randint(28, (1, T))
     others = torch.where(torch.eye(T, dtype=torch.bool), 28, ids)  # (keys, T): each row with one other token
-    heard = ((run(model, others) - run(model, ids)).abs().amax(-1) > 1e-11).T  # (queries, keys)
-    shown = visible(mask, model, place)
-    assert heard.diagonal().all()
-    unseen = [(q, k) for q, k in (heard & ~shown).nonzero().tolist()]
-    assert not unseen, f'"{mask.name}" hides what was heard (query, key): {unseen}'
+    changed = ((run(model, others) - run(model, ids)).abs().amax(-1) > 1e-11).T  # (queries, keys)
+    shown = visible(mask, model, placement)
+    require(bool(changed.diagonal().all()), "an output that depends on its own token", "some that do not")
+    hidden = [(q, k) for q, k in (changed & ~shown).nonzero().tolist()]
+    require(not hidden, f'nothing of what "{mask.name}" hides', f"an effect of (query, key): {hidden}")
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     if (shown & future).any():
-        assert (heard & future).any(), f'"{mask.name}" shows the future, and nothing of it is heard'
+        require(bool((changed & future).any()), f'some of the future that "{mask.name}" shows', "no effect of it")
 
 
-def visible(mask: Mask, model: Transformer, place: Place) -> Tensor:
+def visible(mask: Mask, model: Transformer, placement: Placement) -> Tensor:
     """(queries, keys) through all layers, by any head."""
-    stack = getattr(model.config, place.side)
+    stack = getattr(model.config, placement.side)
     heads = max(getattr(mixer, "heads", 1) for mixer in stack.mixer)
     axes = (torch.zeros(()).long(), torch.arange(heads)[:, None, None], torch.arange(T)[:, None], torch.arange(T))
     one = mask(*axes).expand(heads, T, T).any(0) | torch.eye(T, dtype=torch.bool)
-    return torch.linalg.matrix_power(one.double(), stack.layers) > 0
+    reached: Tensor = torch.linalg.matrix_power(one.double(), stack.layers)
+    return reached > 0
 
 
 @torch.no_grad()
-def check_packed(place: Place) -> None:
+def check_packed(placement: Placement) -> None:
     """Texts that are packed into one row come out as they do alone; or are refused."""
-    model, lengths = place.model(), torch.tensor([5, 3, 4])
+    model, lengths = placement.model(), torch.tensor([5, 3, 4])
     ends = lengths.cumsum(0)
     texts = PackedTexts(
         torch.arange(3).repeat_interleave(lengths)[None].int(), (ends - lengths).int(), ends.int()
@@ -128,23 +132,33 @@ def check_packed(place: Place) -> None:
             raise
         return
     alone = torch.cat([run(model, part) for part in ids.split(lengths.tolist(), dim=1)], dim=1)
-    assert torch.allclose(together, alone, rtol=0, atol=1e-9), "a packed text is heard by its neighbours"
+    near = torch.allclose(together, alone, rtol=0, atol=1e-9)
+    require(near, "each packed text as it is alone, or an error that names packing", "an effect of its neighbours")
 
 
-def check_position(place: Place) -> None:
+def check_position(placement: Placement) -> None:
     """Without its position the same model computes something else."""
-    model, ids = place.model(norm="rmsnorm"), torch.randint(29, (2, T))  # others hide what all channels have in common
-    heard = run(model, ids)
-    stack: Any = model.stacks[place.side]
-    stack.positions = nn.ModuleList(NoPosition(NoPosition.Config(), None) for _ in stack.positions)
-    assert not torch.allclose(run(model, ids), heard, rtol=0, atol=1e-9), f"{place.position} changes nothing"
+    model, ids = (
+        placement.model(norm="rmsnorm"),
+        torch.randint(29, (2, T)),
+    )  # others hide what all channels have in common
+    before = run(model, ids)
+    stack: Any = model.stacks[placement.side]
+    scope: Any = None  # of which it needs nothing
+    stack.positions = nn.ModuleList(NoPosition(NoPosition.Config(), scope) for _ in stack.positions)
+    same = torch.allclose(run(model, ids), before, rtol=0, atol=1e-9)
+    require(not same, f"another output with {placement.position} than without", "the same: it changes nothing")
 
 
-def check_linear_layers(place: Place, **changes: Any) -> None:
+def check_linear_layers(placement: Placement, **changes: Any) -> None:
     """Every linear layer is of the config's kind, but for those that a module lists in `keep_float`."""
-    model = place.model(linear="bitnet", **changes)
-    found = [name for part in sublayers(model, place.side) for name in plain_matrices(part)]
-    assert not found, f"not made by make_linear: {', '.join(found)}"
+    model = placement.model(linear="bitnet", **changes)
+    found = [name for part in sublayers(model, placement.side) for name in plain_matrices(part)]
+    require(
+        not found,
+        "linear layers of the config's kind, or in keep_float",
+        f"not made by make_linear: {', '.join(found)}",
+    )
 
 
 def sublayers(model: Transformer, side: str) -> list[nn.Module]:
@@ -158,7 +172,7 @@ def plain_matrices(module: nn.Module, path: str = "") -> Iterator[str]:
     third, or Muon would take it for one."""
     kept = getattr(module, "keep_float", ())
     missing = [name for name in kept if not hasattr(module, name)]
-    assert not missing, f"keep_float names {missing}, which {type(module).__name__} does not have"
+    require(not missing, f"what keep_float of {type(module).__name__} names", f"no {', '.join(missing)}")
     for name, parameter in module.named_parameters(recurse=False):
         if parameter.dim() == 2 and name not in kept and not isinstance(module, (Linear, nn.Embedding)):
             yield path + name
@@ -170,17 +184,17 @@ def plain_matrices(module: nn.Module, path: str = "") -> Iterator[str]:
                 yield from plain_matrices(child, f"{path}{name}.")
 
 
-def check_residual_outputs(place: Place, sublayer: str, **changes: Any) -> None:
+def check_residual_outputs(placement: Placement, sublayer: str, **changes: Any) -> None:
     """A tenth of the weights that a sub-layer names in `residual_outputs` makes its output about a tenth or less: twice
     that where a function between them is not linear. It may name none if its output is hardly any smaller with a tenth
     of all its linear layers."""
-    model, ids, outputs = place.model(**changes), torch.randint(29, (2, T)), []
-    stack: Any = model.stacks[place.side]
+    model, ids, outputs = placement.model(**changes), torch.randint(29, (2, T)), []
+    stack: Any = model.stacks[placement.side]
     part = stack.blocks[-1].sublayers[sublayer]
     names = getattr(part, "residual_outputs", ())
     layers = [part.get_submodule(name) for name in names]
     layers = layers or [module for module in part.modules() if isinstance(module, Linear)]
-    assert all(isinstance(layer, Linear) for layer in layers), "residual_outputs are linear layers"
+    require(all(isinstance(layer, Linear) for layer in layers), "linear layers in residual_outputs", "others")
     part.register_forward_hook(lambda module, inputs, output: outputs.append(float(output.norm())))
     with torch.no_grad():
         for layer in layers:
@@ -192,17 +206,17 @@ def check_residual_outputs(place: Place, sublayer: str, **changes: Any) -> None:
         run(model, ids)
     whole, small = outputs
     if not names:
-        assert small > 0.5 * whole, (
-            f"{type(part).__name__} names no residual_outputs, and linear layers scale its output"
-        )
+        name = type(part).__name__
+        require(small > 0.5 * whole, f"residual_outputs of {name}", "none, and linear layers scale its output")
         return
-    assert 0 < small <= 0.2 * whole, f"with a tenth of {', '.join(names)} the output is {small / whole:.3g} of it"
+    share = f"{small / whole:.3g} of it"
+    require(0 < small <= 0.2 * whole, f"about a tenth of the output with a tenth of {', '.join(names)}", share)
 
 
 @torch.no_grad()
-def check_cache(place: Place) -> None:
+def check_cache(placement: Placement) -> None:
     """What decoding keeps after a short and a long text is what the config says: bounded or not, and how much."""
-    model = place.model()
+    model = placement.model()
     state, kept, size = model.new_state(2), [], []
     for tokens in (SHORT, LONG - SHORT):
         for chunk in torch.randint(29, (2, tokens)).split(SHORT, dim=1):
@@ -211,6 +225,7 @@ def check_cache(place: Place) -> None:
         kept.append(sum(x.numel() for x in state.tensors().values() if x.is_floating_point()))
     decoder, cost = model.config.decoder, model.config.costs()["decoder"]
     bounded = all(mixer.bounded(make_mask(mask)) for mixer, mask in zip(*map(decoder.tiled, ("mixer", "mask"))))
-    assert bounded == (size[0] == size[1]), f"bounded is {bounded}, and it keeps {size[0]} bytes, then {size[1]}"
-    grown = kept[1] - kept[0]
-    assert grown == 2 * (LONG - SHORT) * cost.cached_per_token, f"{grown} numbers more, not what cost() says"
+    sizes = f"{size[0]} bytes after {SHORT} tokens and {size[1]} after {LONG}"
+    require(bounded == (size[0] == size[1]), f"a cache by bounded() = {bounded}", sizes)
+    grown, expected = kept[1] - kept[0], 2 * (LONG - SHORT) * cost.cached_per_token
+    require(grown == expected, f"{expected} numbers more by cost().cached_per_token", grown)
