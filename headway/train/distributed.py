@@ -3,6 +3,7 @@
 import gc
 import os
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,11 +95,14 @@ class ProcessGroup:
             return module
         with warnings.catch_warnings():  # PyTorch 2.11 does not know the name that the warning proposes
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
-            return nn.parallel.DistributedDataParallel(
+            wrapped = nn.parallel.DistributedDataParallel(
                 module, device_ids=[device] if device.type == "cuda" else None, broadcast_buffers=False
             )
+        _WRAPPED.add(wrapped)
+        return wrapped
 
 
+_WRAPPED: "weakref.WeakSet[nn.parallel.DistributedDataParallel]" = weakref.WeakSet()
 SINGLE_PROCESS = ProcessGroup()
 
 
@@ -124,11 +128,15 @@ def join_process_group(device_name: str) -> tuple[ProcessGroup, torch.device]:
 
 def leave_process_group() -> None:
     """Destroy the group with all its threads: a gloo thread that still holds a tensor when Python exits aborts the
-    process. A DDP module in a reference cycle keeps such threads alive, hence gc.collect(). The last reference to the
-    group must be `group` here: only then is the GIL released while its threads, which may want it, are joined."""
+    process. A DDP module keeps the group alive through its reducer, and may itself be kept, by a reference cycle or by
+    the traceback of an error; so it gives its reducer up here. The last reference to the group must be `group`: only
+    then is the GIL released while its threads, which may want it, are joined."""
     if dist.is_available() and dist.is_initialized():
         group = dist.group.WORLD
         dist.destroy_process_group()
+        for wrapped in list(_WRAPPED):
+            for name in ("logger", "reducer", "process_group"):
+                wrapped.__dict__.pop(name, None)
         gc.collect()
         del group
 
