@@ -56,7 +56,7 @@ def test_w19_probabilities(look: Callable[..., Look], trace: Trace, sentences: l
     assert percents(seen)[0] >= found[0] >= warm
 
 
-def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[str]) -> None:
+def test_w20_another_word_is_forced(look: Callable[..., Look], translator: Translator, sentences: list[str]) -> None:
     seen = look().open(panel="probabilities").translate(sentences[0])
     before, first = seen.tokens(), seen.result
     seen.page.locator("#result .token").nth(2).click()
@@ -74,6 +74,11 @@ def test_w20_another_word_is_forced(look: Callable[..., Look], sentences: list[s
     assert seen.page.inner_text("#first") == first
     winner = seen.tab("beam").page.locator("#hypotheses tr[data-wins] th")
     assert winner.inner_text() == seen.result  # with what was forced
+    # The timeline stands at the forced token: the beam shows it, and those before.
+    assert seen.page.locator(".lattice g[data-fate=forced]").count() == 3
+    logp = seen.page.locator("#hypotheses tr[data-wins] td").first.inner_text()
+    scored = translator.score([(sentences[0], seen.result)])[0]
+    assert float(logp.replace("−", "-")) == pytest.approx(scored.logp, abs=1e-3)
 
 
 def test_a_word_is_forced_in_one_of_several_sentences(look: Callable[..., Look], sentences: list[str]) -> None:

@@ -15,23 +15,36 @@ export interface Node {
   wins: boolean;
 }
 
-// found: the output; of the nodes that ended with it, the likeliest won. forced: what every one begins with, as it reads.
-export function latticeOf(steps: Step[], found: number[] | null, forced: { ids: number[]; text: string }): Node[] {
-  const nodes: Node[] = [];
-  let slots: Node[] | null = null;
+// What every hypothesis begins with. logps: empty for a prompt, which is read and not part of the tree.
+export interface Forced {
+  ids: number[];
+  pieces: string[];
+  logps: number[];
+}
+
+export function forcedLogp({ logps }: Forced): number {
+  return logps.reduce((sum, one) => sum + one, 0);
+}
+
+// found: the output; of the nodes that ended with it, the likeliest won.
+export function latticeOf(steps: Step[], found: number[] | null, forced: Forced): Node[] {
+  const nodes = forcedNodes(forced);
+  const first = nodes.length;
+  const before = forcedLogp(forced);
+  let slots: Node[] | null = first ? [nodes.at(-1)!] : null;
   for (const { step, beam } of steps) {
     const grown: Node[] = [];
     beam.ids.forEach((id, n) => {
       const parent: Node | null = slots === null ? null : (slots[beam.parents[n]!] ?? null);
       const node: Node = {
         number: nodes.length,
-        step,
+        step: first + step,
         rank: n,
         parent,
         piece: beam.pieces[n]!,
         ids: [...(parent?.ids ?? forced.ids), id],
-        text: (parent?.text ?? forced.text) + beam.pieces[n]!,
-        logp: beam.logps[n] ?? -Infinity,
+        text: (parent?.text ?? forced.pieces.join("")) + beam.pieces[n]!,
+        logp: before + (beam.logps[n] ?? -Infinity),
         fate: beam.fates[n]!,
         wins: false,
       };
@@ -42,6 +55,17 @@ export function latticeOf(steps: Step[], found: number[] | null, forced: { ids: 
   }
   const winner = found && winnerOf(nodes, found);
   for (let node: Node | null = winner; node; node = node.parent) node.wins = true;
+  return nodes;
+}
+
+function forcedNodes({ ids, pieces, logps }: Forced): Node[] {
+  const nodes: Node[] = [];
+  logps.forEach((logp, step) => {
+    const parent = nodes.at(-1) ?? null;
+    const text = (parent?.text ?? "") + pieces[step]!;
+    const so = { ids: ids.slice(0, step + 1), text, logp: (parent?.logp ?? 0) + logp };
+    nodes.push({ number: step, step, rank: 0, parent, piece: pieces[step]!, fate: "forced", wins: false, ...so });
+  });
   return nodes;
 }
 

@@ -19,6 +19,7 @@ export class Sentence {
   found = false;
   finished = true; // false: cut before its end
   forced = 0;
+  forcedLogps: number[] = []; // of a translation; a language model reads its prompt
   events: StreamEvent[] = [];
 
   constructor(
@@ -96,6 +97,7 @@ export class Recording {
       case "sentence":
         this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
         this.current!.forced = event.forced ?? 0;
+        this.current!.forcedLogps = event.forced_logps ?? [];
         break;
       case "again":
         sentence!.steps = [];

@@ -16,7 +16,7 @@ export interface Beam {
   fates: Fate[];
 }
 
-export type Fate = "runs" | "ends" | "cut" | "pruned";
+export type Fate = "runs" | "ends" | "cut" | "pruned" | "forced";
 
 export interface Likely {
   ids: number[];
@@ -38,7 +38,7 @@ export interface Places {
 
 export type StreamEvent =
   | { event: "start"; model: string; kind?: Objective; penalty?: Penalty }
-  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number }
+  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number; forced_logps?: number[] }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
   | ({ event: "found"; text: string; score: number; finished?: boolean } & Rows)

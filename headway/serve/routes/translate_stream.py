@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -106,6 +107,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         tracer = IncrementalTracer(
             network, sentence.ids, target_tokenizer.start, weights=body.attention, vectors=body.qkv
         )
+        forced = translator.encode_prefix(sentence.prefix)
         emit(
             {
                 "event": "sentence",
@@ -115,9 +117,9 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
                 "ids": sentence.ids,
                 "pieces": source_tokenizer.pieces(sentence.ids),
                 "tensors": tracer.encoder,
+                **describe_forced(translator, sentence.ids, lead, forced),
             }
         )
-        forced = translator.encode_prefix(sentence.prefix)
         recorder = StepRecorder(tracer, target_tokenizer, [*lead, *forced], body.top, emit)
         requests = make_requests([sentence.text], prefixes=[sentence.prefix])
         made = translate_requests(translator, requests, options, recorder)[0]
@@ -131,3 +133,21 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         text += sentence.before + made.text.strip()
         warnings += made.warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})
+
+
+def describe_forced(
+    translator: Translator, source: Sequence[int], lead: Sequence[int], forced: Sequence[int]
+) -> dict[str, Any]:
+    """The log-probability of each token that the output must begin with; 0 for those that only name its language."""
+    import torch
+
+    from headway.translate.scoring import score_ids
+
+    if not forced:
+        return {}
+    tokenizer = translator.tokenizers.target
+    target = [*lead, *forced]
+    with torch.no_grad():
+        logps = score_ids(translator.steppers, [source], [target], start=tokenizer.start, pad=tokenizer.pad)[0]
+    counted = [*[0.0] * len(lead), *logps[len(lead) :]]
+    return {"forced": len(target), "forced_logps": [round(logp, 5) for logp in counted]}

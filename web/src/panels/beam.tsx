@@ -1,5 +1,5 @@
 import { signed } from "../format";
-import { type Node, latticeOf, penaltyOf } from "../lattice";
+import { type Forced, type Node, forcedLogp, latticeOf, penaltyOf } from "../lattice";
 import * as s from "../state";
 import { words } from "../words";
 import { Lattice } from "./lattice-map";
@@ -9,28 +9,30 @@ export function BeamPanel() {
   const sentence = s.sentence.value!;
   s.beat.value;
   if (!sentence.steps.length) return <p class="note">{s.model.value?.kind === "masked" ? t.noDecoder : t.nothingYet}</p>;
-  const forced = {
+  const forced: Forced = {
     ids: sentence.target.slice(0, sentence.forced),
-    text: sentence.targetPieces.slice(0, sentence.forced).join(""),
+    pieces: sentence.targetPieces.slice(0, sentence.forced),
+    logps: sentence.forcedLogps,
   };
   const nodes = latticeOf(sentence.steps, sentence.found ? sentence.target : null, forced);
   const atEnd = s.shownStep.value === s.lastStep.value;
-  const until = atEnd ? Infinity : s.shownStep.value - forced.ids.length;
+  const until = atEnd ? Infinity : s.shownStep.value - forced.ids.length + forced.logps.length;
   return (
     <>
       <h3>{t.beamTitle}</h3>
-      <Legend />
+      <Legend isForced={forced.logps.length > 0} />
       <Lattice nodes={nodes.filter((one) => one.step < until)} />
-      <Hypotheses nodes={nodes} forced={forced.ids.length} />
+      <Hypotheses nodes={nodes} forced={forced} />
     </>
   );
 }
 
-function Legend() {
+function Legend({ isForced }: { isForced: boolean }) {
   const t = words.value;
+  const fates = ["win", "runs", "ends", "pruned"] as const;
   return (
     <p class="beam-legend faint">
-      {(["win", "runs", "ends", "pruned"] as const).map((one) => (
+      {[...fates, ...(isForced ? (["forced"] as const) : [])].map((one) => (
         <span key={one}>
           <svg class="lattice" width={64} height={18} aria-hidden="true">
             <path class={`edge ${one}`} d="M0 9 H30" />
@@ -43,12 +45,13 @@ function Legend() {
   );
 }
 
-function Hypotheses({ nodes, forced }: { nodes: Node[]; forced: number }) {
+function Hypotheses({ nodes, forced }: { nodes: Node[]; forced: Forced }) {
   const t = words.value;
   const penalty = s.recording.value?.penalty ?? s.model.value!.penalty;
+  const before = forcedLogp(forced);
   const ended = nodes
     .filter((one) => one.fate === "ends" || one.fate === "cut")
-    .map((node) => ({ node, score: node.logp / penaltyOf(penalty, node.ids.length - forced) }))
+    .map((node) => ({ node, score: (node.logp - before) / penaltyOf(penalty, node.ids.length - forced.ids.length) }))
     .sort((a, b) => b.score - a.score);
   if (!ended.length) return null;
   return (
@@ -76,7 +79,10 @@ function Hypotheses({ nodes, forced }: { nodes: Node[]; forced: number }) {
           </tbody>
         </table>
       </div>
-      <p class="faint">{t.scoreExplained}</p>
+      <p class="faint" id="score-note">
+        {t.scoreExplained}
+        {forced.logps.length > 0 && ` ${t.scoreForced(signed(before, 4))}`}
+      </p>
     </>
   );
 }

@@ -278,7 +278,7 @@ export const en = {
   cannotForce: "A mark cannot be put there.",
 
   beamTitle: "Every hypothesis that the search looked at",
-  beamLegend: { win: "winning", runs: "went on", ends: "finished", cut: "cut", pruned: "pruned" },
+  beamLegend: { win: "winning", runs: "went on", ends: "finished", cut: "cut", pruned: "pruned", forced: "forced" },
   beamNode: (text: string, logp: string, fate: string) => `${text}: log-probability ${logp}, ${fate}`,
   beamHint: "Point at a hypothesis, or focus one and use the arrow keys; Enter keeps it.",
   hypotheses: "Finished hypotheses",
@@ -287,6 +287,7 @@ export const en = {
   score: "Score",
   fate: "Fate",
   scoreExplained: "Score = log p divided by a penalty of the length; the highest wins.",
+  scoreForced: (logp: string) => `log p counts the forced tokens (${logp}); the score is of what the search wrote after them.`,
   greedyNote: "Beam size 1: only the likeliest word goes on each time.",
 
   architectureTitle: "The model, as its config says",

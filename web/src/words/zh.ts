@@ -254,7 +254,7 @@ export const zh: Words = {
   cannotForce: "标记不能放在这里。",
 
   beamTitle: "搜索考虑过的所有假设",
-  beamLegend: { win: "胜出", runs: "继续", ends: "结束", cut: "截断", pruned: "剪掉" },
+  beamLegend: { win: "胜出", runs: "继续", ends: "结束", cut: "截断", pruned: "剪掉", forced: "指定" },
   beamNode: (text, logp, fate) => `${text}：对数概率 ${logp}，${fate}`,
   beamHint: "指向一个假设，或聚焦后用方向键；回车把它留住。",
   hypotheses: "结束的假设",
@@ -263,6 +263,7 @@ export const zh: Words = {
   score: "得分",
   fate: "结局",
   scoreExplained: "得分 = log p 除以长度惩罚；最高者胜出。",
+  scoreForced: (logp) => `log p 包含指定词元的对数概率（${logp}）；得分只计算搜索在其后写出的部分。`,
   greedyNote: "束宽为 1：每次只有最可能的词继续。",
 
   architectureTitle: "按配置画出的模型",
