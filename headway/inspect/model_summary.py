@@ -15,6 +15,7 @@ class BlockSummary:
     kind: str  # as in a config: attention, relu …
     parameters: int
     flops: int  # of a forward pass; a multiply-add counts as two
+    applies_to: str = ""  # of positions: the input, queries and keys (qk), scores
 
 
 def summarise_blocks(config: Transformer.Config, source: int, target: int) -> list[BlockSummary]:
@@ -25,9 +26,12 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
     for side in c.sides:
         stack, scope = getattr(c, side), c.scope(side)
         queries = source if side == "encoder" else target
+        positions = {part.kind: part.applies_to for part in stack.position_costs(scope)}
         for name, kind, cost in _stack_blocks(stack, scope):
             keys = source if name.endswith(".cross") else queries
-            found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, cost.flops(queries, keys)))
+            applies_to = positions[kind] if name == "position" else ""
+            flops = cost.flops(queries, keys)
+            found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, flops, applies_to))
     top = target if c.decoder.layers else source
     return [*found, BlockSummary("head", c.head.kind, costs["head"].parameters, costs["head"].flops(top, 0))]
 
@@ -51,4 +55,5 @@ def _layer_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str,
                 role = "feedforward" if name == "feedforward" else "mixer"
                 wiring = Cost(parameters=stack.residual.parameters(scope, role))
                 yield f"{layer}.{name}", part.kind, stack.count_once(layer, cost + wiring)
-    yield "end", "norm", Cost(parameters=stack.residual.parameters(scope, "stack"))
+    if parameters := stack.residual.parameters(scope, "stack"):  # post-norm ends with the norm of its last sub-layer
+        yield "end", "norm", Cost(parameters=parameters)

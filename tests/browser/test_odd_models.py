@@ -17,11 +17,14 @@ TEXT = "The dog sees a red house."
 
 @pytest.fixture(scope="module")
 def odd_dir(train_toy: Callable[..., Path]) -> Path:
-    """Layers with different heads, a mask that hides what is far, a mixer without weights, and outputs that are cut."""
+    """Layers with different heads, ALiBi, post-norm and a mask that hides what is far; a mixer without weights, and
+    outputs that are cut."""
     settings = [
         "model.encoder.layers=2",
         'model.encoder.mixer=["attention(2)", "attention(6)"]',
         "model.encoder.mask=local(3)",
+        "model.encoder.position=alibi",
+        "model.encoder.residual=post",
         "model.decoder.mixer=retention(4)",
         "search.max_length=3",
         "train.steps=20",
@@ -59,9 +62,22 @@ def test_every_mask_is_drawn_as_a_mask(look: Callable[..., Look], odd: Running, 
 def test_layers_with_different_heads_are_not_one_in_the_architecture(look: Callable[..., Look], odd: Running) -> None:
     seen = look(url=odd.url).open(panel="architecture")
     told = seen.page.locator(".tower").first.inner_text()
-    assert "2 × 24, local" in told
-    assert "6 × 8, local" in told
+    assert "2 × 24, local, alibi on the scores" in told
+    assert "6 × 8, local, alibi on the scores" in told
     assert "Layers 1 to 2" not in told
+    assert "Positions" not in told  # they act in attention
+    assert "Last norm" not in told  # post-norm has none
+    assert "Last norm" in seen.page.locator(".tower").nth(1).inner_text()
+
+
+def test_no_decoder_step_is_marked_in_the_encoder(look: Callable[..., Look], odd: Running) -> None:
+    seen = look(url=odd.url).open(kind="decoder").translate(TEXT)
+    seen.page.click("nav.map .side:nth-child(2) button >> nth=1")
+    seen.page.fill("#step", "2")
+    seen.page.wait_for_selector(".row-labels .here")
+    seen.page.click("nav.map .side:nth-child(1) button >> nth=0")
+    seen.page.wait_for_selector("nav.map .side:nth-child(1) [aria-pressed=true]")
+    assert seen.page.locator(".row-labels .here").count() == 0
 
 
 def test_what_retention_computes_is_said_as_it_is(look: Callable[..., Look], odd: Running, odd_trace: Trace) -> None:

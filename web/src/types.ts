@@ -100,6 +100,7 @@ export interface Block {
   kind: string;
   parameters: number;
   flops: number;
+  applies_to?: "" | "nothing" | "input" | "qk" | "scores"; // of positions
 }
 
 export interface ModelInfo extends ModelName {

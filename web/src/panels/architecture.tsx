@@ -43,8 +43,12 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
           {up}
         </>
       )}
-      <Box name={t.subs.end} block={blocks(`${side}.end`)!} info={info} shape={shape} />
-      {up}
+      {blocks(`${side}.end`) && (
+        <>
+          <Box name={t.subs.end} block={blocks(`${side}.end`)!} info={info} shape={shape} />
+          {up}
+        </>
+      )}
       {groups.toReversed().map(({ from, count }) => (
         <div class="layers" key={from}>
           <span class="times">
@@ -59,10 +63,17 @@ function Tower({ info, side }: { info: ModelInfo; side: "encoder" | "decoder" })
         </div>
       ))}
       {up}
-      <Box name={t.subs.position} block={blocks(`${side}.position`)!} info={info} shape={shape} />
+      {info.blocks.filter((one) => one.name === `${side}.position` && !actsInside(one)).map((one) => (
+        <Box key={one.kind} name={t.subs.position} block={one} info={info} shape={shape} />
+      ))}
       <Box name={t.embedding} block={{ ...embedding, kind: `tied: ${embedding.kind}` }} info={info} shape={shape} detail={`${side === "encoder" ? config.source_vocabulary : config.vocabulary} × ${config.d_model}`} />
     </div>
   );
+}
+
+// Whether these positions act in attention, not on the input.
+function actsInside(position: Block | undefined): boolean {
+  return position?.applies_to === "qk" || position?.applies_to === "scores";
 }
 
 // Layers one after the other that are the same.
@@ -88,7 +99,10 @@ function detailOf(info: ModelInfo, side: "encoder" | "decoder", sub: "self" | "c
   const heads = part["heads"] ? `${part["heads"]} × ${part["d_k"] ?? "?"}` : "";
   const grouped = part["groups"] && part["groups"] !== part["heads"] ? ` / ${part["groups"]}` : "";
   const mask = sub === "self" ? stack.mask[layer % stack.mask.length]?.kind : "";
-  return [heads + grouped, mask, sub === "cross" && words.value.fromEncoder].filter(Boolean).join(", ");
+  const position = sub === "self" ? stack.position[layer % Math.max(stack.position.length, 1)]?.kind : undefined;
+  const placed = info.blocks.find((one) => one.name === `${side}.position` && one.kind === position);
+  const acts = actsInside(placed) && words.value.positionActs[placed!.applies_to as "qk" | "scores"](position!);
+  return [heads + grouped, mask, acts, sub === "cross" && words.value.fromEncoder].filter(Boolean).join(", ");
 }
 
 interface BoxProps {

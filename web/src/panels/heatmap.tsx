@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { css, weightColours } from "../colours";
 import { px, weight } from "../format";
 import { paint } from "../pixels";
-import { cell, locked, narrow, ownScale, rootScale, shownStep, threshold } from "../state";
+import { cell, kind, locked, narrow, ownScale, rootScale, shownStep, threshold } from "../state";
 import { MASKED, type View, highest } from "../view";
 import { words } from "../words";
 
@@ -58,7 +58,7 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
             {view.columns.map((one, n) => <span key={n}>{one.label}</span>)}
           </div>
           <div class="row-labels" aria-hidden="true">
-            {view.rows.map((one, n) => <span key={n} class={one.to === shownStep.value ? "here" : ""}>{one.label}</span>)}
+            {view.rows.map((one, n) => <span key={n} class={kind.value !== "encoder" && one.to === shownStep.value ? "here" : ""}>{one.label}</span>)}
           </div>
           <div
             class="cells hatched"

@@ -305,6 +305,7 @@ export const en = {
   layersFromTo: (from: number, to: number) => `Layers ${from} to ${to}`,
   operations: (count: string) => `${count} operations`,
   fromEncoder: "hears the encoder",
+  positionActs: { qk: (kind: string) => `${kind} on q and k`, scores: (kind: string) => `${kind} on the scores` },
   norms: { pre: "norm before", post: "norm after" } as Record<string, string>,
   lookAtIt: (what: string) => `Look at ${what}`,
 

@@ -281,6 +281,7 @@ export const zh: Words = {
   layersFromTo: (from, to) => `第 ${from} 到 ${to} 层`,
   operations: (count) => `${count} 次运算`,
   fromEncoder: "看编码器",
+  positionActs: { qk: (kind) => `${kind} 作用于 q 和 k`, scores: (kind) => `${kind} 作用于分数` },
   norms: { pre: "先归一化", post: "后归一化" },
   lookAtIt: (what) => `查看${what}`,
 
