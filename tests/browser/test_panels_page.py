@@ -96,6 +96,34 @@ def test_a_word_is_forced_in_one_of_several_sentences(look: Callable[..., Look],
     assert after[1] != before[1]
 
 
+def test_several_words_are_forced_kept_in_the_address_and_undone(
+    look: Callable[..., Look], sentences: list[str]
+) -> None:
+    seen = look().open(panel="probabilities").translate(sentences[0])
+    texts = [seen.result]
+    for place in (1, 3):
+        seen.page.locator("#result .token").nth(place).click()
+        seen.page.wait_for_selector("#bars .tag:has-text('taken')")
+        seen.page.locator("#bars button:not([disabled])").first.click()
+        seen.page.wait_for_selector(f"html[data-state=done] #forced li:nth-child({len(texts)}) button:not([disabled])")
+        texts.append(seen.result)
+    assert len(set(texts)) == 3
+    told = seen.page.locator("#forced li").all_inner_texts()
+    again = look()
+    again.page.goto(seen.page.url)
+    again.page.wait_for_selector("html[data-state=done] #forced li:nth-child(2) button:not([disabled])")
+    assert again.result == texts[2]
+    assert again.page.locator("#forced li").all_inner_texts() == told
+    assert again.page.inner_text("#first") == texts[0]
+    again.page.click("#forced li:nth-child(2) button")
+    again.page.wait_for_function("document.querySelectorAll('#forced li').length === 1")
+    assert again.ended().result == texts[1]
+    again.page.click("#forced li:nth-child(1) button")
+    again.page.wait_for_selector("#forced", state="detached")
+    assert again.ended().result == texts[0]
+    assert "forced=" not in again.page.url
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_w21_beam(look: Callable[..., Look], translator: Translator, sentences: list[str], beam: int) -> None:
     seen = look().open(panel="beam", beam=beam).translate(sentences[0])

@@ -39,7 +39,16 @@ export const isExample = signal(false); // what is shown was recorded with anoth
 // are drawn again (growing.ts).
 export const recording = signal<Recording | null>(null);
 export const first = signal<Recording | null>(null); // the version before a word was forced
-export const forcedAt = signal<{ place: number; before: string; piece: string } | null>(null);
+
+// A word that was put in the place of another, in the order in which it was done.
+export interface ForcedWord {
+  sentence: number;
+  place: number;
+  id: number;
+  before: string;
+  piece: string;
+}
+export const forcedWords = signal<ForcedWord[]>([]);
 export const tick = signal(0);
 export const beat = signal(0);
 export const speed = signal(0); // tokens a second

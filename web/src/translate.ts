@@ -32,9 +32,22 @@ export async function start(): Promise<void> {
     await choose(wanted.name);
     const step = s.following.value ? undefined : s.step.value;
     if (s.text.value.trim()) await run(s.text.value.trim(), [], step);
+    await forceAgain();
   } catch (error) {
     fail(error);
   }
+}
+
+// The words that an address has.
+async function forceAgain(): Promise<void> {
+  const wanted = s.forcedWords.value;
+  const step = s.following.value ? undefined : s.step.value;
+  s.forcedWords.value = [];
+  for (const { sentence, place, id } of wanted) {
+    if (s.phase.value !== "done" && s.phase.value !== "truncated") return;
+    await force(sentence, place, id);
+  }
+  if (wanted.length && step !== undefined) s.goTo(step);
 }
 
 function lock(): void {
@@ -72,7 +85,8 @@ export async function open(name: string): Promise<void> {
 export async function change(name: string): Promise<void> {
   stop();
   batch(() => {
-    s.recording.value = s.first.value = s.forcedAt.value = s.model.value = null; // what another model did
+    s.recording.value = s.first.value = s.model.value = null; // what another model did
+    s.forcedWords.value = [];
     s.problem.value = "";
   });
   await choose(name).catch(fail);
@@ -112,18 +126,50 @@ export async function translate(): Promise<void> {
   const text = s.text.value.trim();
   if (!text || !s.model.value || s.keyMissing.value) return;
   s.first.value = null;
-  s.forcedAt.value = null;
+  s.forcedWords.value = [];
   await run(text, []);
 }
 
-// Another word at a place of the shown sentence: it is forced, and what follows is found anew.
-export async function force(place: number, id: number, piece: string): Promise<void> {
-  const sentence = s.sentence.value!;
+// Another word at a place of a sentence: it is forced, and what follows is found anew.
+export async function force(number: number, place: number, id: number): Promise<void> {
   const old = s.recording.value!;
-  const number = old.sentences.indexOf(sentence);
+  const sentence = old.sentences[number];
+  if (!sentence || place > sentence.target.length) return; // an address may say anything
   s.first.value ??= old;
-  s.forcedAt.value = { place, before: sentence.written[place] ?? "", piece };
-  await run(sentence.text, [...sentence.target.slice(0, place), id], place + 1);
+  const kept = s.forcedWords.value.filter((one) => one.sentence !== number || one.place < place);
+  const word = { sentence: number, place, id, before: sentence.written[place] ?? "", piece: "" };
+  s.forcedWords.value = [...kept, word];
+  await writeAgain(number, [...sentence.target.slice(0, place), id], place + 1);
+  const piece = s.recording.value?.sentences[number]?.targetPieces[place] ?? "";
+  s.forcedWords.value = s.forcedWords.value.map((one) => (one === word ? { ...word, piece } : one));
+}
+
+// Without this word, and those behind it in its sentence.
+export async function undo(word: s.ForcedWord): Promise<void> {
+  const isKept = (one: s.ForcedWord) => one.sentence !== word.sentence || one.place < word.place;
+  const kept = s.forcedWords.value.filter(isKept);
+  s.forcedWords.value = kept;
+  if (!kept.length && s.first.value) {
+    stop();
+    batch(() => {
+      s.recording.value = s.first.value;
+      s.first.value = null;
+      s.sentenceNumber.value = word.sentence;
+      finish();
+      s.goTo(word.place + 1);
+    });
+    return;
+  }
+  const last = kept.filter((one) => one.sentence === word.sentence).at(-1);
+  const written = s.recording.value!.sentences[word.sentence]!.target;
+  await writeAgain(word.sentence, last ? written.slice(0, last.place + 1) : [], word.place + 1);
+}
+
+// One of the sentences once more, beginning with these tokens.
+async function writeAgain(number: number, prefix: number[], place: number): Promise<void> {
+  const old = s.recording.value!;
+  const sentence = old.sentences[number]!;
+  await run(sentence.text, prefix, place);
   const made = s.recording.value!;
   [made.asked, made.wishes] = [old.asked, old.wishes]; // what another model would be asked
   if (!made.ended || old.sentences.length === 1) return;

@@ -5,6 +5,8 @@ import * as s from "./state";
 import { readFrom, tellAddress } from "./searching";
 import type { Kind } from "./types";
 
+const MAX_FORCED = 16; // words of an address: each is a translation
+
 export function readAddress(): void {
   const given = new URLSearchParams(location.hash.slice(1));
   const number = (name: string): number => Math.max(parseInt(given.get(name) ?? "0", 10) || 0, 0);
@@ -22,6 +24,7 @@ export function readAddress(): void {
     s.following.value = false;
     s.step.value = number("step");
   }
+  s.forcedWords.value = readForced(given.get("forced") ?? "");
   s.asWords.value = given.has("words");
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
@@ -45,6 +48,8 @@ export function keepAddress(): void {
     told.set("kind", s.kind.value);
     told.set("layer", String(s.layer.value + 1));
     told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
+    const forced = s.forcedWords.value.map((one) => [one.sentence + 1, one.place + 1, one.id].join("."));
+    if (forced.length) told.set("forced", forced.join("_"));
     if (!s.following.value) told.set("step", String(s.step.value));
     if (s.asWords.value) told.set("words", "1");
     if (s.hideSpecials.value) told.set("plain", "1");
@@ -57,6 +62,15 @@ export function keepAddress(): void {
     if (s.cost.value) told.set("cost", s.cost.value);
     history.replaceState(null, "", "#" + told.toString());
   });
+}
+
+// 1.3.485_1.5.620: in the first sentence token 485 in the third place, then token 620 in the fifth.
+function readForced(given: string): s.ForcedWord[] {
+  const words = given.split("_").slice(0, MAX_FORCED).map((one) => /^([1-9]\d{0,3})\.([1-9]\d{0,3})\.(\d{1,7})$/u.exec(one));
+  const numbers = words.map((found) => found?.slice(1).map(Number) ?? []);
+  return numbers.flatMap(([sentence, place, id]) =>
+    id === undefined ? [] : [{ sentence: sentence! - 1, place: place! - 1, id, before: "", piece: "" }],
+  );
 }
 
 // en-de; where a language has a hyphen itself, "zh-Hans en".

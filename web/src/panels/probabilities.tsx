@@ -105,7 +105,7 @@ function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sen
             data-id={id}
             disabled={fixed || taken || mark}
             title={mark ? t.cannotForce : taken ? t.taken : t.useInstead(shown(piece))}
-            onClick={() => void force(at, id, piece)}
+            onClick={() => void force(s.recording.value!.sentences.indexOf(sentence), at, id)}
           >
             <span class="piece">{shown(piece)}</span>
             <span class="bar-line"><span style={{ width: `${100 * place.probabilities[n]!}%` }} /></span>

@@ -7,7 +7,7 @@ import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
 import type { Sentence } from "../recording";
 import * as s from "../state";
-import { DRAWN, retry } from "../translate";
+import { DRAWN, retry, undo } from "../translate";
 import { words } from "../words";
 
 const UNSURE = 0.6;
@@ -135,11 +135,18 @@ function Notes() {
 function First() {
   const t = words.value;
   const before = s.first.value;
-  const at = s.forcedAt.value;
-  if (!before || !at) return null;
+  const forced = s.forcedWords.value;
+  if (!before || !forced.length) return null;
   return (
     <div class="first note">
-      <p>{t.forcedNote(bare(at.before), bare(at.piece))}</p>
+      <ul id="forced">
+        {forced.map((one) => (
+          <li key={`${one.sentence} ${one.place}`}>
+            {t.forcedNote(bare(one.before), bare(one.piece))}{" "}
+            <button type="button" disabled={s.running.value} aria-label={t.undoForced(bare(one.piece))} onClick={() => void undo(one)}>{t.undo}</button>
+          </li>
+        ))}
+      </ul>
       <p>
         <strong>{t.firstVersion}:</strong> <span id="first" dir="auto">{before.text}</span>
       </p>

@@ -77,6 +77,8 @@ export const en = {
   asModelSays: "As the model says it",
   unsure: "Underlined: the model gave it less than 60 %.",
   firstVersion: "First version",
+  undo: "Undo",
+  undoForced: (piece: string) => `Undo: “${piece}”, and what was put behind it`,
   forcedNote: (before: string, piece: string) => `“${piece}” was put in the place of “${before}”.`,
   sentenceOf: (n: number, count: number) => `Sentence ${n} of ${count}`,
   sentences: "Sentences",

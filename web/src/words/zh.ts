@@ -55,6 +55,8 @@ export const zh: Words = {
   asModelSays: "模型自己的写法",
   unsure: "下划线：模型给它的概率不到 60%。",
   firstVersion: "最初的译文",
+  undo: "撤销",
+  undoForced: (piece) => `撤销：“${piece}”及其后的替换`,
   forcedNote: (before, piece) => `“${before}”换成了“${piece}”。`,
   sentenceOf: (n, count) => `第 ${n} 句，共 ${count} 句`,
   sentences: "句子",
