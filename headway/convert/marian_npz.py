@@ -1,7 +1,7 @@
 """Import a model of Marian: model.npz with its options inside, and sentencepiece vocabularies beside it.
 
     model.npz  decoder.yml  vocab.yml  source.spm  target.spm     OPUS-MT
-    model.npz  config.yml   vocab.spm                             students of bergamot, in float32
+    model.npz  config.yml   vocab.spm                             students of bergamot, in float32: marian_student.py
 
 Its tensors get the names of Hugging Face's Marian, whose rules do the rest. The first input of Marian's decoder is no
 word but zeros: here it is one more entry of the vocabulary, which is never an output."""
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.convert.architecture import ConversionError, Json, find_family, read_size, require
+from headway.convert.architecture import ConversionError, Json, find_family, read_size
 from headway.convert.card import format_import_card
 from headway.convert.huggingface.directory import choose_languages
 from headway.convert.huggingface.model_folder import ModelText
@@ -28,6 +28,16 @@ from headway.convert.huggingface.tokenizer_files import (
     read_limited,
 )
 from headway.convert.importer import ImportPlan
+from headway.convert.marian_student import (
+    AUTOREG,
+    check_recurrent_tensors,
+    find_browser_file,
+    is_student,
+    read_tied_layers,
+    refuse_browser_file,
+    replace_self_attention,
+)
+from headway.convert.marian_student import FIXED as FIXED_IN_STUDENTS
 from headway.convert.options import ImportOptions
 from headway.convert.rule_source import RuleSource
 from headway.convert.tensor_rules import AppendRow, Reshape, TensorChange, TensorRule, Transpose
@@ -36,25 +46,32 @@ from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.pair import Tokenizers
 
 OPTIONS = "special:model.yml"
+QUANTISATION = "_QuantMultA"  # ends the names of numbers by which int8 scales activations: unused in float32
 START = "⟨start⟩"  # zeros
 NEVER = -1e4  # the bias of an entry that is never an output: its probability is 0 in every float type
 # Options that have one value in the models that Headway can compute, and what they are where they are missing.
 FIXED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-postprocess-emb": ("d",),
-    "transformer-decoder-autoreg": ("self-attention", None),
+    AUTOREG: ("self-attention", "rnn", None),
     "transformer-train-position-embeddings": (False, None),
-    "transformer-tied-layers": ([], None),
     "transformer-no-projection": (False, None),
     "transformer-no-bias": (False, None),
     "transformer-no-affine": (False, None),
     "transformer-rnn-projection": (False, None),
     "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2, None),
+    "transformer-pool": (False, None),
     "transformer-depth-scaling": (False, None),
     "factors-combine": ("sum", None),
 }
 # transformer-preprocess, -postprocess and -postprocess-top -> the family of Hugging Face
 NORMS = {("", "dan", ""): "marian", ("n", "da", "n"): "pegasus"}
+NORM_NAMES = {
+    "self": "self_attn_layer_norm", "rnn": "self_attn_layer_norm", "context": "encoder_attn_layer_norm",
+    "ffn": "final_layer_norm",
+}  # fmt: skip
+SSRU = {"W": "candidate.weight", "Wf": "gate.weight", "bf": "gate.bias"}
 ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 
 
@@ -87,7 +104,7 @@ class NpzSource:
         if dtype not in (np.float32, np.float16):
             raise ConversionError(
                 f"{self.path}: the tensor {name} is of the type {dtype}. Headway imports Marian's models in float32; "
-                "the int8 files of students are for Marian alone."
+                "the int8 files of students are for Marian alone. Import the float32 model that they were made from."
             )
         return torch.float32 if dtype == np.float32 else torch.float16
 
@@ -108,35 +125,55 @@ def _read_header_2(file: Any) -> Any:
 
 
 def detect(path: Path) -> bool:
-    return find_npz(path) is not None
+    found = list_npz(path)
+    several = len(found) > 1 and not (path / "config.json").exists()  # which a directory of another toolkit has
+    return len(found) == 1 or several or find_browser_file(path) is not None
 
 
-def find_npz(path: Path) -> Path | None:
-    """The model: this file, or the one .npz in this directory."""
+def list_npz(path: Path) -> list[Path]:
+    """This file, or the .npz files in this directory."""
     if path.is_dir():
-        found = sorted(path.glob("*.npz"))
-        return found[0] if len(found) == 1 else None
-    return path if path.suffix == ".npz" and path.is_file() else None
+        return sorted(path.glob("*.npz"))
+    return [path] if path.suffix == ".npz" and path.is_file() else []
+
+
+def find_npz(path: Path) -> Path:
+    """The model. Raises HeadwayError unless there is exactly one."""
+    found = list_npz(path)
+    if not found:
+        file = find_browser_file(path)
+        assert file is not None
+        raise refuse_browser_file(file)
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:5])
+        raise HeadwayError(f"{path} has {len(found)} models ({names} …). Name the one to import: {found[0]}")
+    return found[0]
 
 
 def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
     model = find_npz(path)
-    assert model is not None
     source = NpzSource(model)
     if OPTIONS not in source.shapes():
         raise HeadwayError(f"{model} is not a model of Marian: it does not hold its options ({OPTIONS}).")
     settings = parse_yaml(source.read_array(OPTIONS).tobytes().rstrip(b"\0"), model)
     shapes = source.shapes()
     decoding = next((parse_yaml(read_limited(f), f) for f in _list_yaml(model.parent) if _is_decoding(f)), {})
-    tokenizers = read_tokenizers(model.parent, settings, decoding)
+    tokenizers = read_tokenizers(model.parent, read_vocabulary_sizes(settings, shapes), decoding)
     config = translate_options(settings, shapes, tokenizers)
     architecture = find_family(find_norms(settings))(config)
+    if is_student(settings):
+        check_recurrent_tensors(settings, shapes)
+        architecture = replace_self_attention(architecture)
     lost = [f"word-penalty = {decoding['word-penalty']} of its decoder.yml"] if decoding.get("word-penalty") else []
     architecture = replace(architecture, search=read_search(decoding), lost=(*architecture.lost, *lost))
     sources, targets = choose_languages(architecture, ModelText(tokenizers=tokenizers), options)
     return ImportPlan(
         architecture=architecture,
-        weights=RuleSource(source, name_tensors(shapes), unused=[OPTIONS]),
+        weights=RuleSource(
+            source,
+            name_tensors(shapes, read_tied_layers(settings)),
+            unused=[OPTIONS, *(name for name in shapes if name.endswith(QUANTISATION))],
+        ),
         tokenizers=tokenizers,
         source_languages=sources,
         target_languages=targets,
@@ -169,7 +206,8 @@ def parse_yaml(text: bytes, path: Path) -> Json:
 
 def translate_options(settings: Json, shapes: Mapping[str, tuple[int, ...]], tokenizers: Tokenizers) -> Json:
     """The config.json of Hugging Face's Marian."""
-    for name, allowed in FIXED.items():
+    fixed = FIXED | FIXED_IN_STUDENTS if is_student(settings) else FIXED
+    for name, allowed in fixed.items():
         require_option(settings, name, allowed)
     heads, hidden = (read_size(settings, f"transformer-{name}") for name in ("heads", "dim-ffn"))
     config: Json = {
@@ -184,7 +222,9 @@ def translate_options(settings: Json, shapes: Mapping[str, tuple[int, ...]], tok
         "dropout": float(settings.get("transformer-dropout") or 0.0),
     }
     for side, short in (("encoder", "enc"), ("decoder", "dec")):
-        config[f"{side}_layers"] = read_size(settings, f"{short}-depth")
+        config[f"{side}_layers"] = depth = read_size(settings, f"{short}-depth")
+        if depth > len(shapes):
+            raise ConversionError(f"{short}-depth = {depth}, and its file has only {len(shapes)} tensors.")
         config[f"{side}_attention_heads"] = heads
         config[f"{side}_ffn_dim"] = hidden
     if other := settings.get("transformer-decoder-dim-ffn"):
@@ -205,12 +245,9 @@ def find_norms(settings: Json) -> str:
 
 
 def require_option(settings: Json, name: str, allowed: tuple[Any, ...]) -> None:
-    if name == "transformer-decoder-autoreg" and settings.get(name) == "rnn":
-        raise ConversionError(
-            'transformer-decoder-autoreg = "rnn": this student has a recurrent decoder (SSRU), which Headway does not '
-            "have. Import its teacher."
-        )
-    require(settings, name, allowed)
+    if settings.get(name) not in allowed:
+        known = ", ".join(str(value) for value in allowed if value is not None)
+        raise ConversionError(f"{name} = {settings.get(name)!r} in its options is not supported, only {known}.")
 
 
 def read_search(decoding: Json) -> Json:
@@ -224,17 +261,43 @@ def read_search(decoding: Json) -> Json:
     return search
 
 
-def read_tokenizers(folder: Path, settings: Json, decoding: Json) -> Tokenizers:
-    """From vocab.yml and two sentencepiece models, or from sentencepiece models that are the vocabulary themselves."""
+def read_vocabulary_sizes(settings: Json, shapes: Mapping[str, tuple[int, ...]]) -> list[Any]:
+    """Of source and target: dim-vocabs, or the rows of the embeddings where Marian left that empty."""
     sizes = settings.get("dim-vocabs")
+    if not sizes:
+        words = [shapes.get("Wemb") or shapes.get(f"{side}_Wemb") for side in ("encoder", "decoder")]
+        sizes = [shape[0] for shape in words if shape]
     if not isinstance(sizes, list) or len(sizes) != 2:
         raise ConversionError(f"dim-vocabs = {sizes!r}: Headway imports models with one source and one target.")
-    names = decoding.get("vocabs") or sorted({path.name for path in folder.glob("*vocab*")})
+    return sizes
+
+
+def find_vocabularies(folder: Path, decoding: Json) -> list[Path]:
+    """Of source and target: those that decoder.yml names, wherever they were when it was written, or those that are
+    called so."""
+    found = sorted(path.name for path in folder.glob("*vocab*") if path.suffix in (".spm", ".yml"))
+    names = decoding.get("vocabs") or found
     if isinstance(names, str):
         names = [names]
-    if not isinstance(names, list) or not 1 <= len(names) <= 2 or any(Path(str(n)).name != n for n in names):
+    if not isinstance(names, list) or not 1 <= len(names) <= 2:
         raise ConversionError(f"{folder} must have one or two vocabularies (vocab.yml, vocab.spm), and has {names!r}.")
-    paths = [folder / names[0], folder / names[-1]]
+    paths = [folder / Path(str(name)).name for name in names]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise ConversionError(
+            f"{folder} must have one or two vocabularies (vocab.yml, vocab.spm): decoder.yml names {names!r}, and "
+            f"{missing[0].name} is not there."
+        )
+    if not decoding.get("vocabs") and len(paths) == 2 and not re.search(r"src|source", paths[0].name):
+        raise ConversionError(
+            f"{folder} has two vocabularies, {names[0]} and {names[1]}, and nothing says which is that of the source. "
+            "Write a file decoder.yml beside them with the line: vocabs: [SOURCE.spm, TARGET.spm]"
+        )
+    return [paths[0], paths[-1]]
+
+
+def read_tokenizers(folder: Path, sizes: list[Any], decoding: Json) -> Tokenizers:
+    """From vocab.yml and two sentencepiece models, or from sentencepiece models that are the vocabulary themselves."""
+    paths = find_vocabularies(folder, decoding)
     result = []
     for path, side, size in zip(paths, ("source", "target"), sizes):
         if path.suffix == ".spm":
@@ -268,12 +331,20 @@ def read_yaml_vocabulary(path: Path) -> list[str]:
     return [spellings[n] for n in range(len(spellings))]
 
 
-def name_tensors(shapes: Mapping[str, tuple[int, ...]]) -> list[TensorRule]:
-    """Hugging Face's names for Marian's tensors."""
-    return [rule for name, shape in shapes.items() if (rule := name_tensor(name, shape))]
+def name_tensors(shapes: Mapping[str, tuple[int, ...]], tied_layers: list[int]) -> list[TensorRule]:
+    """Hugging Face's names for Marian's tensors. Those of a tied layer get the names of all layers that have them."""
+    rules = []
+    for name, shape in shapes.items():
+        if own := re.match(r"decoder_l(\d+)_", name):
+            layers = [n for n, layer in enumerate(tied_layers, 1) if layer == int(own[1])]
+            rules += [name_tensor(name, shape, layer) for layer in layers]
+        else:
+            rules.append(name_tensor(name, shape))
+    return [rule for rule in rules if rule is not None]
 
 
-def name_tensor(name: str, shape: tuple[int, ...]) -> TensorRule | None:
+def name_tensor(name: str, shape: tuple[int, ...], layer_number: int | None = None) -> TensorRule | None:
+    """layer_number: of the layer that has it, counted from 1, if not that of its name."""
     flat = (Reshape(shape, (shape[-1],)),) if len(shape) == 2 and shape[0] == 1 else ()
     words = {
         "Wemb": "shared.weight",
@@ -292,14 +363,15 @@ def name_tensor(name: str, shape: tuple[int, ...]) -> TensorRule | None:
     ends = {"scale": "weight", "bias": "bias"}
     if top := re.fullmatch(r"(encoder|decoder)_top_ln_(scale|bias)", name):
         return TensorRule(f"model.{top[1]}.layer_norm.{ends[top[2]]}", name, flat)
-    match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn)_(\w+)", name)
+    match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|rnn|context|ffn)_(\w+)", name)
     if match is None:
         return None
     side, number, part, rest = match.groups()
-    layer = f"model.{side}.layers.{int(number) - 1}"
-    if norm := re.fullmatch(r"(?:Wo|ffn)_ln_(scale|bias)(?:_pre)?", rest):
-        own = {"self": "self_attn_layer_norm", "context": "encoder_attn_layer_norm", "ffn": "final_layer_norm"}[part]
-        return TensorRule(f"{layer}.{own}.{ends[norm[1]]}", name, flat)
+    layer = f"model.{side}.layers.{(layer_number or int(number)) - 1}"
+    if norm := re.fullmatch(r"(?:(?:Wo|ffn)_)?ln_(scale|bias)(?:_pre)?", rest):
+        return TensorRule(f"{layer}.{NORM_NAMES[part]}.{ends[norm[1]]}", name, flat)
+    if part == "rnn":
+        return TensorRule(f"{layer}.rnn.{SSRU[rest]}", name, flat or (Transpose(),)) if rest in SSRU else None
     linear = re.fullmatch(r"([Wb])([qkvo12])", rest)
     if linear is None:
         return None

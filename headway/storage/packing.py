@@ -16,7 +16,7 @@ from headway.storage.tensor_file import SCALE_SUFFIX
 
 # The weights of linear layers, and the embeddings, which are often also the output layer.
 INT8_MATRICES = re.compile(
-    r"(.*\.sublayers\..*\.(query|key|value|output|gate|inner|outer)|embeddings\..*\.words|head)\.weight"
+    r"(.*\.sublayers\..*\.(query|key|value|output|gate|candidate|inner|outer)|embeddings\..*\.words|head)\.weight"
 )
 
 

@@ -118,6 +118,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "performer": {"mixer": "performer(4, chunk=4)"},
     "mamba": {"mixer": "mamba(chunk=4)", "mask": "causal", "position": "none"},
     "mingru": {"mixer": "mingru", "mask": "causal", "position": "none"},
+    "ssru": {"mixer": "ssru", "mask": "causal", "position": "none"},
     "residual_dual": {"residual": "residual_dual"},
     "deepnorm": {"residual": "deepnorm"},
     "experts": {"feedforward": "moe(4, 2)"},

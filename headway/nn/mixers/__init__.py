@@ -8,6 +8,7 @@ linear_attention.py  features in place of the softmax; self- and cross-attention
 performer.py  linear attention whose random features approximate the softmax (FAVOR+)
 mamba.py      Mamba: a selective state space model (S6)
 mingru.py     minGRU: a gated recurrence, the simplest mixer with a state
+ssru.py       SSRU: a forgetting average and a ReLU, in the decoders of Marian's students
 linformer.py  attention to a fixed number of keys that mix all tokens, for encoders
 reformer.py   attention among tokens that are hashed alike, for encoders
 clustered.py  attention in which similar queries attend as one, for encoders
