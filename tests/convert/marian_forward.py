@@ -24,8 +24,7 @@ def add_positions(words: np.ndarray) -> np.ndarray:
 
 def attend(queries: np.ndarray, keys: np.ndarray, arrays: Arrays, name: str, heads: int) -> np.ndarray:
     q, k, v = (
-        x @ arrays[f"{name}_W{one}"] + arrays[f"{name}_b{one}"]
-        for x, one in ((queries, "q"), (keys, "k"), (keys, "v"))
+        x @ arrays[f"{name}_W{one}"] + arrays[f"{name}_b{one}"] for x, one in ((queries, "q"), (keys, "k"), (keys, "v"))
     )
     outputs = []
     for part in np.split(np.arange(q.shape[1]), heads):

@@ -148,7 +148,7 @@ def test_a_student_whose_vocabulary_is_a_sentencepiece_model(spm: bytes, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"transformer-decoder-autoreg": "rnn"}, "this student has a recurrent decoder .SSRU."),
+        ({"transformer-decoder-autoreg": "rnn"}, "dec-cell = None in its options is not supported, only ssru"),
         ({"transformer-postprocess": "da"}, "norms in these places are not supported"),
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth = 3"),
         ({"dim-vocabs": [VOCABULARY]}, "dim-vocabs = .*one source and one target"),

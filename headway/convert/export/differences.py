@@ -52,13 +52,23 @@ def build_table(architecture: Architecture, vocabulary: int, source_vocabulary: 
 
 
 def find_differences(ours: Json, theirs: Json) -> list[str]:
-    """What `ours` has and `theirs` does not, a sentence for each slot, the kind first. Both are expanded."""
+    """What `ours` has and `theirs` does not, a sentence for each slot. Other kinds come first: settings may
+    differ because of them. Both are expanded."""
+    slots, other_slots = _slots(ours), _slots(theirs)
+    differing = [path for path in sorted({*slots, *other_slots}) if slots.get(path) != other_slots.get(path)]
+    differing.sort(key=lambda path: _kind(slots.get(path)) == _kind(other_slots.get(path)))
     found = []
-    for path in sorted({*_slots(ours), *_slots(theirs)}):
-        one, other = _slots(ours).get(path), _slots(theirs).get(path)
-        if one != other:
-            found.append(f"{path} is {_describe(one, other)}, and there it is {_describe(other, one)}")
+    for path in differing:
+        one, other = slots.get(path), other_slots.get(path)
+        found.append(f"{path} is {_describe(one, other)}, and there it is {_describe(other, one)}")
     return found
+
+
+def _kind(value: Any) -> Any:
+    """What a slot holds: of a part the kind; of a plain setting nothing."""
+    if isinstance(value, list):
+        return [_kind(part) for part in value]
+    return value["kind"] if isinstance(value, dict) else None
 
 
 def _slots(table: Json) -> dict[str, Any]:
