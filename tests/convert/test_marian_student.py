@@ -299,6 +299,9 @@ def test_which_vocabulary_is_the_sources(spm: bytes, tmp_path: Path) -> None:  #
     (folder / "vocab.de.spm").rename(folder / "vocab.src.spm")
     (folder / "vocab.en.spm").rename(folder / "vocab.trg.spm")
     assert [path.name for path in find_vocabularies(folder, {})] == ["vocab.src.spm", "vocab.trg.spm"]
+    (folder / "vocab.third.spm").write_bytes(b"")
+    with pytest.raises(ConversionError, match="must have one or two vocabularies .*, and has .*vocab.third.spm"):
+        find_vocabularies(folder, {})
 
 
 def test_one_of_several_models_must_be_named(spm: bytes, tmp_path: Path) -> None:  # noqa: F811
