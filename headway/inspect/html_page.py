@@ -28,7 +28,7 @@ def render_page(trace: Trace, name: str = "", model: Transformer | None = None, 
     """HTML. With the model, and `pieces` (token texts, given a side and ids), it shows nearest tokens as well."""
     recorded = {"events": trace_events(trace, name), "answers": record_answers(trace, name, model, pieces)}
     data = json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    script, style = ((STATIC_DIR / f"page.{ending}").read_text(encoding="utf-8") for ending in ("js", "css"))
+    script, style = ((STATIC_DIR / name).read_text(encoding="utf-8") for name in ("whole.js", "page.css"))
     script = script.replace("</script", "<\\/script")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

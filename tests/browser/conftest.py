@@ -113,6 +113,7 @@ class Look:
 
     def tab(self, name: str) -> "Look":
         self.page.click(f"#tab-{name}")
+        self.page.wait_for_selector("#loading-part", state="detached")
         return self
 
     def table(self, selector: str) -> list[list[str]]:

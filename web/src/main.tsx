@@ -7,7 +7,7 @@ import { onPageKey } from "./keys";
 import { narrow, phase } from "./state";
 import { start } from "./translate";
 import { keepAddress, readAddress } from "./url";
-import { tongue, words } from "./words";
+import { TONGUES, loadWords, tongue, words } from "./words";
 
 const root = document.documentElement;
 effect(() => {
@@ -17,7 +17,7 @@ effect(() => {
   root.dataset.state = phase.value;
 });
 effect(() => {
-  root.lang = tongue.value === "zh" ? "zh-Hans" : "en";
+  root.lang = TONGUES[tongue.value].tag;
   document.title = words.value.title;
 });
 
@@ -32,5 +32,7 @@ if (!saved) addEventListener("hashchange", () => location.reload());
 
 readAddress();
 keepAddress();
-render(<App />, document.getElementById("page")!);
-void start();
+void loadWords().then(() => {
+  render(<App />, document.getElementById("page")!);
+  void start();
+});

@@ -5,7 +5,7 @@ import * as s from "./state";
 
 export async function pageOf(): Promise<Blob> {
   const answers = await everything();
-  const [script, style] = await Promise.all(["static/page.js", "static/page.css"].map(async (path) => (await fetch(path)).text()));
+  const [script, style] = await Promise.all(["static/whole.js", "static/page.css"].map(async (path) => (await fetch(path)).text()));
   const recorded = JSON.stringify({ events: s.recording.value!.events, answers }).replace(/</gu, "\\u003c");
   const page = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

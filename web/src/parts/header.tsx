@@ -2,7 +2,7 @@ import { chooseTheme, theme, type Theme } from "../colours";
 import { short } from "../format";
 import { change, giveKey } from "../translate";
 import * as s from "../state";
-import { choose, tongue, words, type Tongue } from "../words";
+import { TONGUES, choose, tongue, words, type Tongue } from "../words";
 
 export function Header() {
   const t = words.value;
@@ -42,9 +42,10 @@ export function Header() {
         </button>
         <label>
           <span class="unseen">{t.interfaceLanguage}</span>
-          <select id="tongue" value={tongue.value} onChange={(e) => choose(e.currentTarget.value as Tongue)}>
-            <option value="en" lang="en">English</option>
-            <option value="zh" lang="zh-Hans">中文</option>
+          <select id="tongue" value={tongue.value} onChange={(e) => void choose(e.currentTarget.value as Tongue)}>
+            {Object.entries(TONGUES).map(([one, { name, tag }]) => (
+              <option value={one} lang={tag} key={one}>{name}</option>
+            ))}
           </select>
         </label>
         <label>

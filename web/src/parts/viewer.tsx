@@ -1,27 +1,22 @@
 // The panels, as tabs: arrow keys change between them, as tabs do.
 import { useEffect, useRef } from "preact/hooks";
-import { Architecture } from "../panels/architecture";
 import { Attention } from "../panels/attention";
-import { BeamPanel } from "../panels/beam";
-import { Inside } from "../panels/inside";
 import { Probabilities } from "../panels/probabilities";
-import { StudyPanel } from "../panels/study";
-import { Variants } from "../panels/variants";
-import { VectorsPanel } from "../panels/vectors";
 import { saved } from "../api";
 import * as s from "../state";
 import { translate } from "../translate";
 import { words } from "../words";
+import { later } from "./later";
 
 const SHOWN = {
   attention: Attention,
-  inside: Inside,
+  inside: later(async () => (await import("../panels")).Inside),
   probabilities: Probabilities,
-  beam: BeamPanel,
-  vectors: VectorsPanel,
-  architecture: Architecture,
-  variants: Variants,
-  study: StudyPanel,
+  beam: later(async () => (await import("../panels")).BeamPanel),
+  vectors: later(async () => (await import("../panels")).VectorsPanel),
+  architecture: later(async () => (await import("../panels")).Architecture),
+  variants: later(async () => (await import("../panels")).Variants),
+  study: later(async () => (await import("../panels")).StudyPanel),
 };
 const WITHOUT_SENTENCE: s.Panel[] = ["architecture", "variants", "study"];
 

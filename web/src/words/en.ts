@@ -241,6 +241,8 @@ export const en = {
     explained: "± is the standard deviation over seeds. p: paired bootstrap against the first variant on the same text; below 0.05 a difference is hardly due to chance.",
   },
   nothingYet: "Translate a sentence, and this fills.",
+  partMissing: "This part of the page could not be loaded: the server is gone, or newer than this page.",
+  reload: "Load the page again",
   tryOne: "Or try one of these:",
   atlas: "All layers and heads",
   atlasHead: (layer: number, head: number) => `Layer ${layer}, head ${head}`,

@@ -1,26 +1,44 @@
-// The language of the interface: the browser's, until somebody chooses another.
-import { computed, signal } from "@preact/signals";
-import { en } from "./en";
-import { zh } from "./zh";
+// The language of the interface: the browser's, until somebody chooses another. English is always there, and stands in
+// for a language that cannot be loaded; a further language is one file here and one line in OTHERS.
+import { signal } from "@preact/signals";
+import { type Words, en } from "./en";
 
-export type Tongue = "en" | "zh";
-const ALL = { en, zh };
+const OTHERS = { zh: async () => (await import("./zh")).zh };
+export type Tongue = "en" | keyof typeof OTHERS;
+export const TONGUES: Record<Tongue, { name: string; tag: string }> = {
+  en: { name: "English", tag: "en" },
+  zh: { name: "中文", tag: "zh-Hans" },
+};
 
-function first(): Tongue {
+function isTongue(name: string | null): name is Tongue {
+  return name !== null && name in TONGUES;
+}
+
+function wantedTongue(): Tongue {
   try {
     const kept = localStorage.getItem("tongue");
-    if (kept === "en" || kept === "zh") return kept;
+    if (isTongue(kept)) return kept;
   } catch {
     // a page from a file may keep nothing
   }
-  return navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+  const [asked] = navigator.language.toLowerCase().split("-");
+  return isTongue(asked!) ? asked : "en";
 }
 
-export const tongue = signal<Tongue>(first());
-export const words = computed(() => ALL[tongue.value]);
+export const tongue = signal<Tongue>("en");
+export const words = signal<Words>(en);
 
-export function choose(chosen: Tongue): void {
-  tongue.value = chosen;
+export async function loadWords(wanted: Tongue = wantedTongue()): Promise<void> {
+  try {
+    words.value = wanted === "en" ? en : await OTHERS[wanted]();
+    tongue.value = wanted;
+  } catch {
+    // the server is gone: the page goes on in the language that it has
+  }
+}
+
+export async function choose(chosen: Tongue): Promise<void> {
+  await loadWords(chosen);
   try {
     localStorage.setItem("tongue", chosen);
   } catch {

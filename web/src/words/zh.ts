@@ -218,6 +218,8 @@ export const zh: Words = {
     explained: "± 是各随机种子之间的标准差。p：在同样文本上与第一个变体的配对自助检验；小于 0.05 时，差别难以归于偶然。",
   },
   nothingYet: "翻译一个句子，这里就会有内容。",
+  partMissing: "页面的这一部分无法加载：服务器已停止，或者版本比本页面新。",
+  reload: "重新加载页面",
   tryOne: "或者试试这些：",
   atlas: "所有的层和头",
   atlasHead: (layer, head) => `第 ${layer} 层，头 ${head}`,

@@ -1,0 +1,7 @@
+// The panels whose script is loaded when one of them is first opened.
+export { Architecture } from "./architecture";
+export { BeamPanel } from "./beam";
+export { Inside } from "./inside";
+export { StudyPanel } from "./study";
+export { Variants } from "./variants";
+export { VectorsPanel } from "./vectors";
