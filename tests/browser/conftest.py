@@ -93,6 +93,7 @@ class Look:
     def translate(self, text: str) -> "Look":
         self.page.fill("#text", text)
         self.page.press("#text", "Control+Enter")
+        self.page.wait_for_selector("#loading-part", state="detached")
         return self.ended()
 
     def ended(self) -> "Look":

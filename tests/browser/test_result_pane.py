@@ -55,6 +55,7 @@ def test_what_the_model_said_itself_stands_beneath(look: Callable[..., Look], bu
     assert seen.page.input_value("#step") == "2"
     assert "here" in (seen.page.locator("#raw .token").nth(1).get_attribute("class") or "")
     seen.page.select_option("#tongue", "zh")
+    seen.page.wait_for_selector("html[lang=zh-Hans]")
     assert seen.page.inner_text("#raw p") == "模型自己的写法"
     seen.translate("The house is old.")  # and where they say the same, once
     assert seen.page.locator("#raw").count() == 0
