@@ -93,11 +93,11 @@ class Look:
     def translate(self, text: str) -> "Look":
         self.page.fill("#text", text)
         self.page.press("#text", "Control+Enter")
-        self.page.wait_for_selector("#loading-part", state="detached")
         return self.ended()
 
     def ended(self) -> "Look":
         self.page.wait_for_selector(ENDED, timeout=30000)
+        self.page.wait_for_selector("#loading-part", state="detached")
         return self
 
     @property
