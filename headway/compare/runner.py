@@ -1,7 +1,8 @@
 """Runs the trials of a study, each in a process of its own, some of them side by side.
 
 Finished ones are skipped, interrupted ones resume from their last checkpoint, and one that fails does not stop the
-others. An interrupt is passed on, so that running trials save before they end."""
+others. An interrupt is passed on, so that running trials save before they end. What a text of each length costs is
+measured when nothing is trained any more, one trial at a time."""
 
 import os
 import signal
@@ -28,9 +29,9 @@ MAX_LOG_CHARACTERS = 300  # of the last line of a log that an error quotes
 class StudyListener(Protocol):
     """Shows how a study goes."""
 
-    def on_start(self, trial: Trial, number: int, total: int) -> None: ...
+    def on_start(self, trial: Trial, number: int, total: int, measures_lengths: bool) -> None: ...
     def on_progress(self, running: Sequence[tuple[Trial, float]], finished: int, total: int) -> None: ...
-    def on_end(self, trial: Trial) -> None: ...
+    def on_end(self, trial: Trial, measures_lengths: bool) -> None: ...
 
 
 @dataclass
@@ -52,33 +53,35 @@ class Runner:
     running: list[RunningTrial] = field(default_factory=list)
 
     def run(self) -> None:
-        """Until every trial has a result or a failure."""
-        waiting = [trial for trial in self.trials if self._is_open(trial)]
-        total, finished = len(self.trials), len(self.trials) - len(waiting)
+        """Until every trial has a result or a failure; then until all costs by length are measured."""
+        waiting = [trial for trial in self.trials if self._needs_result(trial)]
+        # One seed of each variant first: a study that is stopped then compares all of them.
+        self._run_all(sorted(waiting, key=lambda trial: trial.seed), measures_lengths=False)
+        self._run_all([trial for trial in self.trials if needs_lengths(trial)], measures_lengths=True)
+
+    def _run_all(self, waiting: list[Trial], measures_lengths: bool) -> None:
+        total = len(waiting) if measures_lengths else len(self.trials)
+        finished = total - len(waiting)
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < self.jobs:
                     trial = waiting.pop(0)
-                    self.listener.on_start(trial, finished + len(self.running) + 1, total)
-                    self._start(trial)
+                    self.listener.on_start(trial, total - len(waiting), total, measures_lengths)
+                    trial.prepare()
+                    slot = min(set(range(self.jobs)) - {one.slot for one in self.running})
+                    self._launch(trial, slot, measures_lengths)
                 time.sleep(POLL_SECONDS)
                 for one in [one for one in self.running if one.process.poll() is not None]:
-                    finished += self._end(one)
+                    self._end(one)
+                    finished += 1
                 self.listener.on_progress(
                     [(one.trial, _share_done(one.trial)) for one in self.running], finished, total
                 )
         finally:
             self._stop()
 
-    def _is_open(self, trial: Trial) -> bool:
-        if trial.result is not None:
-            return bool(trial.table["lengths"]) and trial.cost_curve is None and not trial.failure
-        return self.retry_failed or not trial.failure
-
-    def _start(self, trial: Trial) -> None:
-        trial.prepare()
-        slot = min(set(range(self.jobs)) - {one.slot for one in self.running})
-        self._launch(trial, slot, measures_lengths=trial.result is not None)
+    def _needs_result(self, trial: Trial) -> bool:
+        return trial.result is None and (self.retry_failed or not trial.failure)
 
     def _launch(self, trial: Trial, slot: int, measures_lengths: bool) -> None:
         threads = max(1, available_cores() // self.jobs)
@@ -104,18 +107,13 @@ class Runner:
 
         return {"CUDA_VISIBLE_DEVICES": str(slot % torch.cuda.device_count())}
 
-    def _end(self, one: RunningTrial) -> bool:
-        """Whether the trial is over; else the measurement by length follows."""
+    def _end(self, one: RunningTrial) -> None:
         self.running.remove(one)
         one.log.close()
         trial = one.trial
-        if trial.result is None and not trial.failure:
+        if not trial.failure and (needs_lengths(trial) if one.measures_lengths else trial.result is None):
             _write_failure(trial, one.process.returncode)
-        if trial.result is not None and trial.table["lengths"] and not one.measures_lengths:
-            self._launch(trial, one.slot, measures_lengths=True)
-            return False
-        self.listener.on_end(trial)
-        return True
+        self.listener.on_end(trial, one.measures_lengths)
 
     def _stop(self) -> None:
         """Interrupt what still runs, give it time to save, then end it."""
@@ -130,6 +128,11 @@ class Runner:
                 one.process.kill()
                 one.process.wait()
             one.log.close()
+
+
+def needs_lengths(trial: Trial) -> bool:
+    wanted = bool(trial.table["lengths"]) and trial.result is not None and not trial.failure
+    return wanted and trial.cost_curve is None
 
 
 def _share_done(trial: Trial) -> float:

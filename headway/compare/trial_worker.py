@@ -4,6 +4,7 @@ Trains (or resumes) the model that FOLDER/trial.json describes in FOLDER/model, 
 failure.json with the reason. `lengths` measures time and memory by length instead, into lengths.json, in a fresh
 process: the peak of its memory then is that of the longest text."""
 
+import fcntl
 import json
 import os
 import signal
@@ -52,6 +53,7 @@ HYPOTHESES_FILE = "hypotheses.txt"
 REFERENCES_FILE = "references.txt"
 MAX_TEST_LINES = 1000  # of validation text, where no test text was given
 PROGRESS_SECONDS = 1.0
+LENGTHS_LOCK = "lengths.lock"
 
 
 class ProgressFile(SilentProgress):
@@ -192,9 +194,12 @@ def learning_curve(model_dir: Path) -> list[dict[str, float]]:
 
 
 def run_lengths(folder: Path, device: str) -> dict[str, Any]:
+    """One trial of a study at a time: what runs beside a measurement changes it."""
     table = json.loads((folder / TRIAL_FILE).read_text(encoding="utf-8"))
     model = Transformer(read_trial_config(table).model).to(choose_device(device)).train()
-    return {"lengths": table["lengths"], "points": measure_lengths(model, table["lengths"])}
+    with (folder.parent / LENGTHS_LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return {"lengths": table["lengths"], "points": measure_lengths(model, table["lengths"])}
 
 
 def training_files(table: dict[str, Any]) -> TrainingFiles:

@@ -241,18 +241,20 @@ class StudyProgress:
     def __init__(self) -> None:
         self.live = LiveLine()
 
-    def on_start(self, trial: "Trial", number: int, total: int) -> None:
+    def on_start(self, trial: "Trial", number: int, total: int, measures_lengths: bool) -> None:
         if not self.live.enabled:
-            log(f"{number} of {total}: {trial.name}")
+            log(f"{number} of {total}: {trial.name}{', time and memory by length' if measures_lengths else ''}")
 
     def on_progress(self, running: "Sequence[tuple[Trial, float]]", finished: int, total: int) -> None:
         now = "; ".join(f"{trial.name} {done:.0%}" for trial, done in running)
         self.live.draw(f"{finished} of {total} done  {now}"[: stderr_columns() - 1])
 
-    def on_end(self, trial: "Trial") -> None:
+    def on_end(self, trial: "Trial", measures_lengths: bool) -> None:
         self.clear()
         if trial.failure:
             log(f"{trial.name} failed: {trial.failure}", "warning")
+        elif measures_lengths:
+            log(f"{trial.name}: time and memory by length measured")
         elif (result := trial.result) is not None:
             formats = {"loss": "loss {:.4f}", "bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.1%}"}
             found = [form.format(result[name]) for name, form in formats.items() if result.get(name) is not None]
