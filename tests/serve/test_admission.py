@@ -268,5 +268,9 @@ def test_forms_that_were_read_in_vain_are_counted(translator_dir: Path, keys: st
     with running(translator_dir, api_keys=keys) as server:
         content = form(part("api_key", b"wrong"), part("file", 70_000 * b"x", FILE))
         kind = {"Content-Type": "multipart/form-data; boundary=x"}
-        answers = [server.post("/translate_file", content=content, headers=kind).status_code for _ in range(31)]
-        assert answers == [403] * 30 + [429]
+        answers: list[int] = []
+        while 429 not in answers and len(answers) < 300:  # one is forgotten every two seconds
+            answers.append(server.post("/translate_file", content=content, headers=kind).status_code)
+        assert answers[:30] == [403] * 30
+        assert {*answers[30:-1]} <= {403}
+        assert answers[-1] == 429
