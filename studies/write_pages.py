@@ -6,6 +6,7 @@
     {{yoco: attention::state_bytes / YOCO::state_bytes}}   a ratio
     {{crate: CRATE::coding_rate[3].zeros as .0%}}           a cell of a probe's table, with a format of its own
     {{table norms: loss, perplexity}}                      a table of all variants
+    {{norms-h200: none::loss}}                             of results/norms-h200.json, the full edition
     {{probe crate: coding_rate}}                           what a probe found in each variant
 
 A number has its spread over seeds, where there are several. A placeholder that names nothing is an error, and a test
@@ -136,6 +137,7 @@ def make_probe_table(study: str, probe: str) -> str:
 def title_of(column: str) -> str:
     name, _, at = column.partition("@")
     title = {"p_value": "p"}.get(name, NAMES.get(name, name.replace("_", " ")))
+    title = "cache, bytes" if name == "state_bytes" and at else title  # else after a fixed number of tokens
     return f"{title}, {int(at):,} tokens" if at.isdigit() else f"{title} {at}".strip()
 
 

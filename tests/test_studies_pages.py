@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "studies").glob("*.toml"))
 PAGES = sorted(path.name for path in (ROOT / "studies/pages").glob("*.md"))
+FULL_EDITIONS = sorted((ROOT / "studies/results").glob("*-h200.json"))
 VERDICTS = ("holds", "holds in part", "does not hold at this scale", "cannot be shown here")
 
 
@@ -47,6 +48,19 @@ def test_the_claims_tell_of_every_study(study: str) -> None:
     assert results["command"].startswith(f"headway compare studies/{study}.toml")
     assert all(row["status"] in ("finished", "refused", "failed") for row in results["rows"])
     assert results["rows"][0]["name"].replace("|", "\\|") in section
+
+
+@pytest.mark.parametrize("path", FULL_EDITIONS, ids=lambda path: path.stem)
+def test_the_claims_tell_of_a_full_edition(path: Path) -> None:
+    study = path.stem.removesuffix("-h200")
+    sections = re.split(r"(?m)^## ", (ROOT / "studies/pages/claims.md").read_text(encoding="utf-8"))
+    [section] = [section for section in sections[1:] if f"studies/{study}.toml" in section]
+    assert f"{{{{table {path.stem}: " in section
+    results = json.loads(path.read_text(encoding="utf-8"))
+    assert results["machine"] == "NVIDIA H200" and "--quick" not in results["command"]
+    for row in results["rows"]:
+        assert row["status"] == "finished" and ("loss" in row["measures"] or row["lengths"]), row["name"]
+        assert not any("per_second" in name for name in row["measures"])  # of a GPU that trials shared
 
 
 def test_every_claim_has_a_verdict() -> None:
@@ -117,3 +131,40 @@ def test_results_are_reduced_without_paths_or_curves() -> None:
     assert found["command"] == "headway compare studies/s.toml --quick"
     assert found["rows"][0]["measures"] == {"loss": {"mean": 1.2346, "spread": None}}
     assert "curves" not in found["rows"][0] and "models" not in found["rows"][0] and "choices" not in found["rows"][0]
+
+
+def test_an_interrupted_study_is_reduced_to_what_it_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summarise = load_script("summarise")
+    measures = {name: {"mean": 1.0, "spread": None} for name in ("loss", "train_tokens_per_second", "model_bytes")}
+    probes = {"segments": [{"loss": 2.0, "speed_up": 9.0}]}
+    more = {"reason": "", "how": "", "seeds": 1}
+    rows = [
+        row("a", measures=measures, probes=probes, **more),
+        row("b", **{**more, "reason": "its process was killed"}, status="failed"),
+        row("c", **more, status="open"),
+        row("d", **{**more, "reason": "no"}, status="refused"),
+        row("e", **more, measures={"model_bytes": measures["model_bytes"]}),  # untrained: only built
+        row("f", **more, lengths=[{"length": 8, "seconds": 0.5}]),
+    ]
+    facts = {"name": "S", "budget": "", "machine": "GPU", "headway": "1", "torch": "2", "parameters": 9, "rows": rows}
+    command = "headway compare studies/norms.toml --out /r --jobs 2 --no-lengths --seeds=1 --device cuda --steps 2"
+    for name in ("norms", "unknown"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text(json.dumps({**facts, "command": command}))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "norms.toml").touch()
+    monkeypatch.setattr(summarise, "HERE", tmp_path)
+    summarise.main([str(tmp_path), "--suffix", "gpu", "--reached", "--without-speeds"])
+    summarise.main([str(tmp_path), "norms"])
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["norms-gpu.json", "norms.json"]
+    found, everything = (
+        json.loads((tmp_path / "results" / name).read_text(encoding="utf-8"))
+        for name in ("norms-gpu.json", "norms.json")
+    )
+    assert found["command"] == "headway compare studies/norms.toml --no-lengths --seeds=1 --steps 2"
+    assert [one["name"] for one in found["rows"]] == ["a", "d", "f"]
+    assert [one["name"] for one in everything["rows"]] == list("abcdef")
+    assert list(found["rows"][0]["measures"]) == ["loss", "model_bytes"]
+    assert found["rows"][0]["probes"] == {"segments": [{"loss": 2.0}]}
+    assert found["rows"][2]["lengths"] == [{"length": 8, "seconds": 0.5}]  # costs by length are of a quiet machine
+    assert everything["rows"][0]["measures"].keys() == measures.keys()
