@@ -10,6 +10,7 @@ spans/           protect what must not be translated, and restore it
 align/           statistical word alignment; token lexicons
 glossary         required translations of terms
 shortlist        the target tokens that a source can need
+bleu_tokenization                what is a token for BLEU in each language
 metrics, metric_scores, comet    BLEU, chrF, chrF++, TER by sacreBLEU; COMET by its own package
 utilities        how well candidate translations agree, for minimum Bayes risk decoding
 lm_text          running text as ids for a language model

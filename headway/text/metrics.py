@@ -14,6 +14,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from headway.errors import HeadwayError
+from headway.text.bleu_tokenization import check_tokenization, choose_tokenization
 
 SACREBLEU_METRICS = ("bleu", "chrf", "chrf++", "ter")
 Segmenter = Callable[[Sequence[str]], Sequence[str]]
@@ -24,9 +25,10 @@ def compute_scores(
 ) -> "Scores":
     """Corpus BLEU and chrF.
 
-    tokenize, for BLEU: "13a" (sacreBLEU's default), "none" (split at spaces), or "moses" (Moses rules on both sides, as
-    in older papers; "moses:de" for a language other than English)."""
+    tokenize, for BLEU: one of sacreBLEU's, "moses" (Moses rules on both sides, as in older papers; "moses:de" for a
+    language other than English), or "auto", by the script of the references. See headway.text.bleu_tokenization."""
     check_line_counts(hypotheses, references)
+    tokenize = choose_tokenization("", references) if tokenize == "auto" else tokenize
     bleu, segment = make_bleu(lowercase, tokenize)
     chrf = CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(segment(hypotheses), [segment(references)])
@@ -127,13 +129,12 @@ def make_counter(metric: str, lowercase: bool, tokenize: str) -> tuple[Metric, S
 def make_bleu(lowercase: bool, tokenize: str) -> tuple[BLEU, Segmenter]:
     """BLEU, and how to tokenize the text before it."""
     # force: do not warn that text looks tokenized, which here is intended.
+    check_tokenization(tokenize)
     kind, _, language = tokenize.partition(":")
-    if tokenize in ("13a", "none"):
-        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True), list
     if kind == "moses":
         segment = partial(tokenize_moses, language=language or "en", lowercase=lowercase)
         return BLEU(lowercase=lowercase, tokenize="none", force=True), segment
-    raise HeadwayError(f'tokenize is "{tokenize}": it can be "13a", "none", "moses" or, say, "moses:de".')
+    return BLEU(lowercase=lowercase, tokenize=tokenize, force=True), list
 
 
 def add_moses_to_signature(signature: str, tokenize: str) -> str:

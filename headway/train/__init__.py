@@ -20,7 +20,7 @@ loss           cross-entropy, auxiliary losses, guided_alignment (with alignment
 optimisers     by name, muon; schedules: the learning rate; finite_guard: skips steps with NaN
 cuda_graphs    steps captured and replayed; carried_state: rows that continue from step to step; prewarm
 distributed    several processes (torchrun, DDP); signals: Ctrl-C between two steps
-validation     loss, BLEU, chrF; progress, history, description: what is shown and logged
+validation     loss, BLEU, chrF; validator: in a time budget; progress, history, description: shown and logged
 loggers        TensorBoard, W&B, MLflow, CSV: a small protocol
 checkpoints    atomic, locked; resume: what may change between two runs
 placeholders   ⟦0⟧ in training pairs; shortlist; model_card

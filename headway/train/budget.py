@@ -4,6 +4,7 @@ from headway.train.config import TrainConfig
 from headway.train.schedules import share_after_warm_up
 from headway.train.trainer import TrainState
 
+MAX_VALIDATION_SHARE = 0.05  # of the time so far, for validations before the last
 MAX_RESERVED_SHARE = 0.5  # of a time budget, for the validations at its end
 UNTIMED_RESERVED_SHARE = 0.1  # the same before the first validation, when nobody knows how long one takes
 
@@ -12,6 +13,8 @@ class RunBudget:
     def __init__(self, settings: TrainConfig) -> None:
         self.settings = settings
         self.validation_seconds: float | None = None  # that the last one took
+        self.validations_seconds = 0.0  # that all of them took
+        self.rare_validations_described = False
 
     def limits(self) -> tuple[int, int, float]:
         """Steps, epochs, seconds of taking steps."""
@@ -24,6 +27,27 @@ class RunBudget:
             return UNTIMED_RESERVED_SHARE * budget
         averages = self.settings.average > 1
         return min((1 + averages) * self.validation_seconds, MAX_RESERVED_SHARE * budget)
+
+    def add_validation(self, seconds: float) -> None:
+        self.validation_seconds = seconds
+        self.validations_seconds += seconds
+
+    def allows_validation(self, elapsed: float) -> bool:
+        """Whether there is time for one before the end. Without a time budget there always is: runs of so many steps
+        shall not depend on how fast the machine is."""
+        if not self.settings.seconds or self.validation_seconds is None:
+            return True
+        return self.validations_seconds + self.validation_seconds <= MAX_VALIDATION_SHARE * elapsed
+
+    def describe_rare_validations(self) -> str:
+        """Once; then \"\"."""
+        if self.rare_validations_described or self.validation_seconds is None:
+            return ""
+        self.rare_validations_described = True
+        return (
+            f"a validation takes {self.validation_seconds:.1f} s: there will be fewer than one every "
+            f"{self.settings.validate_every:,} steps, so that they take at most {MAX_VALIDATION_SHARE:.0%} of the time"
+        )
 
     def spent_reason(self, state: TrainState, elapsed: float) -> str:
         """What has been used up; "" if the run goes on."""

@@ -38,7 +38,7 @@ from headway.train.callbacks import (
     ValidationEvent,
 )
 from headway.train.checkpoints import lock_directory
-from headway.train.dataset import Dataset, training_special_tokens
+from headway.train.dataset import training_special_tokens
 from headway.train.distributed import SINGLE_PROCESS, ProcessGroup, StepSync
 from headway.train.history import History, NullHistory
 from headway.train.loggers import LoggedRun, Logger, LoggerList
@@ -50,7 +50,8 @@ from headway.train.shortlist import load_or_build_shortlist
 from headway.train.signals import DeferredSignals
 from headway.train.sources import TrainingTexts
 from headway.train.trainer import Trainer
-from headway.train.validation import ValidationResult, take_sample, validate
+from headway.train.validation import ValidationResult, take_samples
+from headway.train.validator import Validator
 
 
 @dataclass
@@ -74,8 +75,10 @@ class TrainingRun:
         self.settings = self.config.train
         self.lora = self.pretrained.lora if self.pretrained else None
         self.special_tokens = training_special_tokens(self.config, self.tokenizers)
+        scratch = self.out / "checkpoints" / "text"
         with self.group.main_first():
-            self.dataset, self.valid_dataset = self._make_datasets()
+            datasets = make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
+        self.dataset, self.valid_dataset = datasets
         refuse_oversized_model(self.config, self.device)
         model = Transformer(self.config.model)
         if self.pretrained is not None:
@@ -83,17 +86,14 @@ class TrainingRun:
         self.trainer = Trainer(self.config, model, self.dataset, self.special_tokens, self.device, self.group)
         if self.group.size > 1:  # from here on each process draws its own random numbers
             torch.manual_seed(self.settings.seed * 1000 + self.group.rank)
-        self.samples = [take_sample(p, self.settings.decode_lines) for p in self.texts.valid_pairs]
+        samples = take_samples(self.texts.valid_pairs, self.settings.decode_lines)
+        self.validator = Validator(self.config, self.valid_dataset, samples, self.tokenizers, self.special_tokens)
         self.started = time.monotonic()
         self.step_sync: StepSync | None = None
         self.skipped_steps = 0  # as far as reported
         self.saved_step = 0  # of the newest checkpoint that this process wrote
         self.budget = RunBudget(self.settings)
         self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
-
-    def _make_datasets(self) -> tuple[Dataset, Dataset]:
-        scratch = self.out / "checkpoints" / "text"
-        return make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
 
     def run(self) -> TrainingResult:
         self._check_datasets()
@@ -219,7 +219,7 @@ class TrainingRun:
                     self.listener.on_step(self._snapshot(running))
                 if self._stop_request() is StopRequest.FAILURE:
                     return
-                if state.step % self.settings.validate_every == 0 and state.step not in state.best:
+                if self._is_validation_due(over):
                     paused = time.monotonic()
                     self._validate(history)
                     running.exclude_time(time.monotonic() - paused)
@@ -301,9 +301,9 @@ class TrainingRun:
 
     def _validate(self, history: History) -> None:
         state = self.trainer.state
-        result, self.budget.validation_seconds = self.group.broadcast(
-            self._time_measure() if self.group.is_main else None
-        )
+        own = (self._measure(self.trainer.eval_model), self.validator.seconds) if self.group.is_main else None
+        result, seconds = self.group.broadcast(own)
+        self.budget.add_validation(seconds)
         if not math.isfinite(result.loss):  # and save nothing: the run would resume from these weights
             raise HeadwayError(
                 f"the validation loss is {result.loss} at step {state.step}: training has diverged. Lower the learning "
@@ -323,21 +323,21 @@ class TrainingRun:
         seconds = round(self.trainer.elapsed(self.started), 2)
         history.add("validation", state.step, **result._asdict(), seconds=seconds)
 
-    def _time_measure(self) -> tuple[ValidationResult, float]:
-        """The result, and the seconds it took."""
-        began = time.monotonic()
-        result = self._measure(self.trainer.eval_model)
-        return result, time.monotonic() - began
+    def _is_validation_due(self, over: bool) -> bool:
+        state = self.trainer.state
+        if state.step % self.settings.validate_every or state.step in state.best:
+            return False
+        if over or self.budget.allows_validation(self._elapsed()):
+            return True
+        self._save()
+        if note := self.budget.describe_rare_validations():
+            self.listener.on_note(note)
+        return False
 
     def _measure(self, model: Transformer) -> ValidationResult:
-        left = self.settings.seconds - self.trainer.elapsed(self.started)
-        deadline = time.monotonic() + left if self.settings.seconds else None
-        data, special = (self.valid_dataset, self.samples), self.special_tokens
+        left = self.settings.seconds - self.trainer.elapsed(self.started) if self.settings.seconds else None
         with self.trainer.autocast():
-            result = validate(model.eval(), *data, self.config, self.tokenizers, special, deadline)
-        if result.lines is not None and self.settings.metric != "loss" and self.trainer.state.best:
-            return ValidationResult(result.loss)  # scores of fewer lines cannot be compared with those of all
-        return result
+            return self.validator.measure(model.eval(), left)
 
     def _save(self) -> None:
         state = self.trainer.state
@@ -388,7 +388,7 @@ class TrainingRun:
         scores = {step: score for step, score in self.trainer.state.best.items() if step in saved}
         best = max(scores, key=lambda step: scores[step])
         yield f"the best checkpoint, step {best}", saved[best].weights, self.results.get(best)
-        last = sorted(scores)[-self.settings.average :]
+        last = sorted(saved)[-self.settings.average :]
         if len(last) > 1:
             mean = average_weights([saved[step].weights for step in last])
             yield f"the average of {len(last)} checkpoints, steps {last[0]} to {last[-1]}", mean, None

@@ -14,7 +14,8 @@ from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
 from headway.train.overlap import describe_pair_overlap, describe_text_overlap
 
-MAX_HELD_OUT_LINES = 1000  # for validation, if no validation text is given
+MAX_HELD_OUT_LINES = 1000  # of a corpus, for validation, if no validation text is given
+MAX_HELD_OUT_IN_ALL = 3000  # of all corpora together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,8 +245,10 @@ def _hold_out(corpora: list[ParallelCorpus]) -> tuple[list[ParallelCorpus], list
     """Split a small random part, always the same, off each corpus for validation."""
     training: list[ParallelCorpus] = []
     valid: list[ParallelCorpus] = []
-    for p in corpora:
-        count = min(MAX_HELD_OUT_LINES, max(1, p.counts.lines // 20))
+    wanted = [min(MAX_HELD_OUT_LINES, max(1, p.counts.lines // 20)) for p in corpora]
+    share = min(1.0, MAX_HELD_OUT_IN_ALL / sum(wanted))
+    for p, most in zip(corpora, wanted):
+        count = max(1, int(share * most))
         if count >= p.counts.lines:
             raise HeadwayError(
                 "a corpus of one pair cannot be split: give validation text, too (--valid-source and --valid-target, "

@@ -28,7 +28,7 @@ from headway.train.model_card import model_card
 from headway.train.objectives import Batch
 from headway.train.setup import PretrainedModel, make_datasets, refuse_oversized_model
 from headway.train.sources import TrainingTexts
-from headway.train.validation import ValidationResult, take_sample, validate
+from headway.train.validation import ValidationResult, take_samples, validate
 
 
 @dataclass
@@ -72,7 +72,7 @@ class TrainingSetup:
     def validate(self, model: Transformer) -> ValidationResult:
         """Loss, BLEU and chrF on the validation text, as a run measures them."""
         training = model.training
-        samples = [take_sample(pairs, self.config.train.decode_lines) for pairs in self.texts.valid_pairs]
+        samples = take_samples(self.texts.valid_pairs, self.config.train.decode_lines)
         special = self.special_tokens
         try:
             return validate(model.eval(), self.datasets[1], samples, self.config, self.tokenizers, special)

@@ -14,6 +14,7 @@ from headway.config.search import Search
 from headway.data.corpora import ParallelCorpus
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import LoadedModel
+from headway.text.bleu_tokenization import choose_tokenization
 from headway.text.metrics import compute_scores
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens
@@ -25,6 +26,7 @@ from headway.translate.translator import Translator
 
 VALIDATION_BATCH_TOKENS = 8192
 LINES_PER_LOOK = 32  # at the clock, where there is a deadline
+MAX_DECODED_LINES = 3000  # of all samples together
 
 
 class ValidationResult(NamedTuple):
@@ -36,7 +38,7 @@ class ValidationResult(NamedTuple):
     @property
     def method(self) -> str:
         """How bleu and chrf were measured, for a report."""
-        return "greedy" if self.lines is None else f"greedy, the first {self.lines} lines: time was up"
+        return "greedy" if self.lines is None else f"greedy, {self.lines} lines: there was no time for more"
 
     @property
     def perplexity(self) -> float:
@@ -83,6 +85,11 @@ class ValidationSample(NamedTuple):
     source_language: str = ""
 
 
+def take_samples(corpora: Sequence[ParallelCorpus], lines: int) -> list[ValidationSample]:
+    """The first lines of each corpus: of many, fewer of each."""
+    return [take_sample(corpus, min(lines, max(1, MAX_DECODED_LINES // len(corpora)))) for corpus in corpora]
+
+
 def take_sample(pairs: ParallelCorpus, lines: int) -> ValidationSample:
     first = list(itertools.islice(pairs.read(), lines))
     languages = pairs.target_language, pairs.source_language
@@ -105,23 +112,43 @@ def validate(
     if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])
-    parts = samples if deadline is None else [part for sample in samples for part in _split(sample)]
-    hypotheses: list[str] = []
-    references: list[str] = []
+    parts = samples if deadline is None else split_samples(samples)
+    hypotheses: dict[str, list[str]] = {}  # by tokenization: languages are scored as each of them needs it
+    references: dict[str, list[str]] = {}
     for part in parts:
         if hypotheses and deadline is not None and time.monotonic() >= deadline:
             break
-        hypotheses += _translate(translator, part, config)
-        references += part.target
-    scores = compute_scores(hypotheses, references)
-    is_cut = len(hypotheses) < sum(len(sample.source) for sample in samples)
-    return ValidationResult(loss, scores.bleu, scores.chrf, len(hypotheses) if is_cut else None)
+        tokenize = choose_tokenization(part.target_language, part.target)
+        hypotheses.setdefault(tokenize, []).extend(_translate(translator, part, config))
+        references.setdefault(tokenize, []).extend(part.target)
+    scores = [compute_scores(hypotheses[kind], references[kind], tokenize=kind) for kind in hypotheses]
+    lines = [len(one) for one in hypotheses.values()]
+    bleu, chrf = (float(np.average([getattr(one, name) for one in scores], weights=lines)) for name in ("bleu", "chrf"))
+    is_cut = sum(lines) < sum(len(sample.source) for sample in samples)
+    return ValidationResult(loss, bleu, chrf, sum(lines) if is_cut else None)
+
+
+def split_samples(samples: Sequence[ValidationSample]) -> list[ValidationSample]:
+    """In small parts, some of each sample in turn."""
+    rounds = itertools.zip_longest(*map(_split, samples))
+    return [part for one in rounds for part in one if part is not None]
 
 
 def _split(sample: ValidationSample) -> list[ValidationSample]:
     starts = range(0, len(sample.source), LINES_PER_LOOK)
     slices = [slice(start, start + LINES_PER_LOOK) for start in starts]
     return [sample._replace(source=sample.source[part], target=sample.target[part]) for part in slices]
+
+
+def cut_samples(samples: Sequence[ValidationSample], lines: int) -> list[ValidationSample]:
+    """What was translated of them before a deadline."""
+    kept = []
+    for part in split_samples(samples):
+        if lines <= 0:
+            break
+        kept.append(part)
+        lines -= len(part.source)
+    return kept
 
 
 def _translate(translator: Translator, sample: ValidationSample, config: Config) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.errors import HeadwayError
+from headway.text.bleu_tokenization import choose_tokenization
 from headway.text.metrics import Comparison, Scores, compute_scores, paired_bootstrap
 from headway.translate.options import TranslateOptions
 from headway.translate.results import to_one_line
@@ -39,9 +40,12 @@ def evaluate(
     options: TranslateOptions | None = None,
     *,
     lowercase: bool = False,
-    tokenize: str = "13a",
+    tokenize: str = "auto",
 ) -> Evaluation:
-    """Translate all sources, and score the outputs against their targets."""
+    """Translate all sources, and score the outputs against their targets. tokenize, for BLEU: "auto" is what the target
+    language needs; for others see headway.text.metrics.compute_scores."""
+    if tokenize == "auto":
+        tokenize = choose_tokenization(target_language(translator, options), target)
     started = time.perf_counter()
     results = translator.translate(list(source), options)
     seconds = time.perf_counter() - started
@@ -56,6 +60,12 @@ def evaluate(
         tokens / seconds,
         count_skipped_retries(result.warnings for result in results),
     )
+
+
+def target_language(translator: Translator, options: TranslateOptions | None) -> str:
+    """ "" if nobody says it."""
+    known = translator.summary.target_languages
+    return (options.target if options else "") or (known[0] if len(known) == 1 else "")
 
 
 def compare_evaluations(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import HeadwayError
+from headway.text import bleu_tokenization
 from headway.text.metrics import compute_scores, find_best_and_worst, paired_bootstrap
 
 REFERENCES = [
@@ -90,7 +91,7 @@ def test_moses_without_sacremoses_says_what_to_install(monkeypatch: pytest.Monke
 
 
 def test_unknown_tokens_unequal_and_empty_texts_are_refused() -> None:
-    with pytest.raises(HeadwayError, match='tokenize is "mosses": it can be "13a", "none", "moses" or'):
+    with pytest.raises(HeadwayError, match='tokenize is "mosses": it can be "auto", "13a", .*"moses" or'):
         compute_scores(["a"], ["a"], tokenize="mosses")
     with pytest.raises(HeadwayError, match="there are 1,200 hypotheses and 1 references"):
         compute_scores(["a"] * 1200, ["a"])
@@ -160,3 +161,45 @@ def test_best_and_worst_lines() -> None:
 def test_scoring_needs_no_torch() -> None:
     code = "import sys, headway.text.metrics; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+JAPANESE = ["今日は天気がいいので散歩に行きました。"]
+
+
+@pytest.mark.parametrize(
+    ("language", "lines", "expected"),
+    [
+        ("de", ["Guten Tag"], "13a"),
+        ("zh", [], "zh"),
+        ("zh_CN", [], "zh"),
+        ("cmn-Hant", [], "zh"),
+        ("ja", [], "ja"),
+        ("tha_Thai", [], "char"),
+        ("", ["今天天气很好，我们去散步。"], "zh"),
+        ("", JAPANESE, "ja"),
+        ("", ["오늘은 날씨가 좋아요."], "ko"),
+        ("", ["วันนี้อากาศดี"], "char"),
+        ("", ["See 今天"], "13a"),
+        ("", ["1, 2, 3"], "13a"),
+        ("", [], "13a"),
+    ],
+)
+@pytest.mark.parametrize("has_mecab", [False, True])
+def test_languages_without_spaces_are_cut_in_their_own_way(
+    monkeypatch: pytest.MonkeyPatch, language: str, lines: list[str], expected: str, has_mecab: bool
+) -> None:
+    monkeypatch.setattr(bleu_tokenization, "find_spec", lambda name: object() if has_mecab else None)
+    if expected in ("ja", "ko"):
+        expected = f"{expected}-mecab" if has_mecab else "char"
+    assert bleu_tokenization.choose_tokenization(language, lines) == expected
+
+
+def test_a_perfect_japanese_output_has_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that differs in a word has less, but not nothing, as it would have as one long word."""
+    monkeypatch.setattr(bleu_tokenization, "find_spec", lambda name: None)
+    assert compute_scores(JAPANESE, JAPANESE, tokenize="auto").bleu == pytest.approx(100)
+    near = compute_scores([JAPANESE[0].replace("散歩", "買物")], JAPANESE, tokenize="auto")
+    assert 50 < near.bleu < 100
+    assert "|tok:char|" in near.bleu_signature
+    with pytest.raises(HeadwayError, match=r'needs MeCab: pip install "sacrebleu\[ja\]", or count characters'):
+        compute_scores(JAPANESE, JAPANESE, tokenize="ja-mecab")

@@ -10,6 +10,7 @@ from headway.cli.app import Verb, option
 from headway.cli.pair_input import check_pair_files, model_languages, read_given_pairs
 from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log, open_output, print_table
+from headway.text.bleu_tokenization import TOKENIZATIONS
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
@@ -69,10 +70,11 @@ if TYPE_CHECKING:
 @option("--lowercase", is_flag=True, group="Score", help="Ignore case.")
 @option(
     "--tokenize",
-    type=click.Choice(["13a", "moses", "none"]),
-    default="13a",
+    type=click.Choice(TOKENIZATIONS),
+    default="auto",
+    metavar="NAME",
     group="Score",
-    help="Tokenization for BLEU.",
+    help="Tokenization for BLEU: auto, by the target language; 13a, intl, zh, char, ja-mecab, ko-mecab, none, moses.",
 )
 @option(
     "--examples",
@@ -122,11 +124,12 @@ def evaluate(
 
         require_comet()
     from headway.storage.registry import choose_models
+    from headway.text.bleu_tokenization import choose_tokenization
     from headway.text.metrics import find_best_and_worst
     from headway.translate.options import TranslateOptions
     from headway.translate.retry_budget import describe_skipped_retries
     from headway.translate.translator import load_choice
-    from headway.workflows.evaluation import compare_evaluations
+    from headway.workflows.evaluation import compare_evaluations, target_language
     from headway.workflows.evaluation import evaluate as measure
 
     runs: list[tuple[str, Evaluation]] = []
@@ -146,6 +149,8 @@ def evaluate(
         )  # fmt: skip
         if tokenize == "moses" and translator.summary.target_languages:
             tokenize = f"moses:{choice.target or translator.summary.target_languages[0]}"
+        elif tokenize == "auto":
+            tokenize = choose_tokenization(target_language(translator, how), targets)
         with show_progress(translator):
             evaluation = measure(translator, sources, targets, how, lowercase=lowercase, tokenize=tokenize)
         if evaluation.skipped_retries:

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_said(capsys: Capture, translator_dir: Path, lm_dir: Pa
     _, err = evaluated(capsys, "--model", translator_dir, "-s", toy / "test.en", "-t", tmp_path / "short.qtx", code=1)
     assert "has 20 lines and" in err and "short.qtx has 1: line n of the one must be the translation" in err
     _, err = evaluated(capsys, "--model", translator_dir, *pair, "--tokenize", "13b", code=2)
-    assert "--tokenize: '13b' is not one of '13a', 'moses', 'none'" in err
+    assert "--tokenize: '13b' is not one of 'auto', '13a', 'intl', " in err
     (tmp_path / "empty").write_text("")
     _, err = evaluated(capsys, "--model", translator_dir, "-s", tmp_path / "empty", "-t", tmp_path / "empty", code=1)
     assert "there are no hypotheses to score" in err
