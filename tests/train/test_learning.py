@@ -40,7 +40,12 @@ def decodes(slot: str, kind: str) -> bool:
 
 
 each_kind_beside_a_decoder = pytest.mark.parametrize(
-    ("slot", "kind"), [one for one in KINDS if one[0] != "norm" or decodes(*one)]
+    ("slot", "kind"),
+    [  # what decodes has learned running text in the quick suite
+        pytest.param(*one, marks=[pytest.mark.slow] * (one[0] not in ("mixer", "residual") and decodes(*one)))
+        for one in KINDS
+        if one[0] != "norm" or decodes(*one)
+    ],
 )
 each_decoding_kind = pytest.mark.parametrize(("slot", "kind"), [one for one in KINDS if decodes(*one)])
 
