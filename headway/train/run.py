@@ -38,7 +38,7 @@ from headway.train.callbacks import (
     ValidationEvent,
 )
 from headway.train.checkpoints import lock_directory
-from headway.train.dataset import training_special_tokens
+from headway.train.dataset import Dataset, training_special_tokens
 from headway.train.distributed import SINGLE_PROCESS, ProcessGroup, StepSync
 from headway.train.history import History, NullHistory
 from headway.train.loggers import LoggedRun, Logger, LoggerList
@@ -75,10 +75,8 @@ class TrainingRun:
         self.settings = self.config.train
         self.lora = self.pretrained.lora if self.pretrained else None
         self.special_tokens = training_special_tokens(self.config, self.tokenizers)
-        scratch = self.out / "checkpoints" / "text"
         with self.group.main_first():
-            datasets = make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
-        self.dataset, self.valid_dataset = datasets
+            self.dataset, self.valid_dataset = self._make_datasets()
         refuse_oversized_model(self.config, self.device)
         model = Transformer(self.config.model)
         if self.pretrained is not None:
@@ -94,6 +92,10 @@ class TrainingRun:
         self.saved_step = 0  # of the newest checkpoint that this process wrote
         self.budget = RunBudget(self.settings)
         self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
+
+    def _make_datasets(self) -> tuple[Dataset, Dataset]:
+        scratch = self.out / "checkpoints" / "text"
+        return make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
 
     def run(self) -> TrainingResult:
         self._check_datasets()
