@@ -346,11 +346,8 @@ class TrainingRun:
         if self.saved_step == state.step:
             return  # writing it again could only lose it
         self.saved_step = state.step
-        facts = {
-            "text": self.texts.identity,
-            "valid_text": self.texts.valid_identity,
-            **resume.adapter_facts(self.lora),
-        }
+        identities = {"text": self.texts.identity, "valid_text": self.texts.valid_identity}
+        facts = {**identities, **resume.adapter_facts(self.lora)}
         checkpoint = self.trainer.save(self.out, self.trainer.elapsed(self.started), **facts)
         if checkpoint is None:  # another process has written it
             return
