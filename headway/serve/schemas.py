@@ -204,10 +204,10 @@ class TokensBody(AblatedBody):
     model: str = Field(min_length=1, max_length=500, description="its name")
     read: TokenIds = Field([], description="token ids that the encoder read")
     written: TokenIds = Field([], description="token ids that the decoder generated, without start and end")
+    finished: bool = Field(True, description="whether the end token followed these")
 
 
 class PositionsBody(TokensBody):
-    finished: bool = Field(True, description="whether the end token followed these")
     top: int = Field(10, ge=0, le=100, description="how many of the likeliest tokens to return for each position")
     temperature: float = Field(1.0, ge=0.01, le=10, allow_inf_nan=False, description="by which logits are divided")
 

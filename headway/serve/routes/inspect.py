@@ -110,7 +110,7 @@ def _parse_length(text: str) -> int:
 
 
 def describe_served_model(model: ServedModel, source: int, target: int) -> dict[str, Any]:
-    from headway.inspect.html_page import describe_model
+    from headway.inspect.recorded_answers import describe_model
 
     config = _model_config(model)
     description = describe_model(config.model, config.search.to_dict(), source, target)
