@@ -13,5 +13,5 @@ model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.saf
 
 without a trace: positions (tables of positional encodings), model_summary (parameters and FLOPs of each block),
 kind_pictures (what masks, positions and mixers do, for the gallery of variants), ablation (a model without some of its
-parts)
+parts), attribution (on which words an output depends)
 """

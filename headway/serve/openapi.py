@@ -3,6 +3,7 @@
 from typing import Any
 
 from headway.serve.schemas import (
+    AttributionBody,
     CompletionBody,
     DetectBody,
     PositionsBody,
@@ -213,6 +214,11 @@ INSPECT_VECTORS: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(TokensBody, form=False),
     "responses": _responses(_object([]), 404, *COMMON_ERRORS),
+}
+INSPECT_ATTRIBUTION: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(AttributionBody, form=False),
+    "responses": _responses(_object(["rows", "columns", "gradient", "left_out"]), 404, *COMMON_ERRORS),
 }
 STUDIES: dict[str, Any] = {
     **INSPECT,

@@ -219,6 +219,11 @@ class SublayerBody(TokensBody):
     )
 
 
+class AttributionBody(TokensBody):
+    finished: bool = Field(True, description="whether the end token followed these")
+    units: Literal["words", "tokens"] = Field("words", description="what is left out as a whole")
+
+
 class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     include_usage: bool | None = Field(False, description="end with a chunk that has the usage, and no choices")

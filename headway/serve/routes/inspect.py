@@ -1,6 +1,7 @@
 """What the page asks beside the stream: the models, their structure, and what they compute for given tokens."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,11 +9,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from headway.decode.stop import stop_when
 from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
 from headway.serve.model_pool import ServedModel
-from headway.serve.schemas import PositionsBody, ReadBody, SublayerBody, TokensBody
+from headway.serve.schemas import AttributionBody, PositionsBody, ReadBody, SublayerBody, TokensBody
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
 from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
@@ -22,6 +24,7 @@ T = TypeVar("T")
 EXTRA_TOKENS = 64  # that an output may have beyond the longest text of the training
 MAX_COUNTED_LENGTH = 4096  # tokens for which operations are counted
 DEFAULT_COUNTED_LENGTH = 32
+MAX_ATTRIBUTED_TOKENS = 100  # a side: each takes a pass of its own
 
 
 def make_router(state: ServerState) -> APIRouter:
@@ -29,20 +32,31 @@ def make_router(state: ServerState) -> APIRouter:
     pool = state.pool
 
     async def run_with_model(request: Request, model: ServedModel, work: Callable[[], T]) -> T:
-        """In a thread. It counts as a stream: it is as much work. A thread cannot be stopped: it counts until it ends,
-        also when its client has left."""
+        """In a thread. It counts as a stream: it is as much work. A thread ends only where it looks whether it is to
+        stop: it counts until it ends, also when its client has left."""
+        is_over = threading.Event()
+
+        def compute() -> T:
+            with stop_when(is_over.is_set):
+                return work()
 
         async def run() -> T:
             async with use_model(pool, model):
-                return await asyncio.to_thread(work)
+                return await asyncio.to_thread(compute)
+
+        def end(done: "asyncio.Future[T]") -> None:
+            state.end_stream()
+            done.cancelled() or done.exception()  # nobody may be left to take it
 
         state.begin_stream([])
         running = asyncio.ensure_future(run())
-        running.add_done_callback(lambda _: state.end_stream())
+        running.add_done_callback(end)
         try:
             return await state.finish_in_time(request, asyncio.shield(running))
         except HeadwayError as error:
             raise ApiError(400, f"Invalid request: {model.hide_path(str(error))}") from None
+        finally:
+            is_over.set()
 
     @router.get("/api/models", **openapi.INSPECT_MODELS)
     async def models(request: Request) -> JSONResponse:
@@ -87,6 +101,13 @@ def make_router(state: ServerState) -> APIRouter:
         found = pool.model_named(body.model)
         return JSONResponse(await run_with_model(request, found, lambda: describe_token_vectors(found, body)))
 
+    @router.post("/api/attribution", **openapi.INSPECT_ATTRIBUTION)
+    async def attribution(request: Request) -> JSONResponse:
+        """On which words of the input each token of the output depends."""
+        body = await state.read_body(request, AttributionBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: attribute_tokens(found, body)))
+
     return router
 
 
@@ -122,11 +143,7 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
 
     if model.is_translator:
         raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
-    loaded = model.language_model
-    if body.ablate:
-        from headway.inspect.ablation import ablate
-
-        loaded = ablate(loaded, body.ablate)
+    loaded = _without_parts(model, body)
     if loaded.config.train.objective.kind == "causal":
         settings = body.search_settings()
         if not settings.get("sample"):
@@ -167,13 +184,46 @@ def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
     return describe_vectors(tensors, sides, _network(model), lambda side, ids: tokenizers[side].pieces(ids))
 
 
+def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.attribution import attribute_text, attribute_translation
+
+    if max(len(body.read), len(body.written)) > MAX_ATTRIBUTED_TOKENS:
+        raise ApiError(
+            400, f"Invalid request: an attribution is of at most {MAX_ATTRIBUTED_TOKENS} tokens a side: send fewer"
+        )
+    read = _check_tokens(model, body)
+    end = [_target_tokenizer(model).end] * body.finished
+    if model.is_translator:
+        found = attribute_translation(_without_parts(model, body), read, [*body.written, *end], body.units)
+    else:
+        ids = [*_decoder_input(model, body), *end]
+        found = attribute_text(_without_parts(model, body), ids, body.units)
+    return found.to_dict()
+
+
+def _without_parts(model: ServedModel, body: Any) -> Any:
+    """The translator or language model, without what is to be switched off."""
+    from headway.inspect.ablation import ablate
+
+    loaded: Any = model.loaded
+    return ablate(loaded, body.ablate) if body.ablate else loaded
+
+
 def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     """All tensors of a forward pass over these tokens. A side that the model does not have is ignored."""
     from headway.inspect.ablation import ablate_network
-    from headway.inspect.tracer import MAX_TRACED_TOKENS, trace_forward
+    from headway.inspect.tracer import trace_forward
 
-    network = _network(model)
-    config = network.config
+    read = _check_tokens(model, body)
+    network = ablate_network(_network(model), body.ablate) if body.ablate else _network(model)
+    return trace_forward(network, read, _decoder_input(model, body))
+
+
+def _check_tokens(model: ServedModel, body: Any) -> list[int]:
+    """What the encoder reads, if there is one. Raises if the model cannot read these tokens."""
+    from headway.inspect.tracer import MAX_TRACED_TOKENS
+
+    config = _network(model).config
     sides = (("encoder", body.read, config.source_vocabulary), ("decoder", body.written, config.vocabulary))
     max_tokens = max(model.summary.max_tokens, MAX_TRACED_TOKENS if model.is_causal else 0) + EXTRA_TOKENS
     for side, ids, vocabulary in sides:
@@ -188,10 +238,7 @@ def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     positions = model.summary.max_positions
     if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
         raise ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
-    read = list(body.read) if "encoder" in config.sides else []
-    if body.ablate:
-        network = ablate_network(network, body.ablate)
-    return trace_forward(network, read, _decoder_input(model, body))
+    return list(body.read) if "encoder" in config.sides else []
 
 
 def _decoder_input(model: ServedModel, body: Any) -> list[int]:
