@@ -11,8 +11,9 @@ from headway.config.schema import from_dict
 from headway.files.atomic import write_text_atomically
 from headway.files.notebook_html import render_framed_page
 from headway.inspect.embeddings import describe_vectors
-from headway.inspect.events import describe_penalty, describe_sublayer, trace_events, trace_predictions
+from headway.inspect.events import describe_penalty, trace_events, trace_predictions
 from headway.inspect.model_summary import summarise_blocks
+from headway.inspect.sublayers import describe_sublayer
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
@@ -91,7 +92,7 @@ def record_answers(trace: Trace, name: str, model: Transformer | None, pieces: A
     for tensor in trace.tensors:
         if tensor.endswith(".scores"):
             path = tensor.removesuffix(".scores")
-            answers[f"0 inside {path}"] = describe_sublayer(trace.tensors, path)
+            answers[f"0 inside {path}"] = describe_sublayer(trace.tensors, path, config, model)
     return answers
 
 

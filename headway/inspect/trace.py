@@ -37,6 +37,8 @@ class Trace:
     d model width, V vocabulary. SIDE is encoder or decoder, LAYER counts from 0, SUB is self, cross or feedforward.
 
         SIDE.embedded                              (T, d)     token embeddings and positions, before the first layer
+        encoder.output                             (S, d)     what cross-attention attends to
+        SIDE.LAYER.SUB.input                       (T, d)     what enters a sub-layer, after its norm if that is first
         SIDE.LAYER.SUB.q, k, v                     (H, T, D)  (G, S, D)  (G, S, D)
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
         SIDE.LAYER.feedforward.router              (T, E)     router scores of E experts, where there are some

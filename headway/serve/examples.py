@@ -56,6 +56,7 @@ def example_body(path: str, source: str, target: str, pool: ModelPool) -> dict[s
         "/api/places": tokens,
         "/api/vectors": tokens,
         "/api/inside": {**tokens, "place": "decoder.0.cross"},
+        "/api/column": {"model": translator, "place": "decoder.0.cross", "matrix": "q"},
     }
     return bodies.get(path)
 

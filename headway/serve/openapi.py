@@ -3,6 +3,7 @@
 from typing import Any
 
 from headway.serve.schemas import (
+    ColumnBody,
     CompletionBody,
     DetectBody,
     PositionsBody,
@@ -208,6 +209,11 @@ INSPECT_SUBLAYER: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(SublayerBody, form=False),
     "responses": _responses(_object([]), 404, *COMMON_ERRORS),
+}
+INSPECT_COLUMN: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(ColumnBody, form=False),
+    "responses": _responses(_object(["column", "bias"], bias={"type": "number"}), 404, *COMMON_ERRORS),
 }
 INSPECT_VECTORS: dict[str, Any] = {
     **INSPECT,

@@ -199,6 +199,23 @@ class SublayerBody(TokensBody):
         pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross|feedforward)$",
         description="a sub-layer, such as decoder.0.cross",
     )
+    head: int | None = Field(
+        None, ge=0, lt=4096, description="of what each head has, only this one's, counted from 0; default: all"
+    )
+
+
+class ColumnBody(RequestBody):
+    """Which of a model's weights to return: those that lead to one number."""
+
+    model: str = Field(min_length=1, max_length=500, description="its name")
+    place: str = Field(
+        pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross)$", description="a sub-layer, such as decoder.0.cross"
+    )
+    matrix: Literal["q", "k", "v", "g", "o"] = Field(
+        description="the matrix of queries, keys, values or gates, or the last one, which makes the output"
+    )
+    head: int = Field(0, ge=0, lt=4096, description="whose query, key or value, counted from 0")
+    channel: int = Field(0, ge=0, lt=2**20, description="the number of the result, counted from 0")
 
 
 class StreamOptions(BaseModel):

@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
 from headway.serve.model_pool import ServedModel
-from headway.serve.schemas import PositionsBody, ReadBody, SublayerBody, TokensBody
+from headway.serve.schemas import ColumnBody, PositionsBody, ReadBody, SublayerBody, TokensBody
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
 from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
@@ -75,10 +75,17 @@ def make_router(state: ServerState) -> APIRouter:
 
     @router.post("/api/inside", **openapi.INSPECT_SUBLAYER)
     async def inside(request: Request) -> JSONResponse:
-        """Queries, keys, values, scores and weights of one sub-layer, with its input and output."""
+        """All tensors of one sub-layer, from its input to its output, and the equations between them."""
         body = await state.read_body(request, SublayerBody)
         found = pool.model_named(body.model)
         return JSONResponse(await run_with_model(request, found, lambda: describe_sublayer_of(found, body)))
+
+    @router.post("/api/column", **openapi.INSPECT_COLUMN)
+    async def column(request: Request) -> JSONResponse:
+        """The weights that lead to one number of a query, key, value or output: a column of a matrix, and its bias."""
+        body = await state.read_body(request, ColumnBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: describe_column_of(found, body)))
 
     @router.post("/api/vectors", **openapi.INSPECT_VECTORS)
     async def vectors(request: Request) -> JSONResponse:
@@ -145,12 +152,28 @@ def predict_positions(model: ServedModel, body: Any) -> dict[str, Any]:
 
 
 def describe_sublayer_of(model: ServedModel, body: Any) -> dict[str, Any]:
-    from headway.inspect.events import describe_sublayer
+    from headway.inspect.sublayers import describe_sublayer
 
     tensors = _trace_tokens(model, body)
     if not any(name.startswith(f"{body.place}.") for name in tensors):
-        raise ApiError(400, f"Invalid request: there is no such layer in this model: {body.place}")
-    return describe_sublayer(tensors, body.place)
+        raise _no_such_layer(body.place)
+    network = _network(model)
+    return describe_sublayer(tensors, body.place, network.config, network, body.head)
+
+
+def describe_column_of(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.sublayers import describe_column
+
+    network = _network(model)
+    side, layer, sub = body.place.split(".")
+    stack = getattr(network.config, side)
+    if int(layer) >= stack.layers or (sub == "cross" and stack.tiled("cross")[int(layer)] is None):
+        raise _no_such_layer(body.place)
+    return describe_column(network, body.place, body.matrix, body.head, body.channel)
+
+
+def _no_such_layer(place: str) -> ApiError:
+    return ApiError(400, f"Invalid request: there is no such layer in this model: {place}")
 
 
 def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:

@@ -79,6 +79,14 @@ def test_a_place_has_the_numbers_of_the_trace(served: Running, asked: dict[str, 
     side, _, sub = place.split(".")
     x = f"{side}.embedded" if sub == "self" else f"{side}.0.self.stream"
     np.testing.assert_allclose(floats(found["x"]), trace.tensors[x].numpy(), atol=1e-4)
+    asked_column = {"model": asked["model"], "place": place, "matrix": "o", "channel": 3}
+    column = served.post("/api/column", asked_column).json()
+    computed = floats(found["joined"]) @ floats(column["column"]) + column["bias"]
+    rounds = found["about"]["rounds"]  # a model in int8, whose inputs have 8 bits
+    np.testing.assert_allclose(computed, floats(found["output"])[:, 3], atol=0.05 if rounds else 1e-4)
+    last = found["about"]["heads"] - 1
+    one = served.post("/api/inside", {**asked, "place": place, "head": last}).json()
+    np.testing.assert_allclose(floats(one["q"])[0], floats(found["q"])[last], atol=1e-4)
 
 
 def test_places_have_the_probabilities_of_the_trace(served: Running, asked: dict[str, Any], trace: Trace) -> None:
@@ -138,6 +146,8 @@ def test_what_cannot_be_answered_is_said(served: Running, asked: dict[str, Any])
     for place in ("encoder.77.self", "decoder.99.cross", "encoder.0.cross"):
         told = f"Invalid request: there is no such layer in this model: {place}"
         assert served.error("/api/inside", {**asked, "place": place}) == (400, told)
+        assert served.error("/api/column", {"model": asked["model"], "place": place, "matrix": "q"}) == (400, told)
+    assert served.error("/api/inside", {**asked, "place": "decoder.0.self", "head": 99})[0] == 400
 
 
 def test_a_prefix_of_tokens_is_kept_as_it_is(served: Running, trace: Trace, sentences: list[str]) -> None:
