@@ -12,5 +12,6 @@ model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.saf
           └─► trace_plots      PNG, SVG, PDF of one trace: predictions, beam, paths of tokens
 
 without a trace: positions (tables of positional encodings), model_summary (parameters and FLOPs of each block),
-kind_pictures (what masks, positions and mixers do, for the gallery of variants)
+kind_pictures (what masks, positions and mixers do, for the gallery of variants), ablation (a model without some of its
+parts)
 """
