@@ -116,7 +116,8 @@ def describe_sublayer(
         found["joined"] = found["context"].transpose(0, 1).flatten(1)
     has_queries = "q" in found
     equations += [letter for letter in parts.matrices if has_queries and letter != "o"]
-    equations += ["output"] if "o" in parts.matrices and "joined" in found else []
+    if "o" in parts.matrices and "joined" in found and _makes_output(found, path, model):
+        equations.append("output")
     layers = [] if model is None else [_find_linear(model, path, letter) for letter in parts.matrices]
     about = {
         **facts,
@@ -252,6 +253,14 @@ def _select_head(found: Mapping[str, Tensor], head: int) -> dict[str, Tensor]:
             own = head * len(found[name]) // heads
             selected[name] = found[name][own : own + 1]
     return selected
+
+
+@torch.no_grad()
+def _makes_output(found: Mapping[str, Tensor], path: str, model: Transformer | None) -> bool:
+    """Whether the last matrix makes the output of `joined`: not where a part was switched off."""
+    if model is None:
+        return True
+    return _equal(found["output"], _find_linear(model, path, "o")(found["joined"].to(model.device)).float().cpu())
 
 
 def _find_linear(model: Transformer, path: str, letter: str) -> nn.Module:

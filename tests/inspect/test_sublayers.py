@@ -11,6 +11,7 @@ from contracts.cases import mixer_forms
 
 from headway.config.config import read_config
 from headway.errors import ConfigError, HeadwayError
+from headway.inspect.ablation import ablate_network
 from headway.inspect.sublayers import PROJECTING, describe_column, describe_sublayer
 from headway.inspect.tracer import trace_forward
 from headway.nn.transformer import Transformer
@@ -204,3 +205,15 @@ def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(HeadwayError, match="there is no head 4"):
         describe_sublayer(trace_forward(model, [], IDS), "decoder.0.self", model.config, model, 4)
     assert set("".join(PROJECTING.values())) <= set("qkvgo")
+
+
+def test_an_output_that_was_switched_off_is_not_explained() -> None:
+    model = make_model({})
+    for part, explained in (
+        ("decoder.0.self.head 1", False),
+        ("decoder.0.self", False),
+        ("decoder.0.feedforward", True),
+    ):
+        tensors = trace_forward(ablate_network(model, [part]), [], IDS)
+        equations = describe_sublayer(tensors, "decoder.0.self", model.config, model)["about"]["equations"]
+        assert ("output" in equations) == explained, part

@@ -11,6 +11,7 @@ import pytest
 from serve.conftest import Running, running, until
 
 from headway.inspect.model_summary import summarise_blocks
+from headway.inspect.recorded_answers import record_answers
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 
@@ -106,6 +107,34 @@ def test_vectors(served: Running, asked: dict[str, Any], trace: Trace) -> None:
         assert np.array(found[side]["places"]).shape == (2, count, 2)
         assert all(abs(cosine) <= 1 for row in found[side]["neighbours"] for _, cosine in row)
         assert found[side]["positions"][0]["kind"] == "sinusoidal"
+
+
+def test_a_page_without_a_server_has_the_answers_of_the_server(
+    served: Running, asked: dict[str, Any], trace: Trace, translator: Translator
+) -> None:
+    readers = {"encoder": translator.tokenizers.source, "decoder": translator.tokenizers.target}
+    network = translator.steppers[0].model
+    recorded = record_answers(trace, asked["model"], network, lambda side, ids: readers[side].pieces(ids))
+    listed = served.get(f"/api/models/{asked['model']}").json()["recorded"]
+    assert {"model", "0 costs", *(f"0 {name}" for name, _, _ in listed)} == set(recorded)
+    for name, path, body in listed:
+        assert_alike(served.post(f"/{path}", {**asked, **body}).json(), recorded[f"0 {name}"])
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    """The same, but for the last digits of numbers."""
+    if isinstance(wanted, dict) and wanted.get("dtype") == "float32":
+        np.testing.assert_allclose(floats(found), floats(wanted), atol=1e-4)
+    elif isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            assert_alike(found[name], wanted[name])
+    elif isinstance(wanted, list | tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted):
+            assert_alike(one, other)
+    else:
+        assert found == (pytest.approx(wanted, abs=1e-3) if isinstance(wanted, float) else wanted)
 
 
 def test_a_language_model_is_read(served: Running) -> None:
