@@ -6,6 +6,7 @@ model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.saf
           ▼               ▼                              ▼
     attention         beam_tree, embeddings,        events ─► html_page: a page without a server
     experts           rank_collapse                 (also what `headway serve` streams to its page)
+    layers ─► neurons, output_scores ─► layer_answers: one token's way through the model
           │               │
           ├─► terminal_plots   heatmaps in a terminal
           ├─► plots            PNG, SVG, PDF: attention, masks, positions, experts, curves

@@ -41,6 +41,7 @@ class Trace:
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
         SIDE.LAYER.feedforward.router              (T, E)     router scores of E experts, where there are some
         SIDE.LAYER.feedforward.chosen, shares      (T, k)     the k experts of each token, and their weights
+        SIDE.LAYER.SUB.input                       (T, d)     what the sub-layer reads: the stream, or its norm
         SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer adds to the stream
         SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream after it, and its norm
         output.hidden, output.logps                (T, d)  (T, V)  input of the head; log-probabilities of next tokens

@@ -64,6 +64,7 @@ class Block(nn.Module):
 
 def _run(sublayer: nn.Module, x: Tensor, ctx: Context, cache: LayerCache | None) -> Tensor:
     kind = ctx.path.rpartition(".")[2]
+    ctx.record("input", x)
     if kind == "feedforward":
         output = sublayer(x, ctx) if cache is None else sublayer(x, ctx, cache=cache)
     elif kind == "cross":

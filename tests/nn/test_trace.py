@@ -41,7 +41,7 @@ def test_everything_is_there_by_name_and_fits_together() -> None:
     places = [f"{side}.{i}.{sub}" for side, subs in SUBLAYERS.items() for i in range(2) for sub in subs]
     names = [f"{side}.embedded" for side in SUBLAYERS]
     for place in places:
-        names += [f"{place}.output", f"{place}.stream"]
+        names += [f"{place}.input", f"{place}.output", f"{place}.stream"]
         if not place.endswith("feedforward"):
             names += [f"{place}.{what}" for what in ("q", "k", "v", "scores", "weights")]
     assert sorted(trace) == sorted(names)

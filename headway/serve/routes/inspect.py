@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
 from headway.serve.model_pool import ServedModel
-from headway.serve.schemas import PositionsBody, ReadBody, SublayerBody, TokensBody
+from headway.serve.schemas import LayerBody, PositionsBody, ReadBody, SublayerBody, TokensBody
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
 from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
@@ -79,6 +79,13 @@ def make_router(state: ServerState) -> APIRouter:
         body = await state.read_body(request, SublayerBody)
         found = pool.model_named(body.model)
         return JSONResponse(await run_with_model(request, found, lambda: describe_sublayer_of(found, body)))
+
+    @router.post("/api/layer", **openapi.INSPECT_LAYER)
+    async def layer(request: Request) -> JSONResponse:
+        """One token on its way: embedding, residual stream, norms, neurons, experts, output scores, logit lens."""
+        body = await state.read_body(request, LayerBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: describe_layer_of(found, body)))
 
     @router.post("/api/vectors", **openapi.INSPECT_VECTORS)
     async def vectors(request: Request) -> JSONResponse:
@@ -153,6 +160,25 @@ def describe_sublayer_of(model: ServedModel, body: Any) -> dict[str, Any]:
     return describe_sublayer(tensors, body.place)
 
 
+def describe_layer_of(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
+
+    tensors = _trace_tokens(model, body)
+    network = _network(model)
+    if body.side not in network.config.sides:
+        raise ApiError(400, f"Invalid request: this model has no {body.side}")
+    tokenizer = _target_tokenizer(model)
+    ids = body.read if body.side == "encoder" else _decoder_input(model, body)
+    following = [*body.written, *[tokenizer.end] * body.finished]
+    asked = LayerQuestion(
+        **{name: getattr(body, name) for name in ("parts", "side", "position", "layer", "neuron", "expert", "top")},
+        ids=ids,
+        expected=expected_tokens(network, body.side, body.read, following, len(ids)),
+        smoothing=_model_smoothing(model),
+    )
+    return describe_layer_parts(network, tensors, asked, tokenizer.pieces)
+
+
 def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.embeddings import describe_vectors
 
@@ -199,6 +225,11 @@ def _decoder_input(model: ServedModel, body: Any) -> list[int]:
 def _model_config(model: ServedModel) -> Any:
     assert model.loaded is not None
     return model.loaded.config
+
+
+def _model_smoothing(model: ServedModel) -> float:
+    assert model.loaded is not None
+    return float(model.loaded.config.train.label_smoothing)
 
 
 def _network(model: ServedModel) -> Any:
