@@ -40,7 +40,6 @@ class LayerQuestion:
     neuron: int = 0
     expert: int | None = None  # None: that with the largest share
     top: int = 10
-    smoothing: float = 0.0  # of the training's loss
 
 
 def describe_layer_parts(
@@ -152,10 +151,7 @@ def _describe_output(
         return None
     expected = asked.expected[asked.position]
     found = read_output(model, tensors, asked.position, asked.top, expected)
-    loss = None
-    if expected is not None:
-        smoothed = read_loss(model, tensors, asked.position, expected, asked.smoothing)
-        loss = {**{spec.name: getattr(smoothed, spec.name) for spec in fields(smoothed)}, "loss": smoothed.loss}
+    loss = None if expected is None else read_loss(model, tensors, asked.position, expected)
     return {
         "x": pack_floats(found.x),
         "ids": found.ids,
@@ -168,7 +164,8 @@ def _describe_output(
         "temperatures": list(found.normalisers),
         "normalisers": list(found.normalisers.values()),
         "entropies": list(found.entropies.values()),
-        "loss": loss,
+        "surprise": None if loss is None else loss.surprise,
+        "mean_surprise": None if loss is None else loss.mean_surprise,
     }
 
 

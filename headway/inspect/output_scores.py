@@ -95,7 +95,7 @@ def read_output(
 
 @torch.no_grad()
 def read_loss(
-    model: Transformer, tensors: Mapping[str, Tensor], position: int, right: int, smoothing: float
+    model: Transformer, tensors: Mapping[str, Tensor], position: int, right: int, smoothing: float = 0.0
 ) -> SmoothedLoss:
     """As if this token were the right one."""
     check_position(tensors["output.hidden"], position)

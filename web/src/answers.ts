@@ -17,7 +17,7 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const made = signal<T | null>(null);
   if (!sentence.found) return made;
   mine.set(what, made as Signal<unknown>);
-  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target };
+  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, finished: sentence.finished };
   const body = more === null ? undefined : { ...tokens, ...more };
   const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
   const came = ask<T>(`${number} ${what}`, path, body).then(
@@ -41,7 +41,7 @@ export async function cameOf<T>(asked: Signal<T | null>): Promise<T> {
 
 export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | null> {
   if (s.model.value?.kind === "masked") return signal(null);
-  return answer(sentence, `places ${temperature}`, "api/places", { temperature, finished: sentence.finished });
+  return answer(sentence, `places ${temperature}`, "api/places", { temperature });
 }
 
 export function insideOf(sentence: Sentence, place: string): Signal<Tensors | null> {
@@ -50,6 +50,16 @@ export function insideOf(sentence: Sentence, place: string): Signal<Tensors | nu
 
 export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
   return answer(sentence, "vectors", "api/vectors");
+}
+
+// All that the panels ask about a sentence, by the names under which they ask: what a saved page has with it. The list is
+// the model's own (headway/inspect/recorded_answers.py).
+export function recordedOf(sentence: Sentence): [name: string, asked: () => Signal<unknown>][] {
+  const listed = s.model.value!.recorded;
+  return [
+    ["costs", () => costsOf(sentence)],
+    ...listed.map(([name, path, body]): [string, () => Signal<unknown>] => [name, () => answer(sentence, name, path, body)]),
+  ];
 }
 
 // The model, its operations counted for this sentence.

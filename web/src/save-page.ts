@@ -1,6 +1,5 @@
 // The page as one file that needs nobody: its script, its style, and every answer that its panels would ask for.
-import { cameOf, costsOf, insideOf, placesOf, vectorsOf } from "./answers";
-import { placeOf } from "./recording";
+import { cameOf, recordedOf } from "./answers";
 import * as s from "./state";
 
 export async function pageOf(): Promise<Blob> {
@@ -18,20 +17,10 @@ export async function pageOf(): Promise<Blob> {
 
 // Everything that the panels could ask for, by the names under which they ask.
 async function everything(): Promise<Record<string, unknown>> {
-  const info = s.model.value!;
-  const answers: Record<string, unknown> = { model: info };
+  const answers: Record<string, unknown> = { model: s.model.value! };
   for (const [n, sentence] of s.recording.value!.sentences.entries()) {
     // One after another: the server has others to serve.
-    const keep = async (what: string, asked: Parameters<typeof cameOf>[0]) => (answers[`${n} ${what}`] = await cameOf(asked));
-    await keep("vectors", vectorsOf(sentence));
-    await keep("costs", costsOf(sentence));
-    if (info.kind !== "masked") await keep("places 1", placesOf(sentence));
-    for (const kind of s.kindsOf(info)) {
-      for (let layer = 0; layer < s.layersOf(info, kind); layer++) {
-        const place = placeOf(kind, layer);
-        await keep(`inside ${place}`, insideOf(sentence, place));
-      }
-    }
+    for (const [name, asked] of recordedOf(sentence)) answers[`${n} ${name}`] = await cameOf(asked());
   }
   return answers;
 }

@@ -117,11 +117,12 @@ def _parse_length(text: str) -> int:
 
 
 def describe_served_model(model: ServedModel, source: int, target: int) -> dict[str, Any]:
-    from headway.inspect.html_page import describe_model
+    from headway.inspect.recorded_answers import describe_model
 
     config = _model_config(model)
     description = describe_model(config.model, config.search.to_dict(), source, target)
-    return {**_model_entry(model), **description, "longest": model.summary.max_tokens}
+    own = {"longest": model.summary.max_tokens, "label_smoothing": config.train.label_smoothing}
+    return {**_model_entry(model), **description, **own}
 
 
 def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
@@ -130,6 +131,10 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
     if model.is_translator:
         raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
     loaded = model.language_model
+    if body.ablate:
+        from headway.inspect.ablation import ablate
+
+        loaded = ablate(loaded, body.ablate)
     if loaded.config.train.objective.kind == "causal":
         settings = body.search_settings()
         if not settings.get("sample"):
@@ -174,7 +179,6 @@ def describe_layer_of(model: ServedModel, body: Any) -> dict[str, Any]:
         **{name: getattr(body, name) for name in ("parts", "side", "position", "layer", "neuron", "expert", "top")},
         ids=ids,
         expected=expected_tokens(network, body.side, body.read, following, len(ids)),
-        smoothing=_model_smoothing(model),
     )
     return describe_layer_parts(network, tensors, asked, tokenizer.pieces)
 
@@ -191,6 +195,7 @@ def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
 
 def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     """All tensors of a forward pass over these tokens. A side that the model does not have is ignored."""
+    from headway.inspect.ablation import ablate_network
     from headway.inspect.tracer import MAX_TRACED_TOKENS, trace_forward
 
     network = _network(model)
@@ -210,6 +215,8 @@ def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
         raise ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
     read = list(body.read) if "encoder" in config.sides else []
+    if body.ablate:
+        network = ablate_network(network, body.ablate)
     return trace_forward(network, read, _decoder_input(model, body))
 
 
@@ -225,11 +232,6 @@ def _decoder_input(model: ServedModel, body: Any) -> list[int]:
 def _model_config(model: ServedModel) -> Any:
     assert model.loaded is not None
     return model.loaded.config
-
-
-def _model_smoothing(model: ServedModel) -> float:
-    assert model.loaded is not None
-    return float(model.loaded.config.train.label_smoothing)
 
 
 def _network(model: ServedModel) -> Any:

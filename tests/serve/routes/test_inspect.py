@@ -13,6 +13,7 @@ from serve.conftest import Running, running, until
 
 from headway.inspect.layers import read_layer
 from headway.inspect.model_summary import summarise_blocks
+from headway.inspect.recorded_answers import record_answers
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 
@@ -53,6 +54,7 @@ def test_models_and_how_they_are_made(served: Running, asked: dict[str, Any], tr
     assert made["parameters"] == sum(block["parameters"] for block in made["blocks"]) == config.parameter_count()
     assert made["flops"] == sum(block["flops"] for block in made["blocks"]) == config.forward_flops(7, 5)
     assert made["blocks"][0]["name"] == "embedding"
+    assert made["label_smoothing"] == translator.config.train.label_smoothing
     assert served.get("/api/models/nobody").status_code == 404
 
 
@@ -130,8 +132,7 @@ def test_a_layer_has_the_numbers_of_python(
     assert found["layer"]["router"] is None
     logps = tensors["output.logps"]
     np.testing.assert_allclose(found["output"]["probabilities"][:3], logps[2].exp().topk(3).values, atol=1e-4)
-    assert found["output"]["loss"]["smoothing"] == translator.config.train.label_smoothing
-    assert found["output"]["loss"]["surprise"] == pytest.approx(-float(logps[2, trace.written.ids[2]]), abs=1e-4)
+    assert found["output"]["surprise"] == pytest.approx(-float(logps[2, trace.written.ids[2]]), abs=1e-4)
     last = found["lens"]["stages"][-1]
     np.testing.assert_allclose(last["probabilities"], logps.exp().topk(3).values, atol=1e-4)
     np.testing.assert_allclose(last["expected"], logps.exp()[range(len(logps)), trace.written.ids], atol=1e-4)
@@ -159,6 +160,34 @@ def test_experts_and_tables_that_are_cut(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("headway.inspect.layer_answers.MAX_CELLS", 6)
         cut = server.post("/api/layer", body).json()["layer"]["router"]
         assert (cut["first"], floats(cut["probabilities"]).shape) == (2, (2, 3))
+
+
+def test_a_page_without_a_server_has_the_answers_of_the_server(
+    served: Running, asked: dict[str, Any], trace: Trace, translator: Translator
+) -> None:
+    readers = {"encoder": translator.tokenizers.source, "decoder": translator.tokenizers.target}
+    network = translator.steppers[0].model
+    recorded = record_answers(trace, asked["model"], network, lambda side, ids: readers[side].pieces(ids))
+    listed = served.get(f"/api/models/{asked['model']}").json()["recorded"]
+    assert {"model", "0 costs", *(f"0 {name}" for name, _, _ in listed)} == set(recorded)
+    for name, path, body in listed:
+        assert_alike(served.post(f"/{path}", {**asked, **body}).json(), recorded[f"0 {name}"])
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    """The same, but for the last digits of numbers."""
+    if isinstance(wanted, dict) and wanted.get("dtype") == "float32":
+        np.testing.assert_allclose(floats(found), floats(wanted), atol=1e-4)
+    elif isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            assert_alike(found[name], wanted[name])
+    elif isinstance(wanted, list | tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted):
+            assert_alike(one, other)
+    else:
+        assert found == (pytest.approx(wanted, abs=1e-3) if isinstance(wanted, float) else wanted)
 
 
 def test_a_language_model_is_read(served: Running) -> None:
