@@ -42,7 +42,7 @@ class Neurons:
 
 
 @dataclass(frozen=True)
-class Router:
+class RouterNumbers:
     """Which experts each token goes to."""
 
     probabilities: Tensor  # (T, E) softmax of the router's scores
@@ -50,12 +50,12 @@ class Router:
     shares: Tensor  # (T, k) the weights of their outputs
 
 
-def read_router(tensors: Mapping[str, Tensor], path: str) -> Router | None:
+def read_router(tensors: Mapping[str, Tensor], path: str) -> RouterNumbers | None:
     """path: decoder.0.feedforward. None: this layer has no experts."""
     scores = tensors.get(f"{path}.router")
     if scores is None:
         return None
-    return Router(scores.softmax(-1), tensors[f"{path}.chosen"].long(), tensors[f"{path}.shares"])
+    return RouterNumbers(scores.softmax(-1), tensors[f"{path}.chosen"].long(), tensors[f"{path}.shares"])
 
 
 def read_neurons(
