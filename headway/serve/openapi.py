@@ -6,6 +6,7 @@ from headway.serve.schemas import (
     ColumnBody,
     CompletionBody,
     DetectBody,
+    LayerBody,
     PositionsBody,
     ReadBody,
     RequestBody,
@@ -214,6 +215,11 @@ INSPECT_COLUMN: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(ColumnBody, form=False),
     "responses": _responses(_object(["column", "bias"], bias={"type": "number"}), 404, *COMMON_ERRORS),
+}
+INSPECT_LAYER: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(LayerBody, form=False),
+    "responses": _responses(_object([]), 404, *COMMON_ERRORS),
 }
 INSPECT_VECTORS: dict[str, Any] = {
     **INSPECT,
