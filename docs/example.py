@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headway.inspect.events import trace_events
-from headway.inspect.html_page import record_answers
+from headway.inspect.recorded_answers import record_answers
 from headway.translate.translator import Translator, load
 
 EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"

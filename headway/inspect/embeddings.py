@@ -1,7 +1,7 @@
 """Embeddings: nearest tokens in the vocabulary, paths of tokens through the layers, positional encodings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from headway.nn.masks.masks import dense_mask
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
 from headway.nn.sequence import TokenPositions, positions_from_start
 from headway.nn.transformer import Transformer
+
+PieceTexts = Callable[[str, Sequence[int]], list[str]]  # the texts of tokens, given a side and their ids
 
 
 @torch.no_grad()
@@ -46,19 +48,24 @@ def project_layers(tensors: Mapping[str, Tensor], side: str) -> tuple[list[str],
 
 
 def describe_vectors(
-    tensors: Mapping[str, Tensor], sides: Mapping[str, Sequence[int]], model: Transformer | None, pieces: Any
+    tensors: Mapping[str, Tensor],
+    sides: Mapping[str, Sequence[int]],
+    model: Transformer | None,
+    pieces: PieceTexts | None,
 ) -> dict[str, Any]:
-    """What the page draws for the tokens of each side. Without the model: no nearest tokens, no positional encodings.
-    pieces: the texts of tokens, given a side and their ids."""
+    """What the page draws of each side. Without the model: no nearest tokens, no positional encodings."""
     described: dict[str, Any] = {}
     for side, ids in sides.items():
         stages, points = project_layers(tensors, side)
-        near = nearest_tokens(model, side, ids) if model else [[] for _ in ids]
+        neighbours: list[list[list[Any]]] = [[] for _ in ids]
+        if model and pieces:
+            near = nearest_tokens(model, side, ids)
+            neighbours = [[[pieces(side, [n])[0], round(c, 3)] for n, c in row] for row in near]
         tables = position_tables(model, side, max(len(ids), 32)) if model else []
         described[side] = {
             "stages": stages,
             "places": points.round(4).tolist(),
-            "neighbours": [[[pieces(side, [n])[0], round(c, 3)] for n, c in row] for row in near],
+            "neighbours": neighbours,
             "positions": [
                 {"kind": t.title, "rows": t.rows, "columns": t.columns, "values": _json_numbers(t.values)}
                 for t in tables

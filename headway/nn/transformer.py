@@ -268,9 +268,14 @@ class Transformer(nn.Module):
         return hidden
 
 
+def has_hooks(model: nn.Module) -> bool:
+    """Whether a part has a hook, which runs only where that part is called."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+
+
 def valid_mask(lengths: Tensor, max_length: int) -> Tensor:
     """(B,) lengths -> (B, max_length), true on real tokens, false on padding."""
     return torch.arange(max_length, device=lengths.device) < lengths[:, None]
 
 
-__all__ = ["Memory", "ModelOutput", "TokenPositions", "Transformer", "valid_mask"]
+__all__ = ["Memory", "ModelOutput", "TokenPositions", "Transformer", "has_hooks", "valid_mask"]

@@ -29,6 +29,7 @@ from headway.serve.memory import MemoryBudget, limit_arenas
 from headway.serve.metrics import Metrics
 from headway.serve.middleware import RequestGuard, error_response
 from headway.serve.model_pool import ModelPool
+from headway.serve.preload import preload_model
 from headway.serve.routes import docs_page, inspect, libretranslate, openai, studies, translate_stream
 from headway.serve.security_headers import SecurityHeaders
 from headway.serve.settings import Log, ServerSettings
@@ -71,10 +72,13 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
         loop.set_default_executor(threads)
         loop.set_exception_handler(state.connections.handle_loop_error)
         watching = asyncio.create_task(memory.watch())
+        loading = asyncio.create_task(asyncio.to_thread(preload_model, pool, memory)) if settings.preload else None
         stop_long_jobs = functools.partial(pool.stop_long_jobs, CLOSE_SECONDS)
         with watch_exit_signals(lambda: loop.call_soon_threadsafe(stop_long_jobs)):
             yield
         watching.cancel()
+        if loading is not None:
+            await asyncio.gather(loading, return_exceptions=True)  # a thread in C code may not be torn from the process
         await asyncio.to_thread(state.pool.close, CLOSE_SECONDS)
         state.downloads.close()
 

@@ -21,11 +21,12 @@ MAX_ALTERNATIVES = 10
 MAX_BEAM_SIZE = 16
 MAX_GLOSSARY_TERMS = 1000
 MAX_PROTECTED_TEXTS = 100
+MAX_ABLATED_PARTS = 32
 MAX_FORM_FIELDS = 2000
 SMALL_FORM_BYTES = 2**15  # that are parsed at once
 MAX_FIELD_BYTES = 2**20  # of all fields of a form but its file
 MAX_CODE_CHARACTERS = 100  # of a language code that is stored, not looked up
-LIST_FIELDS = frozenset(["q", "protect"])  # of which a form may have several
+LIST_FIELDS = frozenset(["q", "protect", "ablate"])  # of which a form may have several
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client gets the error: keep it out of the log
 ShortText = Annotated[str, Field(min_length=1, max_length=200)]
 TYPE_NAMES = {  # by the first word of pydantic's error types
@@ -157,7 +158,24 @@ class SearchBody(RequestBody):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class StreamBody(SearchBody):
+class AblatedBody(RequestBody):
+    """A request to a model some of whose parts are switched off, for this request alone."""
+
+    ablate: list[
+        Annotated[str, Field(pattern=r"^(en|de)coder\.[0-9]{1,4}(\.(self|cross|feedforward)(\.head [0-9]{1,4})?)?$")]
+    ] = Field(
+        [],
+        max_length=MAX_ABLATED_PARTS,
+        description="parts to switch off: decoder.2, decoder.2.cross or decoder.2.cross.head 3, counted from 0",
+    )
+
+    @field_validator("ablate", mode="before")
+    @classmethod
+    def _wrap_single_part(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+class StreamBody(SearchBody, AblatedBody):
     q: str = Field(min_length=1, description="the text")
     source: str = Field(min_length=1, description='a language code, or "auto"')
     target: str = Field(min_length=1, description="a language code")
@@ -172,7 +190,7 @@ class StreamBody(SearchBody):
     qkv: bool = Field(False, description="send queries, keys and values as well")
 
 
-class ReadBody(SearchBody):
+class ReadBody(SearchBody, AblatedBody):
     """A text for a language model to read, and perhaps to continue."""
 
     q: str = Field(min_length=1, description="the text")
@@ -180,16 +198,16 @@ class ReadBody(SearchBody):
     length: int = Field(0, ge=0, le=200, description="how many tokens to generate at most")
 
 
-class TokensBody(RequestBody):
+class TokensBody(AblatedBody):
     """Tokens that a model has read and generated, as the events of a stream report them."""
 
     model: str = Field(min_length=1, max_length=500, description="its name")
     read: TokenIds = Field([], description="token ids that the encoder read")
     written: TokenIds = Field([], description="token ids that the decoder generated, without start and end")
+    finished: bool = Field(True, description="whether the end token followed these")
 
 
 class PositionsBody(TokensBody):
-    finished: bool = Field(True, description="whether the end token followed these")
     top: int = Field(10, ge=0, le=100, description="how many of the likeliest tokens to return for each position")
     temperature: float = Field(1.0, ge=0.01, le=10, allow_inf_nan=False, description="by which logits are divided")
 
@@ -199,6 +217,43 @@ class SublayerBody(TokensBody):
         pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross|feedforward)$",
         description="a sub-layer, such as decoder.0.cross",
     )
+    head: int | None = Field(
+        None, ge=0, lt=4096, description="of what each head has, only this one's, counted from 0; default: all"
+    )
+
+
+class ColumnBody(RequestBody):
+    """Which of a model's weights to return: those that lead to one number."""
+
+    model: str = Field(min_length=1, max_length=500, description="its name")
+    place: str = Field(
+        pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross)$", description="a sub-layer, such as decoder.0.cross"
+    )
+    matrix: Literal["q", "k", "v", "g", "o"] = Field(
+        description="the matrix of queries, keys, values or gates, or the last one, which makes the output"
+    )
+    head: int = Field(0, ge=0, lt=4096, description="whose query, key or value, counted from 0")
+    channel: int = Field(0, ge=0, lt=2**20, description="the number of the result, counted from 0")
+
+
+class LayerBody(TokensBody):
+    """One token in one layer."""
+
+    parts: Annotated[
+        list[Literal["stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
+        Field(min_length=1, max_length=7),
+    ] = Field(description="what to return of it")
+    side: Literal["encoder", "decoder"] = Field("decoder", description="the side of the token")
+    position: int = Field(
+        0, ge=0, le=4096, description="the index of the token; the decoder's first is the start token"
+    )
+    layer: int = Field(0, ge=0, le=10_000, description="its index")
+    neuron: int = Field(0, ge=0, lt=2**31, description="for the part neuron: its index")
+    expert: int | None = Field(None, ge=0, lt=2**31, description="default: the expert with the largest share")
+    top: int = Field(
+        10, ge=1, le=50, description="how many of the likeliest tokens and of the strongest neurons to return"
+    )
+    finished: bool = Field(True, description="whether the end token followed the last token")
 
 
 class StreamOptions(BaseModel):

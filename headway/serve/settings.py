@@ -64,6 +64,7 @@ class ServerSettings:
     compute: str = "auto"
     threads: int | None = None
     memory: int | None = None  # bytes that the process may take; None: nearly all that there is
+    preload: bool = False  # whether the first model is loaded when the server starts, and not on its first use
     max_batch_delay: float = 0.005  # seconds that a text waits for others to be batched with
     api_keys: str | None = None  # a file of them: see api_keys.py
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks

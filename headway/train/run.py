@@ -346,12 +346,10 @@ class TrainingRun:
         if self.saved_step == state.step:
             return  # writing it again could only lose it
         self.saved_step = state.step
-        facts = {
-            "text": self.texts.identity,
-            "valid_text": self.texts.valid_identity,
-            **resume.adapter_facts(self.lora),
-        }
-        checkpoint = self.trainer.save(self.out, self.trainer.elapsed(self.started), **facts)
+        identities = {"text": self.texts.identity, "valid_text": self.texts.valid_identity}
+        checkpoint = self.trainer.save(
+            self.out, self.trainer.elapsed(self.started), **identities, **resume.adapter_facts(self.lora)
+        )
         if checkpoint is None:  # another process has written it
             return
         ranked = sorted(state.best, key=lambda step: -state.best[step])

@@ -47,6 +47,7 @@ class LanguageModel:
 
     def __init__(self, loaded: LoadedModel, engines: "Engines | None" = None) -> None:
         """engines: that have loaded it, from a directory."""
+        self.loaded = loaded
         self.config, self.model, tokenizers = loaded
         self.engines = engines
         self.tokenizer = tokenizers.target

@@ -112,6 +112,7 @@ export interface ModelInfo extends ModelName {
   beam_size: number;
   penalty: Penalty;
   longest: number;
+  recorded: [name: string, path: string, body: object][]; // what a page that is saved asks about each sentence
 }
 
 export interface PositionTable {

@@ -54,7 +54,8 @@ class ByteSize(click.ParamType[int]):
     multiple=True,
     metavar="MODEL",
     group="Model",
-    help="Model directory or name; may be repeated. Loaded on first use. Default: all installed.",
+    help="Model directory or name; may be repeated. The first is loaded at the start, the others on first use. "
+    "Default: all installed.",
 )
 @option(
     "--study",
@@ -64,6 +65,7 @@ class ByteSize(click.ParamType[int]):
     group="Model",
     help="Folder of headway compare, for the page, with its models; may be repeated. Without --model: these alone.",
 )
+@option("--lazy", is_flag=True, group="Model", help="Load the first model on its first use, too.")
 @options.device
 @options.engine_options
 @option(
@@ -231,7 +233,7 @@ class ByteSize(click.ParamType[int]):
 def serve(
     models: tuple[str, ...], studies: tuple[str, ...], workers: int, char_limit: int, batch_limit: int, file_limit: int,
     queue_limit: int, file_characters: int | None, stream_limit: int, timeout: float, max_batch_delay: float,
-    **rest: Any,
+    lazy: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Serve models over HTTP, with the LibreTranslate and OpenAI APIs.
 
@@ -264,6 +266,7 @@ def serve(
         models=() if studies and not models else model_directories(models),
         studies=studies,
         max_batch_delay=max_batch_delay / 1000,
+        preload=not lazy,
         limits=limits,
         client_limits=client_limits,
         **rest,

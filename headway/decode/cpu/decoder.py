@@ -34,7 +34,7 @@ from headway.nn.mixers.attention import Attention
 from headway.nn.ops import native
 from headway.nn.positions.positions import Learned
 from headway.nn.sequence import TokenPositions
-from headway.nn.transformer import Transformer
+from headway.nn.transformer import Transformer, has_hooks
 
 SIDES = ("encoder", "decoder")
 TOKENS_PER_ENCODER_BATCH = 1024  # of the source, encoded together
@@ -51,6 +51,8 @@ def unsupported(model: Transformer) -> str:
         return f"its head is {type(model.head).__name__}"
     if model.head.scale != 1:
         return "its head scales its input"
+    if has_hooks(model):
+        return "it has hooks, and its layers are not called one by one"
     for side, mask in (("encoder", FULL), ("decoder", CAUSAL)):
         reason = _stack_unsupported(model.stacks[side], getattr(model.config, side), mask)
         if reason:

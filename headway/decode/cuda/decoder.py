@@ -26,7 +26,7 @@ from headway.nn.ops.attention import WITHOUT_CUDNN
 from headway.nn.positions.positions import Position
 from headway.nn.sequence import Memory, TokenPositions
 from headway.nn.stack import Stack
-from headway.nn.transformer import Transformer
+from headway.nn.transformer import Transformer, has_hooks
 
 SUPPORTED_POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")  # that depend on positions alone
 ENCODER_POSITIONS = ("none", "sinusoidal", "learned", "rope", "t5")  # that need nothing from the host
@@ -40,6 +40,8 @@ def unsupported(model: Transformer, max_length: int) -> str:
         return "it has no decoder"
     if model.training:
         return "it is in training"
+    if has_hooks(model):
+        return "it has hooks, and its layers are not called one by one"
     stack: Stack = model.stacks["decoder"]  # type: ignore[assignment]
     if stack.memory_tokens is not None:
         return "it has memory tokens"

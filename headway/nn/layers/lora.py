@@ -11,7 +11,7 @@ import copy
 import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from headway.nn.layers.bitlinear import BitLinear
 from headway.nn.layers.linear import Linear
 from headway.nn.transformer import Transformer
 
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 LORA_NAMES = ("lora_a", "lora_b")  # of the parameters, in files too
 
 
@@ -141,7 +142,7 @@ def merged_state(model: Transformer) -> dict[str, Tensor]:
     return {key.replace(".base.", "."): tensor for key, tensor in state.items()}
 
 
-def share_weights(model: Transformer) -> Transformer:
+def share_weights(model: AnyModule) -> AnyModule:
     """A copy of the modules whose parameters and buffers are those of the model itself."""
     tensors = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

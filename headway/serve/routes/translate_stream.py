@@ -80,6 +80,11 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
 
     translator = model.loaded
     assert isinstance(translator, Translator)
+    repertoire = translator.repertoire
+    if body.ablate:
+        from headway.inspect.ablation import ablate
+
+        translator = ablate(translator, body.ablate)
     summary = translator.summary
     source_tokenizer = translator.tokenizers.source
     target_tokenizer = translator.tokenizers.target
@@ -90,7 +95,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         summary.max_tokens,
         source,
         True,
-        make_protector((), translator.repertoire),
+        make_protector((), repertoire),
         summary.placeholders,
     )
     lead = list(direction.target_lead)

@@ -23,10 +23,11 @@ Capture = pytest.CaptureFixture[str]
 
 
 @contextmanager
-def program(*arguments: str, log: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+def program(*arguments: str, log: Path, lazy: bool = True) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """The server as a process, and its address once it answers."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "headway", "serve", "--port", "0", "--device", "cpu", "--threads", "1", *arguments]
+    command += ["--lazy"] if lazy else []
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=environment, stderr=stderr, stdin=subprocess.DEVNULL)
     try:
@@ -54,7 +55,10 @@ BODY = {"q": "The dog sees a red house.", "source": "en", "target": "qtx"}
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_and_stops_as_told(translator_dir: Path, tmp_path: Path, number: int) -> None:
     log = tmp_path / "log"
-    with program("--model", str(translator_dir), log=log) as (process, url):
+    lazy = number == signal.SIGTERM
+    with program("--model", str(translator_dir), log=log, lazy=lazy) as (process, url):
+        if not lazy:
+            until_told(log, "loaded model")
         assert httpx.post(f"{url}/translate", json=BODY, timeout=60).json()["translatedText"]
         process.send_signal(number)
         assert process.wait(30) == 0, log.read_text()

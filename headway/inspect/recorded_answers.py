@@ -1,0 +1,127 @@
+"""What a page without a server answers its panels from: one list, for the pages that Python writes and for those that
+the page saves. A panel that asks the server about the tokens of a text has its answers here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from headway.config.own_kinds import reading_stored
+from headway.config.schema import from_dict
+from headway.inspect.embeddings import PieceTexts, describe_vectors
+from headway.inspect.events import describe_penalty, trace_predictions
+from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
+from headway.inspect.model_summary import summarise_blocks
+from headway.inspect.output_scores import output_side
+from headway.inspect.sublayers import describe_sublayer
+from headway.inspect.trace import Trace
+from headway.nn.transformer import Transformer
+
+
+class TracedText(NamedTuple):
+    """One text in one model. A trace that was read from a file comes without its model."""
+
+    trace: Trace
+    model: Transformer | None
+    pieces: PieceTexts | None
+
+
+@dataclass(frozen=True)
+class RecordedAnswer:
+    name: str  # under which the page looks it up, after the number of the sentence
+    path: str  # of the route that answers it
+    body: Mapping[str, Any]  # what is posted beside the model and the tokens
+    compute: Callable[[TracedText], Any]  # the same answer, from a trace; None: it cannot be given
+
+
+def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
+    """All that the panels ask about one sentence, unless somebody changes a setting that only a server can follow."""
+    answers = [RecordedAnswer("vectors", "api/vectors", {}, _describe_vectors)]
+    if config.decoder.layers:
+        answers.append(RecordedAnswer("places 1", "api/places", {"temperature": 1.0}, _predict))
+    for path in list_attention_sublayers(config):
+        describe = partial(_describe_sublayer, path, config)
+        answers.append(RecordedAnswer(f"inside {path}", "api/inside", {"place": path}, describe))
+    return answers + list_layer_answers(config)
+
+
+def list_layer_answers(config: Transformer.Config) -> list[RecordedAnswer]:
+    """Of the first token of each side; what others do is asked of a server."""
+    answers = []
+    for side in config.sides:
+        asked: dict[str, dict[str, Any]] = {
+            f"layer table {side} 0": {"parts": ["stream", "lens"]},
+            f"layer token {side} 0": {"parts": ["embedding", "end", "output"]},
+        }
+        for layer in range(getattr(config, side).layers):
+            asked[f"layer {side} {layer} 0"] = {"parts": ["layer"], "layer": layer}
+        for name, body in asked.items():
+            described = partial(_describe_layer_parts, side, body)
+            answers.append(RecordedAnswer(name, "api/layer", {"side": side, "position": 0, **body}, described))
+    return answers
+
+
+def list_attention_sublayers(config: Transformer.Config) -> list[str]:
+    """encoder.0.self, …, decoder.0.self, decoder.0.cross, …"""
+    found = []
+    for side in config.sides:
+        subs = ["self", "cross"] if side == "decoder" and config.encoder.layers else ["self"]
+        found += [f"{side}.{layer}.{sub}" for layer in range(getattr(config, side).layers) for sub in subs]
+    return found
+
+
+def record_answers(trace: Trace, name: str, model: Transformer | None, pieces: PieceTexts | None) -> dict[str, Any]:
+    """What the server would answer, under the keys by which the page looks it up."""
+    with reading_stored():  # a trace may be anybody's file
+        config = from_dict(Transformer.Config, trace.model)
+    description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
+    info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
+    answers = {"model": info, "0 costs": info}
+    traced = TracedText(trace, model, pieces)
+    for answer in list_answers(config):
+        computed = answer.compute(traced)
+        if computed is not None:
+            answers[f"0 {answer.name}"] = computed
+    return answers
+
+
+def describe_model(config: Transformer.Config, search: Mapping[str, Any], source: int, target: int) -> dict[str, Any]:
+    """A model's config, parameters and blocks, its FLOPs for so many source and target tokens, and what a page that is
+    saved has to record of it."""
+    return {
+        "config": config.resolved().to_dict(),
+        "parameters": config.parameter_count(),
+        "flops": config.forward_flops(source, target),
+        "lengths": [source, target],
+        "blocks": [asdict(block) for block in summarise_blocks(config, source, target)],
+        "beam_size": search.get("beam_size", 1),
+        "penalty": describe_penalty(search),
+        "recorded": [[answer.name, answer.path, dict(answer.body)] for answer in list_answers(config)],
+    }
+
+
+def _describe_vectors(traced: TracedText) -> dict[str, Any]:
+    trace = traced.trace
+    ids = {"encoder": trace.source.ids, "decoder": trace.target.ids}
+    sides = {side: ids[side] for side in ids if f"{side}.embedded" in trace.tensors}
+    return describe_vectors(trace.tensors, sides, traced.model, traced.pieces)
+
+
+def _describe_sublayer(path: str, config: Transformer.Config, traced: TracedText) -> dict[str, Any]:
+    return describe_sublayer(traced.trace.tensors, path, config, traced.model)
+
+
+def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText) -> dict[str, Any] | None:
+    """None without the model, whose norms and output matrix are needed."""
+    trace, model, pieces = traced
+    if model is None or pieces is None or f"{side}.embedded" not in trace.tensors:
+        return None
+    ids = (trace.source if side == "encoder" else trace.target).ids
+    expected = expected_tokens(model, side, trace.source.ids, trace.written.ids, len(ids))
+    asked = LayerQuestion(side=side, position=0, ids=ids, expected=expected, **body)
+    texts = partial(pieces, output_side(model))
+    return describe_layer_parts(model, trace.tensors, asked, texts)
+
+
+def _predict(traced: TracedText) -> dict[str, Any]:
+    return trace_predictions(traced.trace)
