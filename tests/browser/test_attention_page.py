@@ -120,22 +120,43 @@ def test_w14_long_sentences_stay_fluent(look: Callable[..., Look], long_dir: Pat
 def test_w28_saved_files(
     look: Callable[..., Look], chromium: Any, trace: Trace, sentences: list[str], tmp_path: Path
 ) -> None:
-    seen = look().open().translate(sentences[0])
+    seen = look().open(head=2, root=1).translate(sentences[0])
     files = {}
     for ending in ("png", "svg", "json", "html"):
+        if ending == "html":  # from another panel, in another language
+            seen.tab("vectors")
+            seen.page.fill("#stage", "0")
+            seen.page.fill("#step", "2")
+            seen.page.select_option("#tongue", "zh")
+            seen.page.wait_for_selector("html[lang=zh-Hans]")
         with seen.page.expect_download() as waiting:
             seen.page.click(f"#save-{ending}")
         files[ending] = tmp_path / f"saved.{ending}"
         waiting.value.save_as(files[ending])
     assert files["png"].read_bytes().startswith(b"\x89PNG")
     assert files["png"].stat().st_size > 2000
-    rects = ElementTree.parse(files["svg"]).findall(".//{http://www.w3.org/2000/svg}rect")
+    picture = ElementTree.parse(files["svg"])
+    rects = picture.findall(".//{http://www.w3.org/2000/svg}rect")
     assert len(rects) == 1 + len(trace.written.ids) * len(trace.source.ids)
+    told = " ".join(text.text or "" for text in picture.findall(".//{http://www.w3.org/2000/svg}text"))
+    for part in ("Cross, Layer 1, Head 2", "the model", "(query)", "(key)", "attention weight", "0.25", sentences[0]):
+        assert part in told
     read = json.loads(files["json"].read_text())
     assert read["target"]["ids"] == trace.target.ids[1:]
     for name, weights in read["weights"].items():
         np.testing.assert_allclose(np.array(weights), trace.tensors[name].numpy(), atol=1e-4)
     alone = Look(chromium.new_context(offline=True).new_page(), "")
+    alone.page.goto(files["html"].as_uri())
+    alone.ended()
+    assert alone.page.get_attribute("#panel", "data-panel") == "vectors"
+    assert alone.page.get_attribute("html", "lang") == "zh-Hans"
+    assert (alone.page.input_value("#stage"), alone.page.input_value("#step")) == ("0", "2")
+    assert "head=2" in seen.page.url and alone.tab("attention").page.input_value("#head") == "1"
+    alone.page.goto(files["html"].as_uri() + "#embed")
+    alone.page.reload()
+    assert alone.ended().page.locator(".embedded #stage").count() == 1
+    assert alone.page.locator("header, #text").count() == 0
+    alone.page.goto("about:blank")
     alone.page.goto(files["html"].as_uri())
     alone.ended()
     for panel in ("inside", "probabilities", "beam", "vectors", "architecture", "attention"):

@@ -5,6 +5,13 @@ import type { Sentence } from "./recording";
 import * as s from "./state";
 import type { ModelInfo, Places, Tensors, Vectors } from "./types";
 
+// What a page without a server was not given.
+const unrecorded = signal<ReadonlySet<Signal<unknown>>>(new Set());
+
+export function isUnrecorded(asked: Signal<unknown>): boolean {
+  return unrecorded.value.has(asked);
+}
+
 const underWay = new WeakMap<Signal<unknown>, Promise<void>>();
 const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
 
@@ -23,7 +30,8 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const came = ask<T>(`${number} ${what}`, path, body).then(
     (found) => void (made.value = found),
     (error: unknown) => {
-      mine.delete(what); // it is asked again when it is next shown
+      if (error instanceof Failed && error.message === "saved") unrecorded.value = new Set([...unrecorded.value, made]);
+      else mine.delete(what); // it is asked again when it is next shown
       if (error instanceof Failed && error.status === 404) s.phase.value = "expired";
       throw error;
     },
@@ -52,14 +60,12 @@ export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
   return answer(sentence, "vectors", "api/vectors");
 }
 
-// All that the panels ask about a sentence, by the names under which they ask: what a saved page has with it. The list is
-// the model's own (headway/inspect/recorded_answers.py).
+// All that the panels ask about a sentence, by the names under which they ask, and whatever they have asked beside it:
+// what a saved page has with it. The list comes with the model (headway/inspect/recorded_answers.py).
 export function recordedOf(sentence: Sentence): [name: string, asked: () => Signal<unknown>][] {
-  const listed = s.model.value!.recorded;
-  return [
-    ["costs", () => costsOf(sentence)],
-    ...listed.map(([name, path, body]): [string, () => Signal<unknown>] => [name, () => answer(sentence, name, path, body)]),
-  ];
+  const listed = s.model.value!.recorded.map(([name, path, body]) => [name, () => answer(sentence, name, path, body)] as const);
+  const shown = [...(kept.get(sentence) ?? [])].filter(([, asked]) => asked.value !== null).map(([name, asked]) => [name, () => asked] as const);
+  return [...new Map([["costs", () => costsOf(sentence)], ...listed, ...shown])];
 }
 
 // The model, its operations counted for this sentence.

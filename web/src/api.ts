@@ -1,9 +1,13 @@
 // Asking the server. A page that was saved as a file has the answers with it, and asks nobody.
+import { loadFile, site } from "./site";
 import type { StreamEvent } from "./types";
 
 export interface Saved {
   events: StreamEvent[];
   answers: Record<string, unknown>;
+  view?: string; // how it was looked at, as an address says it
+  tongue?: string;
+  files?: Record<string, string>; // of a site: where large answers are
 }
 
 export class Failed extends Error {
@@ -16,7 +20,12 @@ export class Failed extends Error {
 }
 
 const embedded = document.getElementById("recording")?.textContent;
-export const saved: Saved | null = embedded ? (JSON.parse(embedded) as Saved) : null;
+const NOTHING: Saved = { events: [], answers: {} }; // of a site, before one of its texts is chosen
+export let saved: Saved | null = embedded ? (JSON.parse(embedded) as Saved) : site && NOTHING;
+
+export function useRecording(given: Saved): void {
+  saved = given;
+}
 
 // What is shown while a model is being loaded: recorded once, shipped with the page.
 let example: Saved | null = null;
@@ -31,6 +40,7 @@ export async function loadExample(): Promise<Saved> {
 
 // A file that is shipped beside the page; a saved page has none.
 export async function loadShipped<T>(name: string): Promise<T> {
+  if (site) return loadFile<T>(name.replace(/json$/u, "js"), new Failed("missing"));
   if (saved) throw new Failed("saved");
   return (await (await reach(`static/${name}`, undefined)).json()) as T;
 }
@@ -46,6 +56,8 @@ export async function ask<T>(name: string, path: string, body?: unknown, signal?
   const known = saved ?? example;
   if (!known) return (await (await reach(path, body, signal)).json()) as T;
   if (name in known.answers) return known.answers[name] as T;
+  const file = known.files?.[name];
+  if (file) return loadFile<T>(file, new Failed("missing"));
   throw new Failed("saved");
 }
 

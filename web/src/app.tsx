@@ -1,4 +1,5 @@
 import { Bar } from "./parts/bar";
+import { Embedded } from "./parts/embedded";
 import { Header } from "./parts/header";
 import { Help } from "./parts/help";
 import { StackMap } from "./parts/stack-map";
@@ -6,10 +7,11 @@ import { Timeline } from "./parts/timeline";
 import { Tour } from "./parts/tour";
 import { Viewer } from "./parts/viewer";
 import { onViewerKey } from "./keys";
-import { announcement } from "./state";
+import { announcement, isEmbedded } from "./state";
 import { words } from "./words";
 
 export function App() {
+  if (isEmbedded.value) return <Embedded />;
   return (
     <>
       <Header />

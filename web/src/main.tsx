@@ -1,6 +1,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { saved } from "./api";
+import { site } from "./site";
 import { App } from "./app";
 import { dark } from "./colours";
 import { onPageKey } from "./keys";
@@ -28,7 +29,7 @@ small.addEventListener("change", (event) => (narrow.value = event.matches));
 addEventListener("keydown", onPageKey);
 
 // Another address was typed or pasted here; what the page writes there itself does not come back.
-if (!saved) addEventListener("hashchange", () => location.reload());
+if (!saved || site) addEventListener("hashchange", () => location.reload());
 
 readAddress();
 keepAddress();

@@ -1,13 +1,17 @@
 // The page as one file that needs nobody: its script, its style, and every answer that its panels would ask for.
 import { cameOf, recordedOf } from "./answers";
+import type { Saved } from "./api";
 import * as s from "./state";
+import { tellView } from "./url";
+import { TONGUES, tongue } from "./words";
 
 export async function pageOf(): Promise<Blob> {
   const answers = await everything();
   const [script, style] = await Promise.all(["static/whole.js", "static/page.css"].map(async (path) => (await fetch(path)).text()));
-  const recorded = JSON.stringify({ events: s.recording.value!.events, answers }).replace(/</gu, "\\u003c");
+  const saved: Saved = { events: s.recording.value!.events, answers, view: tellView().toString(), tongue: tongue.value };
+  const recorded = JSON.stringify(saved).replace(/</gu, "\\u003c");
   const page = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="${TONGUES[tongue.value].tag}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Headway</title><link rel="icon" href="data:,"><style>${style}</style></head>
 <body><div id="page"></div><script type="application/json" id="recording">${recorded}</script>
 <script>${script!.replace(/<\/script/gu, "<\\/script")}</script></body></html>
@@ -23,4 +27,12 @@ async function everything(): Promise<Record<string, unknown>> {
     for (const [name, asked] of recordedOf(sentence)) answers[`${n} ${name}`] = await cameOf(asked());
   }
   return answers;
+}
+
+export function download(blob: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

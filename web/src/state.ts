@@ -71,6 +71,7 @@ export const ownScale = signal(false);
 export const rootScale = signal(false);
 export const threshold = signal(0); // weights below it are drawn as 0
 export const asTable = signal(false);
+export const choices = signal<Record<string, string>>({}); // made inside panels: see choice.ts
 
 export const wanted = signal(""); // what is searched for among the variants
 
@@ -81,6 +82,7 @@ export const beside = signal(""); // the model that translates the same text
 export const quality = signal(""); // the measures that points are drawn by; "": the first that the study has
 export const cost = signal("");
 
+export const isEmbedded = signal(false); // in another page: one panel, and no more
 export const tourStep = signal(-1); // -1: no tour
 export const helpOpen = signal(false);
 export const announcement = signal("");

@@ -5,6 +5,8 @@ import { exampleMeanwhile } from "./example";
 import { beginGrowing, grow, showAll } from "./growing";
 import { Recording } from "./recording";
 import { wishes } from "./searching";
+import { loadText, wantedText } from "./recorded-texts";
+import { type RecordedText, site } from "./site";
 import * as s from "./state";
 import type { ModelInfo, ModelName, StreamEvent, StudyName } from "./types";
 import { words } from "./words";
@@ -14,6 +16,7 @@ export const DRAWN = 64; // tokens that the overview draws one by one
 
 export async function start(): Promise<void> {
   try {
+    if (site) return await openText(wantedText());
     if (saved) return showSaved();
     s.phase.value = "starting";
     const settings = await ask<{ charLimit: number; keyRequired: boolean }>("settings", "frontend/settings");
@@ -66,13 +69,27 @@ export async function giveKey(key: string): Promise<void> {
   else await retry();
 }
 
+// A text of a site, which was recorded.
+async function openText(one: RecordedText): Promise<void> {
+  await loadText(one);
+  showSaved();
+}
+
+export async function chooseText(one: RecordedText): Promise<void> {
+  s.sentenceNumber.value = 0;
+  s.following.value = true;
+  await openText(one).catch(fail);
+}
+
 function showSaved(): void {
+  const asked = s.sentenceNumber.value;
   for (const event of saved!.events) take(event);
   s.model.value = (saved!.answers["model"] as ModelInfo) ?? null;
   s.chosenModel.value = s.model.value?.name ?? "";
   s.text.value = s.recording.value?.sentences.map((one) => one.text).join(" ") ?? "";
   settle();
   showAll();
+  s.sentenceNumber.value = Math.min(asked, (s.recording.value?.sentences.length ?? 1) - 1);
   s.phase.value = "done";
 }
 
@@ -83,6 +100,7 @@ export async function open(name: string): Promise<void> {
 }
 
 export async function change(name: string): Promise<void> {
+  if (site) return chooseText(site.texts.find((one) => one.model === name)!);
   stop();
   batch(() => {
     s.recording.value = s.first.value = s.model.value = null; // what another model did

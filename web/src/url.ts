@@ -1,14 +1,18 @@
 // What is shown stands in the address, so that it can be sent to somebody. It replaces itself: Back leaves the page.
 import { effect } from "@preact/signals";
 import { saved } from "./api";
+import { site } from "./site";
 import * as s from "./state";
 import { readFrom, tellAddress } from "./searching";
 import type { Kind } from "./types";
 
 const MAX_FORCED = 16; // words of an address: each is a translation
+const CHOICE = "at-"; // before the name of a choice inside a panel
 
 export function readAddress(): void {
-  const given = new URLSearchParams(location.hash.slice(1));
+  const asked = new URLSearchParams(location.hash.slice(1));
+  s.isEmbedded.value = asked.has("embed");
+  const given = saved?.view && !asked.has("panel") ? new URLSearchParams(saved.view) : asked;
   const number = (name: string): number => Math.max(parseInt(given.get(name) ?? "0", 10) || 0, 0);
   s.text.value = given.get("text") ?? "";
   s.chosenModel.value = given.get("model") ?? "";
@@ -28,6 +32,12 @@ export function readAddress(): void {
   s.asWords.value = given.has("words");
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
+  s.ownScale.value = given.has("own");
+  s.rootScale.value = given.has("root");
+  s.sentenceNumber.value = Math.max(number("sentence") - 1, 0);
+  s.cell.value = readCell(given.get("cell") ?? "");
+  s.locked.value = s.cell.value !== null;
+  s.choices.value = Object.fromEntries([...given].filter(([name]) => name.startsWith(CHOICE)).map(([name, value]) => [name.slice(CHOICE.length), value]));
   s.threshold.value = Math.min(number("from"), 95) / 100;
   s.wanted.value = given.get("find") ?? "";
   s.chosenStudy.value = given.get("study") ?? "";
@@ -37,31 +47,46 @@ export function readAddress(): void {
 }
 
 export function keepAddress(): void {
-  if (saved) return;
-  effect(() => {
-    const told = new URLSearchParams();
-    if (s.text.value) told.set("text", s.text.value);
-    if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
-    if (s.pair.value) told.set("pair", writePair(s.pair.value));
-    tellAddress(told);
-    told.set("panel", s.panel.value);
-    told.set("kind", s.kind.value);
-    told.set("layer", String(s.layer.value + 1));
-    told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
-    const forced = s.forcedWords.value.map((one) => [one.sentence + 1, one.place + 1, one.id].join("."));
-    if (forced.length) told.set("forced", forced.join("_"));
-    if (!s.following.value) told.set("step", String(s.step.value));
-    if (s.asWords.value) told.set("words", "1");
-    if (s.hideSpecials.value) told.set("plain", "1");
-    if (s.asTable.value) told.set("table", "1");
-    if (s.threshold.value) told.set("from", String(Math.round(100 * s.threshold.value)));
-    if (s.wanted.value) told.set("find", s.wanted.value);
-    if (s.chosenStudy.value) told.set("study", s.chosenStudy.value);
-    if (s.beside.value) told.set("beside", s.beside.value);
-    if (s.quality.value) told.set("quality", s.quality.value);
-    if (s.cost.value) told.set("cost", s.cost.value);
-    history.replaceState(null, "", "#" + told.toString());
-  });
+  if (saved && !site) return;
+  effect(() => history.replaceState(null, "", "#" + tellView().toString()));
+}
+
+// What is looked at, and how.
+export function tellView(): URLSearchParams {
+  const told = new URLSearchParams();
+  if (s.text.value) told.set("text", s.text.value);
+  if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
+  if (s.pair.value) told.set("pair", writePair(s.pair.value));
+  tellAddress(told);
+  if (s.isEmbedded.value) told.set("embed", "1");
+  told.set("panel", s.panel.value);
+  told.set("kind", s.kind.value);
+  told.set("layer", String(s.layer.value + 1));
+  told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
+  const forced = s.forcedWords.value.map((one) => [one.sentence + 1, one.place + 1, one.id].join("."));
+  if (forced.length) told.set("forced", forced.join("_"));
+  if (!s.following.value) told.set("step", String(s.step.value));
+  if (s.asWords.value) told.set("words", "1");
+  if (s.hideSpecials.value) told.set("plain", "1");
+  if (s.asTable.value) told.set("table", "1");
+  if (s.ownScale.value) told.set("own", "1");
+  if (s.rootScale.value) told.set("root", "1");
+  if (s.sentenceNumber.value) told.set("sentence", String(s.sentenceNumber.value + 1));
+  if (s.locked.value && s.cell.value) told.set("cell", `${s.cell.value.row + 1}.${s.cell.value.column + 1}`);
+  for (const [name, value] of Object.entries(s.choices.value)) told.set(CHOICE + name, value);
+  if (s.threshold.value) told.set("from", String(Math.round(100 * s.threshold.value)));
+  if (s.wanted.value) told.set("find", s.wanted.value);
+  if (s.chosenStudy.value) told.set("study", s.chosenStudy.value);
+  if (s.beside.value) told.set("beside", s.beside.value);
+  if (s.quality.value) told.set("quality", s.quality.value);
+  if (s.cost.value) told.set("cost", s.cost.value);
+  return told;
+}
+
+// 3.5: the fifth column of the third row.
+function readCell(given: string): { row: number; column: number } | null {
+  const found = /^([1-9]\d{0,3})\.([1-9]\d{0,3})$/u.exec(given);
+  return found && { row: Number(found[1]) - 1, column: Number(found[2]) - 1 };
 }
 
 // 1.3.485_1.5.620: in the first sentence token 485 in the third place, then token 620 in the fifth.

@@ -1,34 +1,37 @@
 // What could have stood at each place, how sure the model was, and what happens if it must say something else.
-import { useState } from "preact/hooks";
 import { placesOf } from "../answers";
 import { saved } from "../api";
+import { useChoice } from "../choice";
 import { css, inkOn, weightColours } from "../colours";
 import { percent } from "../format";
 import { isSpecial, shown } from "../pieces";
 import type { Sentence } from "../recording";
 import * as s from "../state";
+import { Waiting } from "../parts/waiting";
 import { force } from "../translate";
 import type { Place, Places } from "../types";
 import { words } from "../words";
 
 export function Probabilities() {
   const t = words.value;
-  const [temperature, setTemperature] = useState(1);
+  const [tenths, setTenths] = useChoice("temperature", 10);
+  const temperature = Math.min(Math.max(Math.round(tenths), 1), 20) / 10;
   const sentence = s.sentence.value!;
   if (s.model.value?.kind === "masked") return <p class="note">{t.noDecoder}</p>;
   s.beat.value;
-  const known = placesOf(sentence, temperature).value;
+  const asked = placesOf(sentence, temperature);
+  const known = asked.value;
   const at = s.shownStep.value - 1;
   const place = known?.places[at] ?? streamed(sentence, at);
   return (
     <>
       <Strip sentence={sentence} places={known} />
       {!place ? (
-        <p class="faint">{at < 0 ? t.firstStep : t.phases.loading}</p>
+        at < 0 ? <p class="faint">{t.firstStep}</p> : <Waiting sentence={sentence} asked={asked} />
       ) : (
         <>
           <h3>{t.likelyAt(at + 1)}</h3>
-          {!isFixed() && (
+          {(!isFixed() || temperature !== 1) && (
             <label class="row">
               {t.temperature}
               <input
@@ -38,13 +41,14 @@ export function Probabilities() {
                 max={2}
                 step={0.1}
                 value={temperature}
-                onChange={(event) => setTemperature(Number(event.currentTarget.value))}
+                disabled={isFixed()}
+                onChange={(event) => setTenths(Math.round(10 * Number(event.currentTarget.value)))}
               />
               <output class="count">{temperature.toFixed(1)}</output>
             </label>
           )}
           <Bars place={place} at={at} sentence={sentence} />
-          {!isFixed() && s.model.value?.kind === "translation" && <p class="faint">{t.clickHint}</p>}
+          {s.model.value?.kind === "translation" && !s.isExample.value && <p class="faint">{saved ? t.handOut.needsServer : t.clickHint}</p>}
           <Facts place={place} />
         </>
       )}

@@ -1,14 +1,13 @@
 import { useState } from "preact/hooks";
-import { saved } from "../api";
 import { jsonOf, pngOf, svgOf } from "../export";
-import { pageOf } from "../save-page";
-import { isExample } from "../state";
+import { head, kind, layer } from "../state";
+import { download } from "../save-page";
 import type { View } from "../view";
 import { words } from "../words";
 
 export function Save({ view, title }: { view: View; title: string }) {
   const t = words.value;
-  const name = "attention";
+  const name = `attention-${kind.value}-${layer.value + 1}-${head.value < 0 ? "mean" : head.value + 1}`;
   const [failed, setFailed] = useState(false);
   const save = async (make: () => Promise<Blob> | Blob, ending: string) => {
     setFailed(false);
@@ -23,7 +22,6 @@ export function Save({ view, title }: { view: View; title: string }) {
     ["SVG", () => new Blob([svgOf(view, title)], { type: "image/svg+xml" }), "svg"],
     ["JSON", () => new Blob([jsonOf()], { type: "application/json" }), "json"],
   ];
-  if (!saved && !isExample.value) kinds.push(["HTML", pageOf, "html"]);
   return (
     <p class="row">
       {t.save}:
@@ -35,12 +33,4 @@ export function Save({ view, title }: { view: View; title: string }) {
       {failed && <span role="alert" class="alert" id="not-saved">{t.notSaved}</span>}
     </p>
   );
-}
-
-function download(blob: Blob, name: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -1,23 +1,26 @@
 // Where the tokens lie, who is near them, and what their positions add.
-import { useState } from "preact/hooks";
 import { vectorsOf } from "../answers";
+import { useChoice } from "../choice";
+import { Waiting } from "../parts/waiting";
 import { shown } from "../pieces";
 import * as s from "../state";
 import type { SideVectors } from "../types";
 import { words } from "../words";
 import { Positions } from "./positions";
 
-type SideName = "encoder" | "decoder";
+const SIDES = ["encoder", "decoder"] as const;
+type SideName = (typeof SIDES)[number];
 
 export function VectorsPanel() {
   const t = words.value;
   const sentence = s.sentence.value!;
-  const [wanted, setSide] = useState<SideName>("encoder");
+  const [number, setSide] = useChoice("side", 0);
   s.beat.value;
-  const vectors = vectorsOf(sentence).value;
-  if (!vectors) return <p class="faint">{sentence.found ? t.phases.loading : t.nothingYet}</p>;
-  const sides = (["encoder", "decoder"] as const).filter((one) => vectors[one]);
-  const side = sides.includes(wanted) ? wanted : sides[0]!;
+  const asked = vectorsOf(sentence);
+  const vectors = asked.value;
+  if (!vectors) return <Waiting sentence={sentence} asked={asked} />;
+  const sides = SIDES.filter((one) => vectors[one]);
+  const side = sides[number] ?? sides[0]!;
   const chosen = vectors[side]!;
   const all = side === "encoder" ? sentence.pieces : sentence.heard;
   const count = side === "encoder" ? all.length : Math.max(s.shownStep.value, 1);
@@ -26,9 +29,9 @@ export function VectorsPanel() {
       {sides.length > 1 && (
         <fieldset class="choice">
           <legend class="unseen">{t.side}</legend>
-          {sides.map((one) => (
+          {sides.map((one, n) => (
             <label key={one}>
-              <input type="radio" name="side" checked={side === one} onChange={() => setSide(one)} />
+              <input type="radio" name="side" checked={side === one} onChange={() => setSide(n)} />
               <span>{t[one]}</span>
             </label>
           ))}
@@ -48,8 +51,8 @@ const LETTER = 7.5; // pixels, about
 function Ways({ side, vectors, pieces }: { side: SideName; vectors: SideVectors; pieces: string[] }) {
   const t = words.value;
   const last = vectors.stages.length - 1;
-  const [wanted, setStage] = useState(last);
-  const stage = Math.min(wanted, last);
+  const [wanted, setStage] = useChoice("stage", last);
+  const stage = Math.min(Math.max(wanted, 0), last);
   const points = vectors.places.flat();
   const range = (axis: 0 | 1): [number, number] => {
     const along = points.map((point) => point[axis]);

@@ -1,9 +1,11 @@
 // The translate bar: what is typed, and what comes of it.
 import { useRef } from "preact/hooks";
 import { saved } from "../api";
+import { textNumber } from "../recorded-texts";
+import { site } from "../site";
 import { languageTag } from "../pieces";
 import * as s from "../state";
-import { stop, translate } from "../translate";
+import { chooseText, stop, translate } from "../translate";
 import { words } from "../words";
 import { Direction, Examples, Settings } from "./settings";
 import { Result } from "./result";
@@ -22,7 +24,7 @@ export function Bar() {
   const [from] = s.pair.value.split(" ");
   const empty = !s.text.value.trim();
   const loads = s.phase.value === "starting";
-  const why = saved ? t.savedPage : s.keyMissing.value ? t.needKey : loads ? t.modelLoads : empty ? t.needText : "";
+  const why = site ? t.handOut.siteNote(site.texts.length) : saved ? t.savedPage : s.keyMissing.value ? t.needKey : loads ? t.modelLoads : empty ? t.needText : "";
   const reading = !loads && s.model.value !== null && s.model.value.kind !== "translation";
   return (
     <section class="bar" aria-label={t.translate}>
@@ -65,6 +67,7 @@ export function Bar() {
               {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
             </button>
           )}
+          <RecordedTexts />
           <Direction />
           <Examples onChoose={typed} />
           <span id="why" class="faint">{why}</span>
@@ -73,5 +76,18 @@ export function Bar() {
       </form>
       <Result />
     </section>
+  );
+}
+
+function RecordedTexts() {
+  if (!site) return null;
+  const texts = site.texts.filter((one) => one.model === s.chosenModel.value);
+  return (
+    <label>
+      <span class="unseen">{words.value.handOut.recorded}</span>
+      <select id="recorded" value={textNumber()} onChange={(event) => void chooseText(site!.texts[Number(event.currentTarget.value)]!)}>
+        {texts.map((one) => <option key={one.file} value={site!.texts.indexOf(one)}>{one.text}</option>)}
+      </select>
+    </label>
   );
 }

@@ -116,7 +116,7 @@ function Notes() {
   const t = words.value;
   const made = s.recording.value;
   const longest = Math.max(0, ...(made?.sentences.map((one) => Math.max(one.ids.length, one.rows)) ?? []));
-  const known: Record<string, string> = { unreachable: t.unreachable, saved: t.savedOnly };
+  const known: Record<string, string> = { unreachable: t.unreachable, saved: t.savedOnly, missing: t.handOut.recordedModel };
   return (
     <>
       {s.phase.value === "error" && (

@@ -3,9 +3,11 @@ import { useEffect, useRef } from "preact/hooks";
 import { Attention } from "../panels/attention";
 import { Probabilities } from "../panels/probabilities";
 import { saved } from "../api";
+import { site } from "../site";
 import * as s from "../state";
 import { translate } from "../translate";
 import { words } from "../words";
+import { HandOut } from "./hand-out";
 import { later } from "./later";
 
 const SHOWN = {
@@ -21,7 +23,7 @@ const SHOWN = {
 const WITHOUT_SENTENCE: s.Panel[] = ["architecture", "variants", "study"];
 
 function isOffered(panel: s.Panel): boolean {
-  if (panel === "variants") return !saved; // its pictures are not saved with the page
+  if (panel === "variants") return !saved || site !== null; // its pictures are not saved with the page
   return panel !== "study" || s.studies.value.length > 0;
 }
 
@@ -65,6 +67,7 @@ export function Viewer() {
       <div class="panel" role="tabpanel" id="panel" aria-labelledby={`tab-${s.panel.value}`} data-panel={s.panel.value} tabIndex={-1}>
         {needsSentence ? <Nothing /> : <Panel />}
       </div>
+      <HandOut />
     </section>
   );
 }

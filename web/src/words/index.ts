@@ -1,6 +1,7 @@
 // The language of the interface: the browser's, until somebody chooses another. English is always there, and stands in
 // for a language that cannot be loaded; a further language is one file here and one line in OTHERS.
 import { signal } from "@preact/signals";
+import { saved } from "../api";
 import { type Words, en } from "./en";
 
 const OTHERS = { zh: async () => (await import("./zh")).zh };
@@ -15,14 +16,16 @@ function isTongue(name: string | null): name is Tongue {
 }
 
 function wantedTongue(): Tongue {
+  const asked = new URLSearchParams(location.hash.slice(1)).get("lang") ?? saved?.tongue ?? null;
+  if (isTongue(asked)) return asked;
   try {
     const kept = localStorage.getItem("tongue");
     if (isTongue(kept)) return kept;
   } catch {
     // a page from a file may keep nothing
   }
-  const [asked] = navigator.language.toLowerCase().split("-");
-  return isTongue(asked!) ? asked : "en";
+  const [first] = navigator.language.toLowerCase().split("-");
+  return isTongue(first!) ? first : "en";
 }
 
 export const tongue = signal<Tongue>("en");
