@@ -13,7 +13,6 @@ from headway.inspect.trace import Trace
 Event = dict[str, Any]
 TokenTexts = Callable[[Sequence[int]], list[str]]  # the texts of token ids
 TOP_TOKENS = 10  # how many of the likeliest tokens are reported for each position
-SUBLAYER_SUFFIXES = (".q", ".k", ".v", ".scores", ".weights")
 
 
 def pack_weights(weights: Tensor) -> dict[str, Any]:
@@ -61,22 +60,6 @@ def describe_predictions(
             }
         )
     return {"temperature": temperature, "places": rows}
-
-
-def describe_sublayer(tensors: Mapping[str, Tensor], path: str) -> dict[str, Any]:
-    """All tensors of one sub-layer, such as decoder.0.cross; x is its input, before the norm if there is one."""
-    side, layer, sub = path.split(".")
-    order = ["self", "cross", "feedforward"]
-    before = [f"{side}.{layer}.{name}.stream" for name in order[: order.index(sub)]]
-    before += [f"{side}.{int(layer) - 1}.{name}.stream" for name in order]
-    earlier = [name for name in (*reversed(before[: order.index(sub)]), *reversed(before[-3:])) if name in tensors]
-    x = tensors.get(earlier[0] if earlier else f"{side}.embedded")
-    found = {suffix[1:]: tensors[path + suffix] for suffix in SUBLAYER_SUFFIXES if path + suffix in tensors}
-    if x is not None:
-        found["x"] = x
-    if f"{path}.output" in tensors:
-        found["output"] = tensors[f"{path}.output"]
-    return {name: pack_floats(tensor) for name, tensor in found.items()}
 
 
 def describe_penalty(search: Mapping[str, Any]) -> list[Any]:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headway.config.own_kinds import reading_stored
 from headway.config.schema import from_dict
 from headway.inspect.embeddings import PieceTexts, describe_vectors
-from headway.inspect.events import describe_penalty, describe_sublayer, trace_predictions
+from headway.inspect.events import describe_penalty, trace_predictions
+from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
 from headway.inspect.model_summary import summarise_blocks
+from headway.inspect.output_scores import output_side
+from headway.inspect.sublayers import describe_sublayer
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
@@ -52,8 +55,24 @@ def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     if config.decoder.layers:
         answers.append(RecordedAnswer("places 1", "api/places", {"temperature": 1.0}, _predict))
     for path in list_attention_sublayers(config):
-        describe = partial(_describe_sublayer, path)
+        describe = partial(_describe_sublayer, path, config)
         answers.append(RecordedAnswer(f"inside {path}", "api/inside", {"place": path}, describe))
+    return answers + list_layer_answers(config)
+
+
+def list_layer_answers(config: Transformer.Config) -> list[RecordedAnswer]:
+    """Of the first token of each side; what others do is asked of a server."""
+    answers = []
+    for side in config.sides:
+        asked: dict[str, dict[str, Any]] = {
+            f"layer table {side} 0": {"parts": ["stream", "lens"]},
+            f"layer token {side} 0": {"parts": ["embedding", "end", "output"]},
+        }
+        for layer in range(getattr(config, side).layers):
+            asked[f"layer {side} {layer} 0"] = {"parts": ["layer"], "layer": layer}
+        for name, body in asked.items():
+            described = partial(_describe_layer_parts, side, body)
+            answers.append(RecordedAnswer(name, "api/layer", {"side": side, "position": 0, **body}, described))
     return answers
 
 
@@ -103,8 +122,20 @@ def _describe_vectors(traced: TracedText) -> dict[str, Any]:
     return describe_vectors(trace.tensors, sides, traced.model, traced.pieces)
 
 
-def _describe_sublayer(path: str, traced: TracedText) -> dict[str, Any]:
-    return describe_sublayer(traced.trace.tensors, path)
+def _describe_sublayer(path: str, config: Transformer.Config, traced: TracedText) -> dict[str, Any]:
+    return describe_sublayer(traced.trace.tensors, path, config, traced.model)
+
+
+def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText) -> dict[str, Any] | None:
+    """None without the model, whose norms and output matrix are needed."""
+    trace, model, pieces = traced
+    if model is None or pieces is None or f"{side}.embedded" not in trace.tensors:
+        return None
+    ids = (trace.source if side == "encoder" else trace.target).ids
+    expected = expected_tokens(model, side, trace.source.ids, trace.written.ids, len(ids))
+    asked = LayerQuestion(side=side, position=0, ids=ids, expected=expected, **body)
+    texts = partial(pieces, output_side(model))
+    return describe_layer_parts(model, trace.tensors, asked, texts)
 
 
 def _predict(traced: TracedText) -> dict[str, Any]:

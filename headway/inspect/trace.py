@@ -37,10 +37,12 @@ class Trace:
     d model width, V vocabulary. SIDE is encoder or decoder, LAYER counts from 0, SUB is self, cross or feedforward.
 
         SIDE.embedded                              (T, d)     token embeddings and positions, before the first layer
+        encoder.output                             (S, d)     what cross-attention attends to
         SIDE.LAYER.SUB.q, k, v                     (H, T, D)  (G, S, D)  (G, S, D)
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
         SIDE.LAYER.feedforward.router              (T, E)     router scores of E experts, where there are some
         SIDE.LAYER.feedforward.chosen, shares      (T, k)     the k experts of each token, and their weights
+        SIDE.LAYER.SUB.input                       (T, d)     what the sub-layer reads: the stream, or its norm
         SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer adds to the stream
         SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream after it, and its norm
         output.hidden, output.logps                (T, d)  (T, V)  input of the head; log-probabilities of next tokens

@@ -44,6 +44,8 @@ def trace_forward(model: Transformer, source: Sequence[int], target: Sequence[in
     else:
         assert memory is not None
         hidden = memory.values
+    if memory is not None:
+        tensors["encoder.output"] = memory.values
     for name in [name for name in tensors if name.endswith((".stream", ".embedded"))]:
         tensors[f"{name.removesuffix('.stream')}.norm"] = tensors[name].norm(dim=-1)
     tensors["output.hidden"] = hidden

@@ -36,6 +36,7 @@ class Block(nn.Module):
             inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)  # type: ignore[misc]
             if ctx.traced:
+                _record_norm(residual, inside)
                 for number, stream in enumerate(streams(s), start=1):
                     inside.record("stream" if number == 1 else f"stream{number}", stream)
         return s
@@ -62,8 +63,16 @@ class Block(nn.Module):
         return "feedforward" in self.sublayers and hasattr(self.sublayers["feedforward"], "new_cache")
 
 
+def _record_norm(residual: Any, ctx: Context) -> None:
+    """The learned factors and summands by which the norm of this sub-layer can be computed again."""
+    norm = getattr(residual, "norm", None)  # a kind of one's own may have none
+    for name, parameter in [] if norm is None else norm.named_parameters():
+        ctx.record(f"norm_{name}", parameter[None])  # (1, d)
+
+
 def _run(sublayer: nn.Module, x: Tensor, ctx: Context, cache: LayerCache | None) -> Tensor:
     kind = ctx.path.rpartition(".")[2]
+    ctx.record("input", x)
     if kind == "feedforward":
         output = sublayer(x, ctx) if cache is None else sublayer(x, ctx, cache=cache)
     elif kind == "cross":

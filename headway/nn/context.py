@@ -71,10 +71,29 @@ class Context:
         return None if score_mod is None else BoundScoreMod(score_mod, self.queries, keys, q.shape[1])
 
     def transform_query(self, q: Tensor) -> Tensor:
-        return q if self.position is None else self.position.transform_query(q, self.queries, self.layer)
+        if self.position is None:
+            return q
+        transformed = self.position.transform_query(q, self.queries, self.layer)
+        if transformed is not q:
+            self.record("unrotated_q", q)
+            self._record_rotation(q)
+        return transformed
 
     def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:
-        return x if self.position is None else self.position.rotate(x, tokens)
+        """Keys, or vectors that are both keys and queries."""
+        if self.position is None:
+            return x
+        rotated = self.position.rotate(x, tokens)
+        if rotated is not x:
+            self.record("unrotated_k", x)
+        return rotated
+
+    def _record_rotation(self, q: Tensor) -> None:
+        """By which angle each pair of channels turns from one position to the next."""
+        rotation = None if self.position is None or not self.traced else self.position.rotation(q)
+        if rotation is not None:
+            self.record("rotation_rates", rotation[0][None])  # (1, D / 2)
+            self.record("rotation_amplitude", rotation[0].new_full((1, 1), rotation[1]))
 
     def record(self, name: str, value: Tensor) -> None:
         if self.report.trace is not None:

@@ -291,7 +291,7 @@ def join_traces(segments: list[TracedSegment], traces: list[Trace]) -> Trace:
 
 
 def _has_pairs(name: str) -> bool:
-    return name.endswith((".self.weights", ".self.scores"))
+    return name.endswith((".self.weights", ".self.scores", ".self.score_bias"))
 
 
 def _block_diagonal(parts: list[Tensor], elsewhere: float) -> Tensor:

@@ -55,7 +55,9 @@ def example_body(path: str, source: str, target: str, pool: ModelPool) -> dict[s
         "/api/translate": {"q": SENTENCE, **pair},
         "/api/places": tokens,
         "/api/vectors": tokens,
+        "/api/layer": {**tokens, "parts": ["layer", "output"], "position": 1, "top": 3},
         "/api/inside": {**tokens, "place": "decoder.0.cross"},
+        "/api/column": {"model": translator, "place": "decoder.0.cross", "matrix": "q"},
     }
     return bodies.get(path)
 

@@ -3,8 +3,10 @@
 from typing import Any
 
 from headway.serve.schemas import (
+    ColumnBody,
     CompletionBody,
     DetectBody,
+    LayerBody,
     PositionsBody,
     ReadBody,
     RequestBody,
@@ -207,6 +209,16 @@ INSPECT_POSITIONS: dict[str, Any] = {
 INSPECT_SUBLAYER: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(SublayerBody, form=False),
+    "responses": _responses(_object([]), 404, *COMMON_ERRORS),
+}
+INSPECT_COLUMN: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(ColumnBody, form=False),
+    "responses": _responses(_object(["column", "bias"], bias={"type": "number"}), 404, *COMMON_ERRORS),
+}
+INSPECT_LAYER: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(LayerBody, form=False),
     "responses": _responses(_object([]), 404, *COMMON_ERRORS),
 }
 INSPECT_VECTORS: dict[str, Any] = {

@@ -217,6 +217,43 @@ class SublayerBody(TokensBody):
         pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross|feedforward)$",
         description="a sub-layer, such as decoder.0.cross",
     )
+    head: int | None = Field(
+        None, ge=0, lt=4096, description="of what each head has, only this one's, counted from 0; default: all"
+    )
+
+
+class ColumnBody(RequestBody):
+    """Which of a model's weights to return: those that lead to one number."""
+
+    model: str = Field(min_length=1, max_length=500, description="its name")
+    place: str = Field(
+        pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross)$", description="a sub-layer, such as decoder.0.cross"
+    )
+    matrix: Literal["q", "k", "v", "g", "o"] = Field(
+        description="the matrix of queries, keys, values or gates, or the last one, which makes the output"
+    )
+    head: int = Field(0, ge=0, lt=4096, description="whose query, key or value, counted from 0")
+    channel: int = Field(0, ge=0, lt=2**20, description="the number of the result, counted from 0")
+
+
+class LayerBody(TokensBody):
+    """One token in one layer."""
+
+    parts: Annotated[
+        list[Literal["stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
+        Field(min_length=1, max_length=7),
+    ] = Field(description="what to return of it")
+    side: Literal["encoder", "decoder"] = Field("decoder", description="the side of the token")
+    position: int = Field(
+        0, ge=0, le=4096, description="the index of the token; the decoder's first is the start token"
+    )
+    layer: int = Field(0, ge=0, le=10_000, description="its index")
+    neuron: int = Field(0, ge=0, lt=2**31, description="for the part neuron: its index")
+    expert: int | None = Field(None, ge=0, lt=2**31, description="default: the expert with the largest share")
+    top: int = Field(
+        10, ge=1, le=50, description="how many of the likeliest tokens and of the strongest neurons to return"
+    )
+    finished: bool = Field(True, description="whether the end token followed the last token")
 
 
 class StreamOptions(BaseModel):

@@ -41,9 +41,11 @@ def test_everything_is_there_by_name_and_fits_together() -> None:
     places = [f"{side}.{i}.{sub}" for side, subs in SUBLAYERS.items() for i in range(2) for sub in subs]
     names = [f"{side}.embedded" for side in SUBLAYERS]
     for place in places:
-        names += [f"{place}.output", f"{place}.stream"]
+        names += [f"{place}.{what}" for what in ("input", "norm_gain", "norm_bias", "output", "stream")]
         if not place.endswith("feedforward"):
             names += [f"{place}.{what}" for what in ("q", "k", "v", "scores", "weights")]
+        if place.endswith("self"):
+            names.append(f"{place}.score_bias")
     assert sorted(trace) == sorted(names)
     for place in places:
         if place.endswith("feedforward"):

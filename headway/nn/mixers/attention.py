@@ -18,6 +18,7 @@ from headway.nn.masks.masks import Mask
 from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
 from headway.nn.ops.attention import attend
 from headway.nn.positions.positions import Position
+from headway.nn.positions.score_mod import BoundScoreMod
 from headway.nn.sequence import KeyValues, Memory, TokenPositions
 
 
@@ -140,10 +141,14 @@ class Attention(nn.Module):
             q, kv = self.query(x), gather_kv(x, ctx, source, cache, lambda known: self._project(known, ctx))
         queries = split_heads(q, self.config.heads)
         if self.query_norm is not None:
+            ctx.record("unnormed_q", queries)
             queries = self.query_norm(queries)
         heads = attend_heads(queries, kv, ctx, self.config, self.training)  # (B, H, T, E)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·E)
-        result: Tensor = self.output(joined if self.output_norm is None else self.output_norm(joined))  # (B, T, d)
+        if self.output_norm is not None:
+            joined = self.output_norm(joined)
+            ctx.record("joined", joined)
+        result: Tensor = self.output(joined)  # (B, T, d)
         return result
 
     def new_cache(
@@ -167,6 +172,7 @@ class Attention(nn.Module):
         groups = self.config.groups or 1
         keys = split_heads(k, groups)
         if self.key_norm is not None:
+            ctx.record("unnormed_k", keys)
             keys = self.key_norm(keys)
         return ctx.rotate(keys, tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
 
@@ -237,4 +243,15 @@ def attend_heads(q: Tensor, kv: KeyValues, ctx: Context, c: Any, training: bool)
     result = attend(q, k, v, mask=mask, score_mod=score_mod, scale=c.scale, dropout=dropout, also="everything")
     for name, value in (("q", q), ("k", k), ("v", v), ("scores", result.scores), ("weights", result.weights)):
         ctx.record(name, value)
+    record_position(score_mod, result.weights, ctx)
     return result.output
+
+
+def record_position(score_mod: BoundScoreMod | None, weights: Tensor, ctx: Context) -> None:
+    """What a position adds to the scores, and to the sum of the values."""
+    if score_mod is None or not ctx.traced:
+        return
+    if score_mod.additive:
+        ctx.record("score_bias", score_mod(torch.zeros_like(weights), weights.shape[0]))  # (B, H, T, S)
+    if score_mod.needs_weights:
+        ctx.record("value_bias", torch.as_tensor(score_mod.value_bias(weights)))  # (B, H, T, E)

@@ -119,7 +119,11 @@ class Retention(nn.Module):
                 ctx.record(name, value)
             ctx.record("decay", log_decay.exp().expand(*q.shape[:3]))
         normed = F.rms_norm(output, (c.d_v,), eps=c.eps).transpose(1, 2).flatten(2)  # (B, T, H·E)
-        result: Tensor = self.output(F.silu(self.gate(x)) * normed)
+        gate = F.silu(self.gate(x))
+        joined = gate * normed
+        ctx.record("gate", gate)
+        ctx.record("joined", joined)
+        result: Tensor = self.output(joined)
         return result
 
     def new_cache(

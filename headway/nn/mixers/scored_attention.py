@@ -17,7 +17,7 @@ from headway.nn.cache.kv import AttentionCache, CrossKVCache, LayerCache
 from headway.nn.cache.sliding_window import new_self_cache
 from headway.nn.context import Context
 from headway.nn.masks.masks import Mask
-from headway.nn.mixers.attention import gather_kv, split_heads
+from headway.nn.mixers.attention import gather_kv, record_position, split_heads
 from headway.nn.mixers.mixer import MixerConfig, check_even_heads, head_width
 from headway.nn.ops.attention import masked_softmax
 from headway.nn.positions.positions import Position
@@ -108,6 +108,7 @@ class ScoredAttention(nn.Module, ABC):
         heads = mix_values(weights, kv.v, score_mod, c.dropout if self.training else 0.0)  # (B, H, T, E)
         for name, value in (("q", pairs.q), ("k", kv.k), ("v", kv.v), ("weights", weights)):
             ctx.record(name, value)
+        record_position(score_mod, weights, ctx)
         result: Tensor = self.output(heads.transpose(1, 2).flatten(2))  # (B, T, d)
         return result
 

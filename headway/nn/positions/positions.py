@@ -54,6 +54,11 @@ class Position(nn.Module):
         """As `rotate`, for kinds that treat queries differently from keys."""
         return self.rotate(q, tokens)
 
+    def rotation(self, q: Tensor) -> tuple[Tensor, float] | None:
+        """Where queries and keys are rotated, and nothing else: the angle for each pair of channels by which a
+        position differs from the one before it, (D / 2), and the factor of the result. For traces."""
+        return None
+
     def score_mod(self, inputs: ScoreModInputs) -> ScoreMod | None:
         return None
 
@@ -204,11 +209,16 @@ class Rope(Position):
 
     def cos_sin(self, positions: Tensor, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Of the angles of these positions (B or 1, T), for heads of this width: (B or 1, 1, T, D / 2)."""
+        rates, amplitude = self._rates(width, positions.device)
+        return rotary_cos_sin(positions, rates, dtype, amplitude)
+
+    def _rates(self, width: int, device: torch.device) -> tuple[Tensor, float]:
         c = self.config
-        rates = rotary_rates(width, c.base, c.spacing, positions.device)
-        if c.scaling is None:
-            return rotary_cos_sin(positions, rates, dtype)
-        return rotary_cos_sin(positions, c.scaling.scale_rates(rates, c.base), dtype, c.scaling.amplitude)
+        rates = rotary_rates(width, c.base, c.spacing, device)
+        return (rates, 1.0) if c.scaling is None else (c.scaling.scale_rates(rates, c.base), c.scaling.amplitude)
+
+    def rotation(self, q: Tensor) -> tuple[Tensor, float] | None:
+        return self._rates(q.shape[-1], q.device)
 
     def rotate(self, x: Tensor, tokens: TokenPositions) -> Tensor:
         if x.shape[-1] % 2:

@@ -43,7 +43,8 @@ def test_every_example_works_as_it_stands(served: Running) -> None:
     assert set(examples) == {
         "/translate", "/detect", "/languages", "/frontend/settings", "/health", "/translate_file", "/api/translate",
         "/v1/models", "/v1/models/{name}", "/v1/completions", "/metrics", "/api/models", "/api/models/{name}",
-        "/api/read", "/api/places", "/api/inside", "/api/vectors", "/api/studies",
+        "/api/read", "/api/places", "/api/inside", "/api/column", "/api/layer", "/api/vectors",
+        "/api/studies",
     }  # fmt: skip
     for path, command in examples.items():
         status, answer = run_example(command)

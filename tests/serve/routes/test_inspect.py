@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_models import translator_table, write_random_model
 from serve.conftest import Running, running, until
 
+from headway.inspect.layers import read_layer
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.recorded_answers import record_answers
 from headway.inspect.trace import Trace
@@ -52,6 +54,7 @@ def test_models_and_how_they_are_made(served: Running, asked: dict[str, Any], tr
     assert made["parameters"] == sum(block["parameters"] for block in made["blocks"]) == config.parameter_count()
     assert made["flops"] == sum(block["flops"] for block in made["blocks"]) == config.forward_flops(7, 5)
     assert made["blocks"][0]["name"] == "embedding"
+    assert made["label_smoothing"] == translator.config.train.label_smoothing
     assert served.get("/api/models/nobody").status_code == 404
 
 
@@ -80,6 +83,14 @@ def test_a_place_has_the_numbers_of_the_trace(served: Running, asked: dict[str, 
     side, _, sub = place.split(".")
     x = f"{side}.embedded" if sub == "self" else f"{side}.0.self.stream"
     np.testing.assert_allclose(floats(found["x"]), trace.tensors[x].numpy(), atol=1e-4)
+    asked_column = {"model": asked["model"], "place": place, "matrix": "o", "channel": 3}
+    column = served.post("/api/column", asked_column).json()
+    computed = floats(found["joined"]) @ floats(column["column"]) + column["bias"]
+    rounds = found["about"]["rounds"]  # a model in int8, whose inputs have 8 bits
+    np.testing.assert_allclose(computed, floats(found["output"])[:, 3], atol=0.05 if rounds else 1e-4)
+    last = found["about"]["heads"] - 1
+    one = served.post("/api/inside", {**asked, "place": place, "head": last}).json()
+    np.testing.assert_allclose(floats(one["q"])[0], floats(found["q"])[last], atol=1e-4)
 
 
 def test_places_have_the_probabilities_of_the_trace(served: Running, asked: dict[str, Any], trace: Trace) -> None:
@@ -99,6 +110,64 @@ def test_vectors(served: Running, asked: dict[str, Any], trace: Trace) -> None:
         assert np.array(found[side]["places"]).shape == (2, count, 2)
         assert all(abs(cosine) <= 1 for row in found[side]["neighbours"] for _, cosine in row)
         assert found[side]["positions"][0]["kind"] == "sinusoidal"
+
+
+def test_a_layer_has_the_numbers_of_python(
+    served: Running, asked: dict[str, Any], trace: Trace, translator: Translator
+) -> None:
+    """Every part, against the functions for Python users; those are held to the weights in tests/inspect."""
+    model, tensors = translator.steppers[0].model, trace.tensors
+    parts = ["stream", "embedding", "layer", "end", "output", "lens"]
+    found = served.post("/api/layer", {**asked, "parts": parts, "position": 2, "top": 3}).json()
+    assert list(found) == parts
+    assert found["stream"]["names"][:2] == ["decoder.embedded", "decoder.0.self"]
+    np.testing.assert_allclose(floats(found["stream"]["lengths"])[0], tensors["decoder.embedded.norm"], atol=1e-4)
+    assert found["embedding"]["token"] == trace.target.ids[2]
+    np.testing.assert_allclose(floats(found["embedding"]["embedded"]), tensors["decoder.embedded"][2], atol=1e-4)
+    for name, numbers in read_layer(model, tensors, "decoder", 0, 2).items():
+        sent = found["layer"]["sublayers"][name]
+        assert (sent["kind"], sent["norm_place"]) == (numbers.kind, "before")
+        np.testing.assert_allclose(floats(sent["sum"]), numbers.sum, atol=1e-4)
+        assert numbers.norm is not None
+        assert numbers.norm.mean is not None
+        np.testing.assert_allclose(floats(sent["norm"]["mean"]), numbers.norm.mean, atol=1e-4)
+    neurons = found["layer"]["neurons"]
+    first = {"neuron": neurons["ids"][0], "parts": ["neuron"]}
+    assert served.post("/api/layer", {**asked, **first}).json()["neuron"]["values"] == pytest.approx(
+        neurons["tokens"][0], abs=1e-5
+    )
+    assert neurons["tokens"][0][2] == pytest.approx(neurons["values"][0], abs=1e-5)
+    assert found["layer"]["router"] is None
+    logps = tensors["output.logps"]
+    np.testing.assert_allclose(found["output"]["probabilities"][:3], logps[2].exp().topk(3).values, atol=1e-4)
+    assert found["output"]["surprise"] == pytest.approx(-float(logps[2, trace.written.ids[2]]), abs=1e-4)
+    last = found["lens"]["stages"][-1]
+    np.testing.assert_allclose(last["probabilities"], logps.exp().topk(3).values, atol=1e-4)
+    np.testing.assert_allclose(last["expected"], logps.exp()[range(len(logps)), trace.written.ids], atol=1e-4)
+    assert last["pieces"][2] == translator.tokenizers.target.pieces(last["ids"][2])
+    encoder = {**asked, "side": "encoder", "parts": parts}
+    told = served.post("/api/layer", encoder).json()
+    assert (told["output"], told["lens"]) == (None, None)
+
+
+def test_experts_and_tables_that_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = translator_table(feedforward="moe(3, 2, 'relu(8)')")
+    write_random_model(tmp_path / "m", table, source_languages=["en"], target_languages=["de"])
+    body = {"model": "m", "read": [9, 8, 7, 6], "side": "encoder", "position": 3, "layer": 1, "parts": ["layer"]}
+    with running(tmp_path / "m") as server:
+        found = server.post("/api/layer", body).json()["layer"]
+        router = found["router"]
+        probabilities = floats(router["probabilities"])
+        assert probabilities.shape == (4, 3)
+        np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+        assert router["chosen"] == (-probabilities).argsort(1)[:, :2].tolist()
+        assert found["neurons"]["expert"] == router["chosen"][3][0]
+        other = 3 - sum(router["chosen"][3])  # which this token does not go to
+        assert server.post("/api/layer", {**body, "expert": other}).json()["layer"]["neurons"] is None
+        assert "no expert 9" in server.error("/api/layer", {**body, "expert": 9})[1]
+        monkeypatch.setattr("headway.inspect.layer_answers.MAX_CELLS", 6)
+        cut = server.post("/api/layer", body).json()["layer"]["router"]
+        assert (cut["first"], floats(cut["probabilities"]).shape) == (2, (2, 3))
 
 
 def test_a_page_without_a_server_has_the_answers_of_the_server(
@@ -136,6 +205,8 @@ def test_a_language_model_is_read(served: Running) -> None:
     assert list(found["tensors"])
     assert events[-1]["event"] == "end"
     asked = {"model": "my-lm", "written": found["ids"]}
+    lens = served.post("/api/layer", {**asked, "parts": ["lens"], "finished": False}).json()["lens"]["stages"]
+    assert [len(lens[0]["ranks"]), lens[-1]["ranks"][-1]] == [len(found["ids"]) + 1, 0]  # what follows is unknown
     assert served.post("/api/vectors", asked).json().keys() == {"decoder"}
     assert len(served.post("/api/places", asked).json()["places"]) == len(found["ids"]) + 1
     assert served.post("/api/read", {"q": "The dog", "model": "my-lm"}).json()[-1]["text"] == "The dog"
@@ -146,6 +217,9 @@ def test_a_model_that_guesses_words_is_read(guessing: Running) -> None:
     events = guessing.post("/api/read", {"q": "The dog", "model": name}).json()
     assert [event["event"] for event in events] == ["start", "sentence", "found", "end"]
     asked = {"model": name, "read": events[1]["ids"]}
+    output = guessing.post("/api/layer", {**asked, "side": "encoder", "position": 1, "parts": ["output"]}).json()
+    assert output["output"]["expected"] == asked["read"][1]
+    assert guessing.error("/api/layer", {**asked, "parts": ["end"]})[1] == "Invalid request: this model has no decoder"
     assert guessing.error("/api/places", asked) == (
         400,
         "Invalid request: this is a masked language model, which generates no tokens",
@@ -164,9 +238,23 @@ def test_what_cannot_be_answered_is_said(served: Running, asked: dict[str, Any])
         "read is empty: send the token ids of the source"
     )
     assert served.error("/api/inside", {**asked, "place": "../x"})[0] == 400
+    for change, told in (
+        ({"parts": ["weather"]}, "must be 'stream', 'embedding'"),
+        ({"parts": []}, "parts parameter"),
+        ({"parts": ["layer"], "layer": 5}, "there is no layer 5 in the decoder: it has 1"),
+        ({"parts": ["end"], "position": 4000}, "there is no token 4000"),
+        ({"parts": ["output"], "position": 4000}, "there is no token 4000"),
+        ({"parts": ["lens"], "top": 51}, "must be <= 50"),
+        ({"parts": ["neuron"], "neuron": 999_999}, "there is no neuron 999999"),
+        ({"parts": ["neuron"], "layer": 194}, "there are no neurons at decoder.194.feedforward"),
+    ):
+        status, error = served.error("/api/layer", {**asked, **change})
+        assert (status, told in error) == (400, True), error
     for place in ("encoder.77.self", "decoder.99.cross", "encoder.0.cross"):
         told = f"Invalid request: there is no such layer in this model: {place}"
         assert served.error("/api/inside", {**asked, "place": place}) == (400, told)
+        assert served.error("/api/column", {"model": asked["model"], "place": place, "matrix": "q"}) == (400, told)
+    assert served.error("/api/inside", {**asked, "place": "decoder.0.self", "head": 99})[0] == 400
 
 
 def test_a_prefix_of_tokens_is_kept_as_it_is(served: Running, trace: Trace, sentences: list[str]) -> None:
