@@ -30,11 +30,12 @@ from headway.data.parallel_files import (
 from headway.data.parquet_files import refuse_pipe
 from headway.files.cache import fingerprint, load_or_build
 from headway.files.text_files import MAX_RUNNING_TEXT_LINE_BYTES, check_readable, read_lines
+from headway.text.unspaced import count_words
 
 
 class CorpusCounts(NamedTuple):
     lines: int
-    words: int  # on one side
+    words: int  # on one side: the mean of both, so that a corpus is as large in one direction as in the other
     characters: int
     nonempty: int  # lines with text on both sides
     with_placeholders: int
@@ -204,14 +205,15 @@ def count_lines(text: TextCorpus) -> CorpusCounts:
 
 
 def _count(pairs: Iterable[Pair]) -> CorpusCounts:
-    lines = words = characters = nonempty = with_placeholders = 0
+    lines = characters = nonempty = with_placeholders = 0
+    words = 0.0
     for source, target in pairs:
         lines += 1
-        words += len(target.split())
-        characters += len(target)
+        words += count_words(source) + count_words(target)
+        characters += len(source) + len(target)
         nonempty += bool(source and target)
         with_placeholders += "⟦" in source
-    return CorpusCounts(lines, words, characters, nonempty, with_placeholders)
+    return CorpusCounts(lines, round(words / 2), round(characters / 2), nonempty, with_placeholders)
 
 
 def _count_lines(lines: Iterable[str]) -> CorpusCounts:
@@ -223,7 +225,7 @@ def _load_or_count(identity: str, count: Callable[[], CorpusCounts]) -> CorpusCo
         (folder / "counts.json").write_text(json.dumps(count()))
 
     return load_or_build(
-        "counts", identity, build, lambda folder: CorpusCounts(*json.loads((folder / "counts.json").read_text()))
+        "word_counts", identity, build, lambda folder: CorpusCounts(*json.loads((folder / "counts.json").read_text()))
     )
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.decode.types import Hypothesis
 from headway.files.notebook_html import render_table
 from headway.text.align.words import current_word_index
+from headway.text.segment.sentence_spacing import adapt_spacing
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.confidence import score_confidence
 from headway.translate.source import Sentence, SourceLine
@@ -155,14 +157,15 @@ def join_sentences(line: SourceLine, tokenizer: Tokenizer, align: bool = False, 
     guesses: list[Guess] = []
     texts_so_far = set()
     for rank in range(max((len(s.hypotheses) for s in line.sentences), default=1)):
-        texts = [sentence.before + _sentence_text(sentence, rank, tokenizer) for sentence in line.sentences]
-        text = "".join(texts) + line.tail
+        texts = [_sentence_text(sentence, rank, tokenizer) for sentence in line.sentences]
+        spaces = _space_texts(line, texts)
+        text = "".join(part for pair in zip(spaces, texts) for part in pair) + line.tail
         text = text if line.layout is None else line.layout.restore(text)
         if unique and text in texts_so_far:
             continue
         texts_so_far.add(text)
         hypotheses = [s.hypotheses[min(rank, len(s.hypotheses) - 1)] for s in line.sentences]
-        guesses.append(LazyGuess(text, hypotheses, _join_links(line, texts, rank) if align else None, line))
+        guesses.append(LazyGuess(text, hypotheses, _join_links(line, spaces, texts, rank) if align else None, line))
     return Translation(line.source, guesses, [warning for s in line.sentences for warning in s.warnings])
 
 
@@ -177,16 +180,24 @@ def _sentence_text(sentence: Sentence, rank: int, tokenizer: Tokenizer) -> str:
     return f"{first}{output}{last}"
 
 
-def _join_links(line: SourceLine, texts: Sequence[str], rank: int) -> list[tuple[int, int]]:
+def _space_texts(line: SourceLine, texts: Sequence[str]) -> list[str]:
+    """What stands before each translated sentence."""
+    befores = [sentence.before for sentence in line.sentences]
+    return befores[:1] + [adapt_spacing(before, *pair) for before, pair in zip(befores[1:], pairwise(texts))]
+
+
+def _join_links(line: SourceLine, spaces: Sequence[str], texts: Sequence[str], rank: int) -> list[tuple[int, int]]:
     """The links of each sentence, with its words counted from the beginning of the line."""
     links = []
     word_counts = [0, 0]  # words so far on each side
     last_characters = ["", ""]  # and the character that a side ends with: it may go on with the same word
-    for sentence, text in zip(line.sentences, texts):
-        starts = [count + current_word_index(end + sentence.before) for count, end in zip(word_counts, last_characters)]
+    for sentence, space, text in zip(line.sentences, spaces, texts):
+        befores = (sentence.before, space)
+        before_words = zip(word_counts, last_characters, befores)
+        starts = [count + current_word_index(end + before) for count, end, before in before_words]
         own_links = sentence.links[min(rank, len(sentence.links) - 1)]
         links += [(starts[0] + i, starts[1] + j) for i, j in own_links]
-        sides = [end + side for end, side in zip(last_characters, (sentence.before + sentence.text, text))]
+        sides = [end + side for end, side in zip(last_characters, (sentence.before + sentence.text, space + text))]
         word_counts = [count + current_word_index(side) for count, side in zip(word_counts, sides)]
         last_characters = [side[-1:] for side in sides]
     return links

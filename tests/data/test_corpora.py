@@ -20,7 +20,8 @@ def pairs_file(folder: Path, name: str = "a.tsv", count: int = 30) -> ParallelFi
 def test_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = pairs_file(tmp_path)
     first = open_parallel(files)
-    assert first.counts == (30, 90, sum(len(f"target of {n}") for n in range(30)), 30, 0)
+    characters = sum(len(f"source {n}") + len(f"target of {n}") for n in range(30)) // 2
+    assert first.counts == (30, 75, characters, 30, 0)  # words and characters: the mean of both sides
     monkeypatch.setattr(headway.data.corpora, "read_parallel", lambda files: 1 / 0)
     assert open_parallel(files).counts == first.counts  # nothing was read
     assert first.weight == 1.0 and (first.source_language, first.target_language) == ("en", "de")

@@ -18,6 +18,7 @@ from headway.serve.languages import detect_source, unsupported_language
 from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import StreamBody
 from headway.serve.state import ServerState
+from headway.text.segment.sentence_spacing import adapt_spacing
 from headway.text.spans.protect import make_protector
 from headway.translate.options import TranslateOptions
 from headway.translate.search import make_requests, translate_requests
@@ -135,7 +136,8 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
             "finished": len(best.token_logps) > len(best.tokens) - len(forced),  # the end token has a log-probability
         }
         emit({**recorder.describe([*lead, *best.tokens]), "event": "found", **result})
-        text += sentence.before + made.text.strip()
+        translated = made.text.strip()
+        text += adapt_spacing(sentence.before, text, translated) + translated
         warnings += made.warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})
 

@@ -6,4 +6,5 @@ wrapped_lines   join lines that were broken at a fixed width, and break the tran
 sentences       split text into sentences
 abbreviations   words after which a full stop does not end a sentence, by language
 long_sentences  split a sentence that is longer than a model can read
+sentence_spacing  the space between translated sentences, where only one language has any
 """

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from headway.text.scripts import SCRIPT_RANGES, UNSPACED_SCRIPTS, parse_ranges
+from headway.text.unspaced import UNSPACED_CLASS
 
 MAX_WORD_CHARACTERS = 400  # the longest compounds of any language are shorter
 # What divides words beside whitespace: "one,two,three", quotations, brackets, placeholders of spans.
@@ -15,12 +15,7 @@ DIVIDERS = r"""\s,;!?"()\[\]{}<>|`“”„«»‹›…、。，；！？「」
 
 @lru_cache(maxsize=1)
 def _run_pattern() -> re.Pattern[str]:
-    unspaced = "".join(
-        f"\\U{first:08x}-\\U{last:08x}"
-        for script in UNSPACED_SCRIPTS
-        for first, last in parse_ranges(SCRIPT_RANGES[script])
-    )
-    return re.compile(f"[^{DIVIDERS}{unspaced}]++")
+    return re.compile(f"[^{DIVIDERS}{UNSPACED_CLASS}]++")
 
 
 def find_long_words(text: str, taken: Sequence[re.Match[str]] = ()) -> list[re.Match[str]]:

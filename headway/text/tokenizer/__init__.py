@@ -7,6 +7,7 @@ training_text ─► training ─► tokenizer ─► pair (tokenizer.json)
 tokenizer       Tokenizer (encode, decode) and StreamDecoder
 training        learn a vocabulary: BPE, Unigram, bytes, characters, WordPiece
 training_text   the lines to learn from, and how large a vocabulary they support
+character_coverage  entries for the characters of scripts without spaces
 vocabulary      the byte alphabet and the control tokens
 imported        tokenizers of other toolkits, with the ids of the original
 special_tokens  the ids of start, end, padding, …

@@ -10,6 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.config.schema import Part, number
 from headway.errors import ConfigError
+from headway.text.tokenizer.character_coverage import choose_characters, count_unspaced, cover_characters
 from headway.text.tokenizer.training_text import TrainingText, open_training_text, recommend_size
 from headway.text.tokenizer.vocabulary import UNKNOWN, byte_alphabet, list_filler_tokens, round_up_size
 
@@ -135,7 +136,9 @@ class Bpe:
     @staticmethod
     def train(lines: Iterable[str], config: Config, controls: list[str]) -> Json:
         with open_training_text(lines) as text:
-            return add_filler(train_bpe(text, WORD_PATTERN, resolve_size(config.size, text, controls), controls))
+            size = resolve_size(config.size, text, controls)
+            characters = choose_characters(count_unspaced(text.lines), size)
+            return add_filler(cover_characters(train_bpe(text, WORD_PATTERN, size, controls), characters))
 
 
 class Unigram:

@@ -20,6 +20,7 @@ VOCABULARY_SIZES = (
     (400_000_000, 32_000),  # 1.5 million pairs
     (1_300_000_000, 37_000),  # 4.5 million pairs, as in the paper
 )
+MAX_LEARNED_BYTES = 32_000_000  # to 64: more text takes minutes and changes hardly an entry
 
 
 def recommend_size(text_bytes: int) -> int:
@@ -55,13 +56,25 @@ def measure_text(lines: Iterable[str]) -> "TrainingText":
     utf8_bytes = sum(len(encode_utf8(line, f"line {n}: ")) for n, line in enumerate(lines, 1))
     if not utf8_bytes:
         raise HeadwayError("there is no text to train a tokenizer on: every line is empty, or there is none.")
-    return TrainingText(lines, utf8_bytes)
+    stride = max(utf8_bytes // MAX_LEARNED_BYTES, 1)
+    return TrainingText(SampledLines(lines, stride) if stride > 1 else lines, utf8_bytes)
 
 
 @dataclass(frozen=True)
 class TrainingText:
+    lines: Iterable[str]  # to learn from: all, or of a large text a part
+    utf8_bytes: int  # of the whole text
+
+
+@dataclass(frozen=True)
+class SampledLines:
+    """Every n-th line: always the same ones, from all parts of the text."""
+
     lines: Iterable[str]
-    utf8_bytes: int
+    stride: int
+
+    def __iter__(self) -> Iterator[str]:
+        return itertools.islice(self.lines, 0, None, self.stride)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,18 @@ from typing import Any
 
 from headway.text.tokenizer.vocabulary import byte_alphabet
 
-LAST_CODE_POINT = 0x2E7F  # beyond it are scripts written without spaces, where looking up words gains nothing
+# Code points whose classes Python and the library agree on: those that have not changed since Unicode 11. Runs of Han
+# are longer than words and return less often, but the library needs even more time to split them.
+KNOWN_RANGES = (
+    (0x0000, 0x2E7F),
+    (0x3000, 0x303F),  # CJK punctuation
+    (0x3041, 0x3096),  # hiragana
+    (0x3099, 0x30FF),  # katakana
+    (0x3400, 0x4DB5),  # Han
+    (0x4E00, 0x9FEF),
+    (0xAC00, 0xD7A3),  # Hangul
+    (0xFF01, 0xFFBE),  # full and half width
+)
 MAX_CACHED_WORDS = 100_000  # about 250 bytes each; a server that is sent random words must not grow for ever
 MAX_WORD_IDS = 16  # of a word that is cached: one with more is hardly looked up again, and takes a kilobyte
 ASCII_SPACES = " \t\n\r\f\v"
@@ -27,7 +38,7 @@ def _classify_characters() -> dict[str, list[int]]:
         "space": [ord(c) for c in ASCII_SPACES],
         "punctuation": [],
     }
-    for point in range(LAST_CODE_POINT + 1):
+    for point in chain.from_iterable(range(first, last + 1) for first, last in KNOWN_RANGES):
         category = unicodedata.category(chr(point))
         if category[0] in "LMN":
             kinds["digit" if category[0] == "N" else "letter"].append(point)
