@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headway.inspect.events import trace_events
-from headway.inspect.recorded_answers import record_answers
+from headway.inspect.recorded_answers import attach_model, record_answers
 from headway.translate.translator import Translator, load
 
 EXAMPLE = Path(__file__).parent.parent / "web" / "example.json"
@@ -17,9 +17,8 @@ def main() -> None:
     translator = load(sys.argv[1], "cpu")
     if not isinstance(translator, Translator):
         sys.exit("MODEL must be a translator, not a language model")
-    trace, tokenizers = translator.trace(sys.argv[2]), translator.tokenizers
-    sides = {"encoder": tokenizers.source, "decoder": tokenizers.target}
-    answers = record_answers(trace, "", translator.steppers[0].model, lambda side, ids: sides[side].pieces(ids))
+    trace, model, pieces = attach_model(translator.trace(sys.argv[2]), translator)
+    answers = record_answers(trace, "", model, pieces)
     # Without queries, keys, values and positions, which are most of the bytes: the model is loaded soon.
     answers = {name: answer for name, answer in answers.items() if " inside " not in name}
     for side in answers["0 vectors"].values():

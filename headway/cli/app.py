@@ -72,6 +72,7 @@ VERBS = {
         "headway.cli.verbs.inspect:inspect",
         "Inspect one translation: write an HTML page, pictures and the trace.",
     ),
+    "page": ("headway.cli.verbs.page:page", "Write the page with recorded texts as a site that needs no server."),
     "draw": ("headway.cli.verbs.draw:draw", "Draw an attention mask or positional encoding."),
     "variants": (
         "headway.cli.verbs.variants:variants",

@@ -8,7 +8,7 @@ from headway.files.atomic import write_text_atomically
 from headway.files.notebook_html import render_framed_page
 from headway.inspect.embeddings import PieceTexts
 from headway.inspect.events import trace_events
-from headway.inspect.recorded_answers import record_answers
+from headway.inspect.recorded_answers import attach_model, record_answers
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
@@ -62,14 +62,6 @@ def make_widget(
     model: "Translator | LanguageModel", text: str, height: int = FRAME_PIXELS, **settings: Any
 ) -> PageWidget:
     """What a model does with a text, on the page of `headway serve`, nearest tokens included. settings: of `trace`."""
-    from headway.translate.translator import Translator
-
-    if isinstance(model, Translator):
-        network, tokenizers = model.steppers[0].model, model.tokenizers
-        readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
-    else:
-        network = model.model
-        readers = {"encoder": model.tokenizer, "decoder": model.tokenizer}
-    trace = model.trace(text, **settings)
-    page = render_page(trace, "", network, lambda side, ids: readers[side].pieces(ids))
+    trace, network, pieces = attach_model(model.trace(text, **settings), model)
+    page = render_page(trace, "", network, pieces)
     return PageWidget(page, text, height)

@@ -4,7 +4,7 @@ the page saves. A panel that asks the server about the tokens of a text has its 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.config.own_kinds import reading_stored
 from headway.config.schema import from_dict
@@ -17,6 +17,10 @@ from headway.inspect.sublayers import describe_sublayer
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
+if TYPE_CHECKING:
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
+
 
 class TracedText(NamedTuple):
     """One text in one model. A trace that was read from a file comes without its model."""
@@ -24,6 +28,17 @@ class TracedText(NamedTuple):
     trace: Trace
     model: Transformer | None
     pieces: PieceTexts | None
+
+
+def attach_model(trace: Trace, model: "Translator | LanguageModel") -> TracedText:
+    """A trace with the model that it is of."""
+    from headway.translate.translator import Translator
+
+    if isinstance(model, Translator):
+        readers = {"encoder": model.tokenizers.source, "decoder": model.tokenizers.target}
+        return TracedText(trace, model.steppers[0].model, lambda side, ids: readers[side].pieces(ids))
+    tokenizer = model.tokenizer
+    return TracedText(trace, model.model, lambda side, ids: tokenizer.pieces(ids))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ export const textNumber = (): number => site!.texts.findIndex((one) => one.text 
 
 // That of the address, or the first.
 export function wantedText(): RecordedText {
-  const ofModel = site!.texts.filter((one) => one.model === s.chosenModel.value);
+  const model = s.chosenModel.value;
+  const ofModel = site!.texts.filter((one) => !model || one.model === model);
   return ofModel.find((one) => one.text === s.text.value) ?? ofModel[0] ?? site!.texts[0]!;
 }
 

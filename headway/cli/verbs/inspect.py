@@ -12,7 +12,11 @@ from headway.cli.app import Verb, option
 from headway.cli.terminal import log
 
 if TYPE_CHECKING:
+    from headway.inspect.recorded_answers import TracedText
     from headway.inspect.trace import Trace
+    from headway.storage.registry import ModelChoice
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
 
 
 @click.command(
@@ -55,28 +59,17 @@ def inspect(
     Writes page.html, the page of headway serve, which opens without a server; attention-KIND-LAYER, position-SIDE
     (position-SIDE-1, -2 … where layers differ), way-SIDE and, if there is output, probabilities and beam, each as .png
     and .svg; trace.json and trace.safetensors."""
-    from headway.errors import ConfigError
     from headway.storage.registry import choose_models
-    from headway.translate.translator import Translator, load
+    from headway.translate.translator import load
 
     model, text = split_words(words, model)
     choice = choose_models([model] if model else [], source_language, to)
     folder = choice.paths[0]
-    loaded = load(folder, device)
-    if isinstance(loaded, Translator):
-        network, tokenizers = loaded.steppers[0].model, loaded.tokenizers
-        trace = loaded.trace(text, source=choice.source, target=choice.target, beam_size=beam_size)
-        readers = {"encoder": tokenizers.source, "decoder": tokenizers.target}
-    else:
-        if to:
-            raise ConfigError(f"{model} is a language model: leave out --to.")
-        network = loaded.model
-        generates = loaded.config.train.objective.kind == "causal"
-        trace = loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if generates else {}))
-        readers = {"encoder": loaded.tokenizer, "decoder": loaded.tokenizer}
+    traced = trace_model(load(folder, device), text, choice, beam_size)
+    trace = traced.trace
     trace.save(out)
-    _write_page(trace, Path(folder).resolve().name, network, readers, out / "page.html")
-    count = _draw(trace, network, out)
+    _write_page(traced, Path(folder).resolve().name, out / "page.html")
+    count = _draw(trace, traced.model, out)
     for warning in trace.warnings:
         log(warning, "warning")
     if trace.output:
@@ -99,11 +92,30 @@ def split_words(words: tuple[str, ...], model: str | None) -> tuple[str | None, 
     raise click.UsageError(f'{len(words)} texts were given: put one between quotes, as in "A dog runs."', context)
 
 
-def _write_page(trace: "Trace", name: str, network: Any, readers: dict[str, Any], path: Path) -> None:
+def trace_model(
+    loaded: "Translator | LanguageModel", text: str, choice: "ModelChoice", beam_size: int | None
+) -> "TracedText":
+    """What a translator or a language model does with a text."""
+    from headway.errors import ConfigError
+    from headway.inspect.recorded_answers import attach_model
+    from headway.translate.translator import Translator
+
+    if isinstance(loaded, Translator):
+        trace = loaded.trace(text, source=choice.source, target=choice.target, beam_size=beam_size)
+        return attach_model(trace, loaded)
+    if choice.target:
+        raise ConfigError(f"{Path(choice.paths[0]).name} is a language model: leave out --to.")
+    generates = loaded.config.train.objective.kind == "causal"
+    return attach_model(
+        loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if generates else {})), loaded
+    )
+
+
+def _write_page(traced: "TracedText", name: str, path: Path) -> None:
     from headway.files.atomic import write_text_atomically
     from headway.inspect.html_page import render_page
 
-    write_text_atomically(path, render_page(trace, name, network, lambda side, ids: readers[side].pieces(ids)))
+    write_text_atomically(path, render_page(traced.trace, name, traced.model, traced.pieces))
 
 
 def _draw(trace: "Trace", network: Any, out: Path) -> int:

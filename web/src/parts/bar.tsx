@@ -58,7 +58,9 @@ export function Bar() {
           }}
         />
         <div class="actions">
-          {s.running.value ? (
+          {site ? (
+            <RecordedTexts />
+          ) : s.running.value ? (
             <button key="stop" type="button" class="main" id="stop" onClick={stop}>
               {t.stop} <kbd>Esc</kbd>
             </button>
@@ -67,7 +69,6 @@ export function Bar() {
               {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
             </button>
           )}
-          <RecordedTexts />
           <Direction />
           <Examples onChoose={typed} />
           <span id="why" class="faint">{why}</span>
@@ -80,10 +81,9 @@ export function Bar() {
 }
 
 function RecordedTexts() {
-  if (!site) return null;
-  const texts = site.texts.filter((one) => one.model === s.chosenModel.value);
+  const texts = site!.texts.filter((one) => one.model === s.chosenModel.value);
   return (
-    <label>
+    <label class="recorded">
       <span class="unseen">{words.value.handOut.recorded}</span>
       <select id="recorded" value={textNumber()} onChange={(event) => void chooseText(site!.texts[Number(event.currentTarget.value)]!)}>
         {texts.map((one) => <option key={one.file} value={site!.texts.indexOf(one)}>{one.text}</option>)}

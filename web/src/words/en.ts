@@ -275,7 +275,7 @@ export const en = {
     wholePage: "Open the whole page",
     joint: " ",
     shows: (what: string, model: string, text: string, result: string) =>
-      `${what}: attention weights of the model ${model} for “${text}”${result && ` → “${result}”`}.`,
+      `Attention weights of the model ${model}: ${what.toLowerCase()}. Text: “${text}”${result && ` Output: “${result}”`}`,
     rowsShare: {
       encoder: "Each row shows how one token of the text shares its attention among the tokens of the text (columns).",
       decoder: "Each row shows how the place of one written token shares its attention among the tokens before it (columns).",

@@ -252,7 +252,7 @@ export const zh: Words = {
     wholePage: "打开完整页面",
     joint: "",
     shows: (what: string, model: string, text: string, result: string) =>
-      `${what}：模型 ${model} 处理“${text}”${result && ` →“${result}”`}时的注意力权重。`,
+      `模型 ${model} 的注意力权重：${what}。原文：“${text}”${result && ` 输出：“${result}”`} `,
     rowsShare: {
       encoder: "每一行表示原文的一个词元如何把注意力分配给原文的各个词元（列）。",
       decoder: "每一行表示生成一个词元时，注意力如何分配给此前的各个词元（列）。",
