@@ -13,7 +13,7 @@ from headway.inspect.events import describe_penalty, trace_predictions
 from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.output_scores import output_side
-from headway.inspect.sublayers import describe_sublayer
+from headway.inspect.sublayers import Parts, describe_column, describe_sublayer
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
@@ -57,7 +57,18 @@ def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     for path in list_attention_sublayers(config):
         describe = partial(_describe_sublayer, path, config)
         answers.append(RecordedAnswer(f"inside {path}", "api/inside", {"place": path}, describe))
+        answers += list_columns(config, path)
     return answers + list_layer_answers(config)
+
+
+def list_columns(config: Transformer.Config, path: str) -> list[RecordedAnswer]:
+    """The weights that lead to the first number of each kind, in the first head; others are asked of a server."""
+    answers = []
+    for matrix in Parts.of(config, path).matrices:
+        body = {"place": path, "matrix": matrix, "head": 0, "channel": 0}
+        describe = partial(_describe_column, path, matrix)
+        answers.append(RecordedAnswer(f"column {path} {matrix} 0 0", "api/column", body, describe))
+    return answers
 
 
 def list_layer_answers(config: Transformer.Config) -> list[RecordedAnswer]:
@@ -124,6 +135,10 @@ def _describe_vectors(traced: TracedText) -> dict[str, Any]:
 
 def _describe_sublayer(path: str, config: Transformer.Config, traced: TracedText) -> dict[str, Any]:
     return describe_sublayer(traced.trace.tensors, path, config, traced.model)
+
+
+def _describe_column(path: str, matrix: str, traced: TracedText) -> dict[str, Any] | None:
+    return None if traced.model is None else describe_column(traced.model, path, matrix, head=0, channel=0)
 
 
 def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ numbers of the trace: the page prints no other.
 
     norm      input = norm(x), with norm_gain and norm_bias; "same": input = x
     q, k, v   (unnormed_q, unrotated_q or q) = input · W + b, and k · key_scale and v of the source
+    qk_norm   (unrotated_q or q) = norm(unnormed_q), with q_norm_gain and q_norm_bias; k likewise
     rotation  q = unrotated_q, each pair of channels turned by position · rate; k likewise, times key_scale
     product   scores = q · k · scale + score_bias
     decay     scores = q · k · (the decays of all steps between the two)
@@ -12,6 +13,7 @@ numbers of the trace: the page prints no other.
     sum       context = Σ weight · v + value_bias; without weights Σ score · v
     gated     joined = gate · rms(context) of each head
     concat    joined = the contexts of all heads
+    normed    joined = norm(the contexts of all heads), with output_norm_gain and output_norm_bias
     output    output = joined · W + b
 """
 
@@ -34,7 +36,9 @@ ORDER = ("self", "cross", "feedforward")  # of the sub-layers of a layer
 LETTERS = {"q": "query", "k": "key", "v": "value", "g": "gate", "o": "output"}  # what the page calls the matrices
 PER_QUERY_HEAD = ("q", "unnormed_q", "unrotated_q", "scores", "score_bias", "weights", "value_bias", "context", "decay")
 PER_KEY_HEAD = ("k", "unnormed_k", "unrotated_k", "v")
-FLAT = ("norm_gain", "norm_bias", "rotation_rates", "rotation_amplitude")  # the same for all tokens
+NORMS = ("norm", "q_norm", "k_norm", "output_norm")
+GAINS = tuple(f"{norm}_{name}" for norm in NORMS for name in ("gain", "bias"))
+FLAT = (*GAINS, "rotation_rates", "rotation_amplitude")  # the same for all tokens
 PLAIN = ("x", "input", "source", *FLAT, "gate", "joined", "output")
 # Kinds whose queries, keys and values are the product of what comes in with one matrix each; the parts listed.
 PROJECTING = {
@@ -83,8 +87,9 @@ class Parts(NamedTuple):
         is_retention = self.kind == "retention"
         return {
             "kind": self.kind,
-            "norm": self.norm.kind,
-            "eps": float(getattr(self.norm, "eps", 0.0)),
+            **_norm_facts("norm", self.norm),
+            **_norm_facts("qk_norm", getattr(self.mixer, "qk_norm", None)),
+            **_norm_facts("output_norm", getattr(self.mixer, "output_norm", None)),
             "scale": float(d_k**-0.5 if scale is None else scale),
             "key_scale": float(d_k**-0.5) if is_retention else 1.0,  # of keys, before they are kept
             "position": "none" if self.position is None else self.position.kind,
@@ -95,6 +100,11 @@ class Parts(NamedTuple):
 
     def _has_bias(self, letter: str) -> bool:
         return bool(getattr(self.mixer, "has_output_bias", self.mixer.bias) if letter == "o" else self.mixer.bias)
+
+
+def _norm_facts(name: str, norm: Any) -> dict[str, Any]:
+    """Its kind, "" where there is none, and its eps."""
+    return {name: "" if norm is None else norm.kind, f"{name}_eps": float(getattr(norm, "eps", 0.0))}
 
 
 def describe_sublayer(
@@ -126,8 +136,8 @@ def describe_sublayer(
         "heads": len(found["q"]) if has_queries else 1,
         "head": head,
     }
-    unused = [("norm", "norm_gain"), ("norm", "norm_bias"), ("rotation", "rotation_rates"), ("gated", "gate")]
-    for equation, name in unused:
+    needed_by = dict(zip(GAINS, ("norm", "norm", *["qk_norm"] * 4, "normed", "normed")))
+    for name, equation in {**needed_by, "rotation_rates": "rotation", "gate": "gated"}.items():
         if equation not in equations:
             found.pop(name, None)
     if "same" in equations:
@@ -162,12 +172,23 @@ def find_equations(found: dict[str, Tensor], facts: Mapping[str, Any], mask: Mas
     if "input" in found and "x" in found:
         if _equal(found["input"], found["x"]):
             holds.append("same")
-        elif _equal(found["input"], _apply_norm(found["x"], found, facts)):
+        elif _equal(found["input"], _apply_norm(found["x"], "norm", found, facts["norm"], facts["norm_eps"])):
             holds.append("norm")
     if not {"q", "k", "v"} <= found.keys():
         return holds
     q, heads = found["q"], len(found["q"])
     k, v = (_repeat_groups(found[name], heads) for name in ("k", "v"))
+    if "unnormed_q" in found and "unnormed_k" in found:
+        normed = [
+            _equal(
+                found.get(f"unrotated_{letter}", found[letter]),
+                _apply_norm(
+                    found[f"unnormed_{letter}"], f"{letter}_norm", found, facts["qk_norm"], facts["qk_norm_eps"]
+                ),
+            )
+            for letter in "qk"
+        ]
+        holds += ["qk_norm"] * all(normed)
     if "rotation_rates" in found and "unrotated_q" in found:
         holds_for_k = "unrotated_k" not in found or _equal(
             found["k"], facts["key_scale"] * _rotate(found["unrotated_k"], found, facts)
@@ -198,17 +219,21 @@ def find_equations(found: dict[str, Tensor], facts: Mapping[str, Any], mask: Mas
         holds.append("sum")
         if joined is None or _equal(joined, side_by_side):
             holds.append("concat")
+        elif _equal(
+            joined, _apply_norm(side_by_side, "output_norm", found, facts["output_norm"], facts["output_norm_eps"])
+        ):
+            holds.append("normed")
     if "sum" in holds:
         found["context"] = context  # (H, T, E)
     return holds
 
 
-def _apply_norm(x: Tensor, found: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Tensor:
-    gain, bias = found.get("norm_gain"), found.get("norm_bias")
-    if facts["norm"] == "rmsnorm":
-        return F.rms_norm(x, x.shape[-1:], gain, facts["eps"])
-    if facts["norm"] == "layernorm":
-        return F.layer_norm(x, x.shape[-1:], gain, bias, facts["eps"])
+def _apply_norm(x: Tensor, name: str, found: Mapping[str, Tensor], kind: str, eps: float) -> Tensor:
+    gain, bias = found.get(f"{name}_gain"), found.get(f"{name}_bias")
+    if kind == "rmsnorm":
+        return F.rms_norm(x, x.shape[-1:], gain, eps)
+    if kind == "layernorm":
+        return F.layer_norm(x, x.shape[-1:], gain, bias, eps)
     return x
 
 

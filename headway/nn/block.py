@@ -36,7 +36,7 @@ class Block(nn.Module):
             inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)  # type: ignore[misc]
             if ctx.traced:
-                _record_norm(residual, inside)
+                inside.record_norm("norm", getattr(residual, "norm", None))  # a kind of one's own may have none
                 for number, stream in enumerate(streams(s), start=1):
                     inside.record("stream" if number == 1 else f"stream{number}", stream)
         return s
@@ -61,13 +61,6 @@ class Block(nn.Module):
     def _feedforward_keeps(self) -> bool:
         """Whether there is a feed-forward with a cache."""
         return "feedforward" in self.sublayers and hasattr(self.sublayers["feedforward"], "new_cache")
-
-
-def _record_norm(residual: Any, ctx: Context) -> None:
-    """The learned factors and summands by which the norm of this sub-layer can be computed again."""
-    norm = getattr(residual, "norm", None)  # a kind of one's own may have none
-    for name, parameter in [] if norm is None else norm.named_parameters():
-        ctx.record(f"norm_{name}", parameter[None])  # (1, d)
 
 
 def _run(sublayer: nn.Module, x: Tensor, ctx: Context, cache: LayerCache | None) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.nn.masks.masks import FULL, BoundMask, Mask
 from headway.nn.positions.positions import Position
@@ -100,6 +100,11 @@ class Context:
             self.report.trace[f"{self.path}.{name}"] = value.detach()
         if self.captures(name):
             self.report.captured[f"{self.path}.{name}"] = value
+
+    def record_norm(self, name: str, norm: nn.Module | None) -> None:
+        """The learned factors and summands of a norm, by which it can be computed again: NAME_gain, NAME_bias."""
+        for parameter, value in [] if norm is None or not self.traced else norm.named_parameters():
+            self.record(f"{name}_{parameter}", value[None])  # (1, d)
 
     def captures(self, name: str) -> bool:
         return bool(self.report.capture) and f"{self.path}.{name}" in self.report.capture

@@ -69,10 +69,11 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def normed(x: np.ndarray, n: dict[str, np.ndarray], about: dict[str, Any]) -> np.ndarray:
-    centred = x - x.mean(-1, keepdims=True) if about["norm"] == "layernorm" else x
-    spread = np.sqrt((centred**2).mean(-1, keepdims=True) + about["eps"])
-    return centred / spread * n["norm_gain"] + n.get("norm_bias", 0.0)
+def normed(x: np.ndarray, n: dict[str, np.ndarray], about: dict[str, Any], name: str = "norm") -> np.ndarray:
+    fact = "qk_norm" if name in ("q_norm", "k_norm") else name
+    centred = x - x.mean(-1, keepdims=True) if about[fact] == "layernorm" else x
+    spread = np.sqrt((centred**2).mean(-1, keepdims=True) + about[f"{fact}_eps"])
+    return centred / spread * n[f"{name}_gain"] + n.get(f"{name}_bias", 0.0)
 
 
 def turned(x: np.ndarray, n: dict[str, np.ndarray], about: dict[str, Any]) -> np.ndarray:
@@ -103,6 +104,9 @@ def check_head(model: Transformer, told: dict[str, Any], path: str, head: int) -
         assert (letter in about["biased"]) == bool(bias.any())
         scale = about["key_scale"] if letter == "k" and "unrotated_k" not in n else 1.0
         np.testing.assert_allclose(computed * scale, first, **NEAR, err_msg=letter)
+        if "qk_norm" in equations and letter != "v":
+            after = n.get(f"unrotated_{letter}", n[letter])[of]
+            np.testing.assert_allclose(normed(first, n, about, f"{letter}_norm"), after, **NEAR)
         if "rotation" in equations and letter != "v":
             computed = turned(n[f"unrotated_{letter}"][of], n, about) * (about["key_scale"] if letter == "k" else 1.0)
             np.testing.assert_allclose(computed, known, **NEAR)
@@ -128,6 +132,9 @@ def check_head(model: Transformer, told: dict[str, Any], path: str, head: int) -
         np.testing.assert_allclose(raised / (1 + np.exp(-raised)), n["gate"], **NEAR)
     if {"concat", "gated"} & set(equations):
         np.testing.assert_allclose(context, n["joined"][:, own], **NEAR)
+    if "normed" in equations:
+        contexts = np.concatenate([n["weights"][one] @ n["v"][one * len(n["v"]) // heads] for one in range(heads)], -1)
+        np.testing.assert_allclose(normed(contexts, n, about, "output_norm"), n["joined"], **NEAR)
     last, bias = matrix(model, path, "o", head, inputs.shape[-1])
     np.testing.assert_allclose(n["joined"] @ last + bias, n["output"], **NEAR)
 
@@ -144,6 +151,8 @@ def test_every_kind_of_attention_can_be_computed_again(name: str, norm: str) -> 
         assert ("norm" in equations) == (VARIANTS[name].get("residual") == "pre"), path
         assert ("rotation" in equations) == ("rope" in str(VARIANTS[name]) and "cross" not in path)
         assert ("source" in told) == ("cross" in path)
+        assert ({"qk_norm", "normed"} <= set(equations)) == (name == "norms inside")
+        assert ("concat" in equations) == (name != "norms inside")
         assert not told["about"]["rounds"]
         for head in (0, 3):
             check_head(model, told, path, head)

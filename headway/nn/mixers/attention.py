@@ -142,12 +142,14 @@ class Attention(nn.Module):
         queries = split_heads(q, self.config.heads)
         if self.query_norm is not None:
             ctx.record("unnormed_q", queries)
+            ctx.record_norm("q_norm", self.query_norm)
             queries = self.query_norm(queries)
         heads = attend_heads(queries, kv, ctx, self.config, self.training)  # (B, H, T, E)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·E)
         if self.output_norm is not None:
             joined = self.output_norm(joined)
             ctx.record("joined", joined)
+            ctx.record_norm("output_norm", self.output_norm)
         result: Tensor = self.output(joined)  # (B, T, d)
         return result
 
@@ -173,6 +175,7 @@ class Attention(nn.Module):
         keys = split_heads(k, groups)
         if self.key_norm is not None:
             ctx.record("unnormed_k", keys)
+            ctx.record_norm("k_norm", self.key_norm)
             keys = self.key_norm(keys)
         return ctx.rotate(keys, tokens), split_heads(v, groups)  # (B, G, S, D), (B, G, S, E)
 
