@@ -120,7 +120,7 @@ def test_an_output_that_was_cut_has_no_end(
     assert "Rank" not in seen.page.inner_text("#panel .facts")
     seen.page.fill("#step", "3")
     seen.page.wait_for_function("() => document.querySelector('#panel .facts').textContent.includes('Rank')")
-    seen.tab("inside").page.wait_for_selector(".strip-row")
+    seen.tab("inside").page.wait_for_selector(".number-grid")
     seen.page.context.close()
 
 

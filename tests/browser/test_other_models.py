@@ -55,7 +55,7 @@ def test_a_mixer_without_attention_weights_says_so(look: Callable[..., Look], tr
         seen = walked(look(url=server.url).open().translate(TEXT))
         seen.page.check("input[name=kind][value=decoder]")
         assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
-        seen.tab("inside").page.wait_for_selector(".strip-row")  # what it has
+        seen.tab("inside").page.wait_for_selector(".number-grid")  # what it has
         assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
 
 
@@ -72,6 +72,12 @@ def test_the_page_of_headway_inspect(
     seen = walked(opened(chromium, tmp_path / "page.html"))
     assert seen.page.is_disabled("#go")
     assert seen.tokens()
+    seen.tab("inside").page.wait_for_selector("#made[data-name=q][data-channel='0']")  # whose weights are recorded
+    assert seen.page.locator("#made tbody tr").count() == trace.model["d_model"]
+    seen.page.focus("#grid-q")
+    for key in ("End", "Enter"):
+        seen.page.keyboard.press(key)
+    assert "headway serve" in seen.page.inner_text(".made .note")
     assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
     seen.page.context.close()
 

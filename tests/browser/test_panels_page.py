@@ -12,28 +12,6 @@ from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-@pytest.mark.parametrize("head", [1, 3, 4])
-def test_w18_a_head_computes_what_it_shows(
-    look: Callable[..., Look], sentences: list[str], kind: str, head: int
-) -> None:
-    seen = look().open(panel="inside", kind=kind, head=head).translate(sentences[0])
-    seen.page.click("#all-numbers")
-    seen.page.wait_for_selector("#inside-numbers .sum")
-    rows = seen.page.locator("#inside-numbers tbody tr").all()
-    cells = [[float(text) for text in row.locator("td").all_inner_texts() if text] for row in rows]
-    masked = [row.get_attribute("data-masked") is not None for row in rows[:-1]]
-    scores, weights = np.array([c[0] for c in cells[:-1]]), np.array([c[1] for c in cells[:-1]])
-    values, context = np.array([c[2:] for c in cells[:-1]]), np.array(cells[-1][1:])
-    powers = np.where(masked, 0, np.exp(scores - scores.max()))
-    np.testing.assert_allclose(powers / powers.sum(), weights, atol=1e-3)
-    np.testing.assert_allclose(weights @ values, context, atol=1e-3)
-    for _ in range(5):
-        seen.page.click("#next")
-    assert seen.page.locator("math").count() == 1
-    assert seen.faults == []
-
-
 def percents(seen: Look) -> list[float]:
     return [float(text.rstrip(" %")) / 100 for text in seen.page.locator("#bars .number").all_inner_texts()]
 

@@ -3,7 +3,7 @@ import { signal, type Signal } from "@preact/signals";
 import { Failed, ask } from "./api";
 import type { Sentence } from "./recording";
 import * as s from "./state";
-import type { ModelInfo, Places, Tensors, Vectors } from "./types";
+import type { Column, ModelInfo, Places, Sublayer, Vectors } from "./types";
 
 // What a page without a server was not given.
 const unrecorded = signal<ReadonlySet<Signal<unknown>>>(new Set());
@@ -52,8 +52,12 @@ export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | n
   return answer(sentence, `places ${temperature}`, "api/places", { temperature });
 }
 
-export function insideOf(sentence: Sentence, place: string): Signal<Tensors | null> {
+export function insideOf(sentence: Sentence, place: string): Signal<Sublayer | null> {
   return answer(sentence, `inside ${place}`, "api/inside", { place });
+}
+
+export function columnOf(sentence: Sentence, place: string, matrix: string, head: number, channel: number): Signal<Column | null> {
+  return answer(sentence, `column ${place} ${matrix} ${head} ${channel}`, "api/column", { place, matrix, head, channel });
 }
 
 export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {

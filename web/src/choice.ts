@@ -6,3 +6,7 @@ export function useChoice(name: string, initial: number): [value: number, choose
   const choose = (value: number) => (choices.value = { ...choices.value, [name]: String(value) });
   return [Number.isFinite(kept) ? kept : initial, choose];
 }
+
+export function useTextChoice(name: string, initial: string): [value: string, choose: (value: string) => void] {
+  return [choices.value[name] ?? initial, (value) => (choices.value = { ...choices.value, [name]: value })];
+}

@@ -40,3 +40,11 @@ export function grouped(count: number): string {
 export function brief(value: number): string {
   return Math.abs(value) >= 1000 ? short(value) : String(Number(value.toPrecision(3)));
 }
+
+// A number as the model has it: 5 digits that count, or as many as are asked for.
+export function exact(value: number, digits = 5): string {
+  const size = Math.abs(value);
+  if (Number.isNaN(value)) return "NaN";
+  const written = size === Infinity ? "∞" : size === 0 ? "0" : size >= 1e5 || size < 1e-4 ? size.toExponential(digits - 1) : size.toPrecision(digits);
+  return (value < 0 ? "−" : "") + written.replace("e-", "e−").replace("e+", "e");
+}

@@ -8,6 +8,40 @@ export interface Tensor {
 
 export type Tensors = Record<string, Tensor>;
 
+// One sub-layer: its tensors by name, and which equations lead from one to the next (headway/inspect/sublayers.py).
+export interface Sublayer {
+  about: SublayerFacts;
+  [name: string]: Tensor | SublayerFacts;
+}
+
+type NormKind = "" | "none" | "layernorm" | "rmsnorm" | string;
+
+export interface SublayerFacts {
+  kind: string; // of the mixer
+  norm: NormKind;
+  norm_eps: number;
+  qk_norm: NormKind;
+  qk_norm_eps: number;
+  output_norm: NormKind;
+  output_norm_eps: number;
+  scale: number;
+  key_scale: number;
+  position: string;
+  layout: "interleaved" | "halves";
+  gate_eps: number;
+  biased: string[]; // letters of the matrices that have a bias
+  equations: string[];
+  rounds: boolean; // whether a matrix computes with rounded numbers
+  heads: number;
+  head: number | null;
+}
+
+// The weights that lead to one number.
+export interface Column {
+  column: Tensor;
+  bias: number;
+}
+
 export interface Beam {
   parents: number[];
   ids: number[];

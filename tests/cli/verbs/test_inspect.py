@@ -41,6 +41,7 @@ def test_a_translation(capsys: pytest.CaptureFixture[str], translator_dir: Path,
     assert "18 pictures" in err
     answers = recorded((tmp_path / "page.html").read_text())["answers"]
     assert {"model", "0 costs", "0 vectors", "0 places 1", "0 inside decoder.0.cross"} <= answers.keys()
+    assert {f"0 column decoder.0.cross {matrix} 0 0" for matrix in "qkvo"} <= answers.keys()
 
 
 def test_language_models(capsys: pytest.CaptureFixture[str], lm_dir: Path, masked_dir: Path, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@ import { useMemo } from "preact/hooks";
 import * as s from "../state";
 import { settle } from "../translate";
 import type { Kind } from "../types";
-import { sidesOf, viewOf } from "../view";
+import { useChoice } from "../choice";
+import { later } from "../parts/later";
+import { type View, sidesOf, viewOf } from "../view";
 import { words } from "../words";
 import { Atlas } from "./atlas";
 import { Heatmap } from "./heatmap";
 import { Save } from "./save";
 import { WeightsTable } from "./weights-table";
+
+const TokenLines = later<{ view: View; title: string }>(async () => (await import("../panels")).TokenLines);
 
 export function Attention() {
   const t = words.value;
@@ -21,6 +25,8 @@ export function Attention() {
   const grows = kind === "encoder" ? "" : `${options.step} ${s.beat.value}`; // the encoder has read once and for all
   const sides = useMemo(() => sidesOf(sentence, kind, options), [sentence, kind, grows, options.asWords, options.hideSpecials]);
   const view = useMemo(() => weights && viewOf(weights, masked, s.head.value, sides), [weights, masked, s.head.value, sides]);
+  const [asLines, setLines] = useChoice("lines", 0);
+  const Detail = asLines ? TokenLines : Heatmap;
   const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>
@@ -28,15 +34,15 @@ export function Attention() {
       <p class="faint">
         {kind === "encoder" && masked ? t.someMasked : t.kindsExplained[kind]}
         <br />
-        {t.rows}
+        {asLines ? t.lines.sides : t.rows}
       </p>
       {drawn && <Options />}
       <div class="beside">
         {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
         <div class="detail">
-          <HeadChoice heads={weights?.heads ?? 0} />
+          <HeadChoice heads={weights?.heads ?? 0} asLines={drawn ? asLines > 0 : null} setLines={(on) => setLines(Number(on))} />
           {drawn ? (
-            <Heatmap view={view} title={title(t)} />
+            <Detail view={view} title={title(t)} />
           ) : (
             <p class="note" data-unsupported={weights ? undefined : ""}>
               {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
@@ -84,7 +90,7 @@ function Kinds() {
   );
 }
 
-function HeadChoice({ heads }: { heads: number }) {
+function HeadChoice({ heads, asLines, setLines }: { heads: number; asLines: boolean | null; setLines: (on: boolean) => void }) {
   const t = words.value;
   return (
     <div class="row">
@@ -99,6 +105,17 @@ function HeadChoice({ heads }: { heads: number }) {
             ))}
           </select>
         </label>
+      )}
+      {asLines !== null && (
+        <fieldset class="choice" id="shown-as">
+          <legend class="unseen">{t.lines.shownAs}</legend>
+          {[false, true].map((on) => (
+            <label key={String(on)}>
+              <input type="radio" name="shown-as" checked={asLines === on} onChange={() => setLines(on)} />
+              <span>{on ? t.lines.lines : t.lines.map}</span>
+            </label>
+          ))}
+        </fieldset>
       )}
     </div>
   );

@@ -49,10 +49,11 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
     event.preventDefault();
     event.stopPropagation();
     cell.value = { row: clamp(move[0], rows), column: clamp(move[1], columns) };
+    requestAnimationFrame(() => canvas.current?.parentElement?.querySelector(".cursor")?.scrollIntoView({ block: "nearest", inline: "nearest" }));
   };
   return (
     <figure class="heatmap">
-      <div class="scroll" tabIndex={-1}>
+      <div class="scroll tall" tabIndex={-1}>
         <div class="grid" style={{ "--cell": `${size}px` }}>
           <div class="column-labels" aria-hidden="true">
             {view.columns.map((one, n) => <span key={n}>{one.label}</span>)}

@@ -3,5 +3,6 @@ export { Architecture } from "./architecture";
 export { BeamPanel } from "./beam";
 export { Inside } from "./inside";
 export { StudyPanel } from "./study";
+export { TokenLines } from "./token-lines";
 export { Variants } from "./variants";
 export { VectorsPanel } from "./vectors";

@@ -5,7 +5,7 @@ import { signed } from "../format";
 import { paint } from "../pixels";
 import type { PositionTable } from "../types";
 import { words } from "../words";
-import { boundOf } from "./number-strip";
+import { boundOf } from "./number-grid";
 
 export function Positions({ table }: { table: PositionTable }) {
   const t = words.value;

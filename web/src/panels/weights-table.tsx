@@ -5,7 +5,7 @@ import { words } from "../words";
 export function WeightsTable({ view, title }: { view: View; title: string }) {
   const columns = view.columns.length;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={title}>
+    <div class="scroll tall" tabIndex={0} role="region" aria-label={title}>
       <table class="numbers" id="weights">
         <caption>{title}</caption>
         <thead>

@@ -3,8 +3,8 @@ import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { words } from "../words";
 
-export function later(load: () => Promise<ComponentType>): ComponentType {
-  const loaded = signal<ComponentType | null>(null);
+export function later<P = object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+  const loaded = signal<ComponentType<P> | null>(null);
   const failed = signal(false);
   const begin = () => {
     failed.value = false;
@@ -14,9 +14,9 @@ export function later(load: () => Promise<ComponentType>): ComponentType {
     );
   };
   let begun = false;
-  return function Later() {
+  return function Later(props: P) {
     const Part = loaded.value;
-    if (Part) return <Part />;
+    if (Part) return <Part {...(props as P & object)} />;
     if (!begun) {
       begun = true;
       begin();
