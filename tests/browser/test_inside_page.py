@@ -34,7 +34,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 SLOW = ("shaw", "norms inside")
 LANGUAGES = {"source_languages": ["en"], "target_languages": ["de"]}
-RETENTION = {"mixer": "retention(4)", "position": "none", "mask": "causal"}
+OWN_WAYS = {  # the formulas that hold in the steps of mixers that are not the paper's
+    "additive": {"scores": 0, "mask": 1, "softmax": 1, "sum": 1, "output": 2},
+    "hard_attention": {"scores": 1, "softmax": 0, "sum": 1, "output": 2},
+    "linear_attention": {"softmax": 0, "output": 0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("heads")
     tables = {name: translator_table(**changes) for name, changes in VARIANTS.items()}
     plain = {**SIZES, "residual": "pre"}
-    tables["retention"] = {"d_model": 16, "encoder": plain, "decoder": {**plain, **RETENTION}}
+    for name, mixer in {"retention": "retention(4)", **{kind: f"{kind}(4)" for kind in OWN_WAYS}}.items():
+        tables[name] = {"d_model": 16, "encoder": plain, "decoder": {**plain, "mixer": mixer, "position": "none"}}
     for name, table in tables.items():
         for side in ("encoder", "decoder"):
             table[side] = {**table[side], "layers": 1, "feedforward": "relu(8)"}
@@ -326,6 +331,21 @@ def test_retention_is_computed_again_without_a_softmax(page: Look, folders: dict
     lines = ("gate", "joined", "output")
     for line, name in enumerate(lines[:2]):
         is_near([one.value for one in head.made(name, [8, 9], lines, line)], head.of[name][3, [8, 9]])
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("kind", OWN_WAYS)
+def test_what_a_mixer_does_in_its_own_way_has_no_formula(page: Look, folders: dict[str, Path], kind: str) -> None:
+    open_head(page, folders[kind], 0)
+    look_at(page, "decoder", row=2)
+    steps = [one.get_attribute("data-step") for one in page.page.locator(".step-tabs button").all()]
+    assert steps == ["vectors", *OWN_WAYS[kind]]
+    for step, formulas in OWN_WAYS[kind].items():
+        page.page.click(f".step-tabs [data-step={step}]")
+        page.page.wait_for_selector(f"[data-step={step}][aria-current]")
+        assert len(page.page.evaluate(FORMULAS)) == formulas, step
+        assert (f"{kind} makes" in page.page.inner_text(".strips")) == (formulas == 0)
+        assert page.page.locator("#made").count() == (formulas > 0 and step != "mask")
     assert page.faults == []
 
 

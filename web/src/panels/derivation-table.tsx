@@ -6,6 +6,7 @@ import { type Head, type Name, numbered, symbolOf, vectorOf } from "../head";
 import { Tex } from "../mathml";
 import type { Sentence } from "../recording";
 import { words } from "../words";
+import { insideWords } from "../words/inside";
 
 const DIGITS = 6;
 
@@ -25,7 +26,7 @@ interface Props {
 }
 
 export function DerivationTable({ head, chosen, keys, token, sentence, place }: Props) {
-  const t = words.value.inside;
+  const t = insideWords.value;
   const { name, row, channel } = chosen;
   const letter = matrixOf(head, name);
   const asked = letter ? columnOf(sentence, place, letter, head.number, channel) : null;

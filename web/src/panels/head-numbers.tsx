@@ -4,6 +4,7 @@ import { exact } from "../format";
 import { FLAT, type Head, type Name, PER_HEAD, PLAIN, symbolOf, vectorOf } from "../head";
 import { download } from "../save-page";
 import { words } from "../words";
+import { insideWords } from "../words/inside";
 
 const MAX_CELLS = 20_000; // that are drawn; the file has all
 const OF_KEYS: Name[] = ["source", "unnormed_k", "unrotated_k", "k", "v"];
@@ -23,7 +24,7 @@ export function HeadNumbers({ head, tokens, keys, name }: Props) {
   const names = [...new Set(ORDER)].filter((one) => head.of[one]);
   const chosen = names.includes(wanted as Name) ? (wanted as Name) : names[0]!;
   const labelsOf = (one: Name) => (OF_KEYS.includes(one) ? keys : FLAT.includes(one as never) ? [] : tokens);
-  const titleOf = (one: Name) => `${symbolOf(head, one)}: ${t.inside.names[one] ?? one}`;
+  const titleOf = (one: Name) => `${symbolOf(head, one)}: ${insideWords.value.names[one] ?? one}`;
   return (
     <details open={open > 0} onToggle={(event) => event.currentTarget.open !== open > 0 && setOpen(Number(event.currentTarget.open))}>
       <summary id="all-numbers">{t.allNumbers}</summary>
@@ -31,13 +32,13 @@ export function HeadNumbers({ head, tokens, keys, name }: Props) {
         <>
           <p class="row">
             <label>
-              {t.inside.matrix}{" "}
+              {insideWords.value.matrix}{" "}
               <select id="numbers-of" value={chosen} onChange={(event) => choose(event.currentTarget.value)}>
                 {names.map((one) => <option key={one} value={one}>{titleOf(one)}</option>)}
               </select>
             </label>
             <button type="button" id="save-csv" onClick={() => download(new Blob([csvOf(head, names, labelsOf)], { type: "text/csv" }), `${name}.csv`)}>
-              {t.inside.saveCsv}
+              {insideWords.value.saveCsv}
             </button>
           </p>
           <MatrixTable head={head} name={chosen} title={titleOf(chosen)} labels={labelsOf(chosen)} columnLabels={hasKeysAcross(chosen) ? keys : null} />
@@ -52,12 +53,11 @@ function hasKeysAcross(name: Name): boolean {
 }
 
 function MatrixTable({ head, name, title, labels, columnLabels }: { head: Head; name: Name; title: string; labels: string[]; columnLabels: string[] | null }) {
-  const t = words.value;
   const { rows, columns } = head.of[name]!;
   const drawn = Math.min(rows, Math.max(Math.floor(MAX_CELLS / columns), 1));
   return (
     <>
-      {drawn < rows && <p class="note">{t.inside.someRows(drawn, rows)}</p>}
+      {drawn < rows && <p class="note">{insideWords.value.someRows(drawn, rows)}</p>}
       <div class="scroll tall" tabIndex={0} role="region" aria-label={title}>
         <table class="numbers" id="inside-numbers" data-name={name}>
           <thead>

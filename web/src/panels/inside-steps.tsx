@@ -5,6 +5,7 @@ import { exact } from "../format";
 import { type Head, type Name, holds, inputOf, maskedOf, stagesOf, symbolOf, vectorOf } from "../head";
 import { Tex } from "../mathml";
 import { words } from "../words";
+import { insideWords } from "../words/inside";
 import type { Chosen } from "./derivation-table";
 import { NumberGrid, boundOf } from "./number-grid";
 
@@ -59,7 +60,7 @@ function Block({ title, formulas, children }: { title: string; formulas: string[
 
 function Vectors(view: Shown) {
   const { head, row, tokens, keys } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const token = tokens[row] ?? "";
   const stages = stagesOf(head, "q");
   const input = inputOf(head, "k");
@@ -95,7 +96,7 @@ function linesOf(head: Head, name: Name, labels: string[]): Line[] {
 // The residual stream, and what the norm in front of this sub-layer makes of it.
 function Input(view: Shown) {
   const { head, row, tokens } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const x = vectorOf(head, "x", row);
   if (!x.length) return null;
   const isNormed = holds(head, "norm");
@@ -141,7 +142,7 @@ function formulasOf(head: Head, letter: string, index: string): string[] {
 
 // What a formula leaves open, and what has none.
 function Notes({ head, letter }: { head: Head; letter: string }) {
-  const t = words.value.inside;
+  const t = insideWords.value;
   const stages = stagesOf(head, letter);
   const unknown = stages.filter((name) => matrixOf(head, name) === null).map((name) => symbolOf(head, name));
   const turned = stages.includes(`unrotated_${letter}` as Name) && holds(head, "rotation");
@@ -159,12 +160,12 @@ function ownerOf(head: Head, stages: Name[]): string {
 
 function groupNote(head: Head): string {
   const size = head.about.heads / head.groups;
-  return words.value.inside.shared(head.group * size + 1, (head.group + 1) * size, head.group + 1, head.groups);
+  return insideWords.value.shared(head.group * size + 1, (head.group + 1) * size, head.group + 1, head.groups);
 }
 
 function Scores(view: Shown) {
   const { head, row } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const scores = vectorOf(head, "scores", row);
   const bound = boundOf(scores.filter(Number.isFinite));
   const isKnown = matrixOf(head, "scores") !== null;
@@ -224,16 +225,16 @@ function Bars({ view, name, values, bound, isShare = false }: { view: Shown; nam
 }
 
 function Masked({ head, row, keys }: Shown) {
-  const t = words.value;
+  const t = insideWords.value;
   const scores = vectorOf(head, "scores", row);
   return (
-    <Block title={t.inside.steps.mask} formulas={head.hides ? ["s_j = −∞   ⇐   j ∉ M"] : []}>
-      <p>{head.hides ? t.inside.texts.mask : t.inside.texts.noMask}</p>
+    <Block title={t.steps.mask} formulas={head.hides ? ["s_j = −∞   ⇐   j ∉ M"] : []}>
+      <p>{head.hides ? t.texts.mask : t.texts.noMask}</p>
       {maskedOf(head, row).map((masked, j) => (
         <div class="strip-row" key={j}>
           <span class="label">{keys[j] ?? j + 1}</span>
           <span class={masked ? "hatched" : ""} data-value="masked">{masked ? "−∞" : exact(scores[j]!)}</span>
-          <span class="small faint">{masked ? t.masked : t.inside.allowed}</span>
+          <span class="small faint">{masked ? words.value.masked : t.allowed}</span>
         </div>
       ))}
     </Block>
@@ -242,7 +243,7 @@ function Masked({ head, row, keys }: Shown) {
 
 function Softmax(view: Shown) {
   const { head, row } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const isKnown = holds(head, "softmax");
   return (
     <Block title={t.steps.softmax} formulas={isKnown ? ["a_j = \\frac{e^{s_j}}{∑_i e^{s_i}}"] : []}>
@@ -254,7 +255,7 @@ function Softmax(view: Shown) {
 
 function Sum(view: Shown) {
   const { head, row, keys } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const by = head.of.weights ? "weights" : "scores";
   const shares = vectorOf(head, by, row);
   const lines: Line[] = Array.from({ length: head.of.v!.rows }, (_, j) => ({ name: "v", row: j, label: `v: ${keys[j] ?? j + 1}`, note: `× ${exact(shares[j] ?? 0)}` }));
@@ -272,7 +273,7 @@ function Sum(view: Shown) {
 
 function Output(view: Shown) {
   const { head, row, tokens } = view;
-  const t = words.value.inside;
+  const t = insideWords.value;
   const { heads, biased } = head.about;
   const joined = `[c_1 … c_{${heads}}]`;
   const isMade = holds(head, "output");

@@ -10,6 +10,7 @@ import { type Sentence, placeOf } from "../recording";
 import * as s from "../state";
 import type { Sublayer } from "../types";
 import { words } from "../words";
+import { insideWords } from "../words/inside";
 import { type Chosen, DerivationTable } from "./derivation-table";
 import { HeadNumbers } from "./head-numbers";
 import { STEPS, type Shown, type StepName } from "./inside-steps";
@@ -66,7 +67,7 @@ function HeadPanel({ told, sentence }: { told: Sublayer; sentence: Sentence }) {
       <div class="step-tabs">
         {steps.map((name, n) => (
           <button type="button" key={name} data-step={name} aria-current={n === at ? "step" : undefined} onClick={() => go(n)}>
-            {n + 1}. {t.inside.steps[name]}
+            {n + 1}. {insideWords.value.steps[name]}
           </button>
         ))}
       </div>
@@ -84,11 +85,11 @@ function HeadPanel({ told, sentence }: { told: Sublayer; sentence: Sentence }) {
 }
 
 // What a mixer computes is shown as far as it is what these steps are about.
-function stepsOf({ of }: Head): StepName[] {
+function stepsOf({ about, of }: Head): StepName[] {
   const fits: [StepName, unknown][] = [
     ["vectors", true],
     ["scores", of.scores],
-    ["mask", of.scores && of.weights],
+    ["mask", of.scores && about.equations.includes("softmax")], // else a weight of 0 need not be masked
     ["softmax", of.weights],
     ["sum", of.context],
     ["output", of.output],

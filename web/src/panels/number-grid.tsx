@@ -6,7 +6,7 @@ import { signedColours } from "../colours";
 import { exact, px } from "../format";
 import { numbered } from "../head";
 import { paint } from "../pixels";
-import { words } from "../words";
+import { insideWords } from "../words/inside";
 
 export interface GridRow {
   label: string;
@@ -33,7 +33,7 @@ interface Props {
 export const ROW = 24; // pixels
 
 export function NumberGrid({ title, rows, chosen, choose, id }: Props) {
-  const t = words.value;
+  const t = insideWords.value;
   const canvas = useRef<HTMLCanvasElement>(null);
   const at = useSignal<Place | null>(null);
   const columns = Math.max(...rows.map(({ values }) => values.length), 1);
@@ -83,8 +83,8 @@ export function NumberGrid({ title, rows, chosen, choose, id }: Props) {
           class="colours"
           id={id}
           role="application"
-          aria-roledescription={t.inside.grid}
-          aria-label={`${title}: ${t.inside.gridOf(rows.length, columns)}`}
+          aria-roledescription={t.grid}
+          aria-label={`${title}: ${t.gridOf(rows.length, columns)}`}
           tabIndex={0}
           onKeyDown={onKey}
           onPointerMove={(event) => (at.value = placeOf(event))}
