@@ -30,6 +30,8 @@ TIMED_TOKENS = 512  # of a step that is timed
 TIMED_STEPS = 4  # at most, after one that is not
 MAX_TIMED_SECONDS = 2.0
 CHARACTERS_PER_TOKEN = 3.5
+VOCABULARY_SHARE = 1.3  # times √tokens: a larger vocabulary takes the time of a small model, and is not learned
+SMALLEST_VOCABULARY = {"translation": 1024, "causal": 320, "masked": 320}
 VALIDATIONS = 10  # that are planned in a run
 
 
@@ -67,11 +69,13 @@ def plan_new_model(
     plan = None
     for name in ladder[: ladder.index(preset) + 1]:
         table = find_preset_for(name, objective)
-        config = _compose_for_timing([Layer("", table), *upper], corpus)
-        tokens = measure_token_rate(config, _typical_length(config, corpus)) * seconds * TRAINING_SHARE
+        layers = [Layer("", table), *upper]
+        settings = _plan_vocabulary(layers, corpus, seconds)
+        config = _compose_with_size([*layers, Layer("", settings), *upper], corpus)
+        tokens = _count_tokens(config, corpus, seconds)
         if plan is not None and tokens < MIN_TOKENS_PER_PARAMETER * config.model.parameter_count():
             break
-        settings = {"train": _plan_steps(config, tokens, NEW_MODEL)}
+        settings["train"] = _plan_steps(config, tokens, NEW_MODEL)
         plan = BudgetPlan(settings, _describe(tokens, seconds, settings), name, table)
     return plan
 
@@ -84,7 +88,7 @@ def plan_fine_tuning(
     if not seconds:
         return None
     config, _ = compose([*layers, *upper])
-    tokens = measure_token_rate(config, _typical_length(config, corpus)) * seconds * TRAINING_SHARE
+    tokens = _count_tokens(config, corpus, seconds)
     settings = {"train": _plan_steps(config, tokens, FINE_TUNING)}
     return BudgetPlan(settings, _describe(tokens, seconds, settings))
 
@@ -114,12 +118,33 @@ def _find_time_budget(layers: Sequence[Layer], device: torch.device) -> float:
     return float(compose(layers)[0].train.seconds) if device.type == "cpu" else 0.0
 
 
-def _compose_for_timing(layers: Sequence[Layer], corpus: CorpusStatistics) -> Config:
-    """With the vocabulary that this text will probably get."""
+def _plan_vocabulary(layers: Sequence[Layer], corpus: CorpusStatistics, seconds: float) -> dict[str, Any]:
+    """No larger than so many tokens can teach, unless the user chose one."""
     config, _ = compose(layers)
-    size = getattr(config.tokenizer, "size", None) or recommend_size(2 * corpus.characters)
-    size = round_up_size(size)
+    tokenizer = config.tokenizer.to_dict()
+    if not hasattr(config.tokenizer, "size") or any("tokenizer" in layer.values for layer in layers[1:]):
+        return {}
+    smallest = SMALLEST_VOCABULARY[config.train.objective.kind]
+    tokens = _count_tokens(_compose_with_size(layers, corpus, smallest), corpus, seconds)
+    size = max(round_up_size(int(VOCABULARY_SHARE * tokens**0.5)), smallest)
+    return {"tokenizer": {**tokenizer, "size": size}} if size < _vocabulary_size(config, corpus) else {}
+
+
+def _count_tokens(config: Config, corpus: CorpusStatistics, seconds: float) -> float:
+    """How many tokens can be trained on, on each side."""
+    return measure_token_rate(config, _typical_length(config, corpus)) * seconds * TRAINING_SHARE
+
+
+def _compose_with_size(layers: Sequence[Layer], corpus: CorpusStatistics, size: int = 0) -> Config:
+    """With a vocabulary of this size, or of that which it will probably get."""
+    config, _ = compose(layers)
+    size = size or _vocabulary_size(config, corpus)
     return compose([*layers, Layer("", {"model": {"vocabulary": size, "source_vocabulary": size}})])[0]
+
+
+def _vocabulary_size(config: Config, corpus: CorpusStatistics) -> int:
+    sides = 2 if config.train.objective.kind == "translation" else 1
+    return round_up_size(getattr(config.tokenizer, "size", None) or recommend_size(sides * corpus.characters))
 
 
 def _typical_length(config: Config, corpus: CorpusStatistics) -> int:

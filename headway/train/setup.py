@@ -246,7 +246,8 @@ def make_tokenizers(config: Config, texts: TrainingTexts, log: Log = log_nothing
     key = fingerprint([texts.identity, part, config.vocabularies, *config.tags])
 
     def build(folder: Path) -> None:
-        log(f"learning a vocabulary from {texts.statistics().lines:,} {'pairs' if texts.pairs else 'lines'}")
+        if config.tokenizer.kind != "bytes":  # which has none
+            log(f"learning a vocabulary from {texts.statistics().lines:,} {'pairs' if texts.pairs else 'lines'}")
         _train_tokenizers(config, texts).save(folder / "tokenizer.json")
 
     return load_or_build(
