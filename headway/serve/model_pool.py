@@ -216,7 +216,7 @@ class ModelPool:
         for model in self.models:
             if model.name == name:
                 return model
-        raise ApiError(404, f"there is no model {name[:100]}")
+        raise ApiError(404, f"there is no model {name[:100]}").because("no_model", name=name[:100])
 
     def study_named(self, name: str) -> ServedStudy:
         for study in self.studies:
@@ -277,7 +277,7 @@ class ModelPool:
                 idle = next((one for one in self._loaded if not one.users), None)
                 if idle is None:
                     message = "all models that fit into memory are in use. Try again in a moment."
-                    raise ApiError(503, message, {"Retry-After": "5"})
+                    raise ApiError(503, message, {"Retry-After": "5"}).because("busy", seconds=5)
                 queue = self._forget(idle)
             self._close_unloaded(idle, queue)
 
@@ -323,7 +323,8 @@ class ModelPool:
             loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
         except HeadwayError as error:
             self.log(f"{model.name} cannot be loaded: {error}", "error")
-            raise ApiError(500, f"the model {model.name} cannot be loaded") from None
+            error = ApiError(500, f"the model {model.name} cannot be loaded")
+            raise error.because("cannot_load", name=model.name) from None
         if isinstance(loaded, Translator):
             threads = _batch_threads(loaded, s)
 
