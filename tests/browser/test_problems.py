@@ -1,4 +1,4 @@
-"""What went wrong is told in the language of the page: errors, a text that the model cannot read, a server that died."""
+"""What went wrong is told in the language of the page: errors, texts that no model reads, servers that died."""
 
 import re
 from collections.abc import Callable, Iterator
