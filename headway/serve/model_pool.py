@@ -323,8 +323,8 @@ class ModelPool:
             loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
         except HeadwayError as error:
             self.log(f"{model.name} cannot be loaded: {error}", "error")
-            error = ApiError(500, f"the model {model.name} cannot be loaded")
-            raise error.because("cannot_load", name=model.name) from None
+            refused = ApiError(500, f"the model {model.name} cannot be loaded")
+            raise refused.because("cannot_load", name=model.name) from None
         if isinstance(loaded, Translator):
             threads = _batch_threads(loaded, s)
 
