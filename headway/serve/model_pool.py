@@ -150,7 +150,7 @@ class ModelPool:
             for one in (model, *model.checkpoints):
                 if one.name == name:
                     return one
-        raise ApiError(404, f"there is no model {name[:100]}")
+        raise ApiError(404, f"there is no model {name[:100]}").because("no_model", name=name[:100])
 
     def study_named(self, name: str) -> ServedStudy:
         for study in self.studies:
@@ -213,7 +213,7 @@ class ModelPool:
                 idle = next((one for one in self._loaded if not one.users), None)
                 if idle is None:
                     message = "all models that fit into memory are in use. Try again in a moment."
-                    raise ApiError(503, message, {"Retry-After": "5"})
+                    raise ApiError(503, message, {"Retry-After": "5"}).because("busy", seconds=5)
                 queue = self._forget(idle)
             self._close_unloaded(idle, queue)
 
@@ -271,7 +271,8 @@ class ModelPool:
                 loaded = load_checkpoint(model, s.device)
         except HeadwayError as error:
             self.log(f"{model.name} cannot be loaded: {error}", "error")
-            raise ApiError(500, f"the model {model.name} cannot be loaded") from None
+            refused = ApiError(500, f"the model {model.name} cannot be loaded")
+            raise refused.because("cannot_load", name=model.name) from None
         if isinstance(loaded, Translator) and model.checkpoint is None:  # checkpoints translate for the page alone
             threads = _batch_threads(loaded, s)
 

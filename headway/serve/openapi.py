@@ -32,7 +32,11 @@ DETECTION = {
 }
 TEXT: dict[str, Any] = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}
-ERROR = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": TEXT, "reason": TEXT, "values": {"type": "object"}},
+}
 OPENAI_ERROR = {
     "type": "object",
     "required": ["error"],

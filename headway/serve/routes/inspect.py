@@ -260,7 +260,7 @@ def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     if max(len(body.read), len(body.written)) > MAX_ATTRIBUTED_TOKENS:
         raise ApiError(
             400, f"Invalid request: an attribution is of at most {MAX_ATTRIBUTED_TOKENS} tokens a side: send fewer"
-        )
+        ).because("too_many_positions", limit=MAX_ATTRIBUTED_TOKENS)
     read = _check_tokens(model, body)
     end = [_target_tokenizer(model).end] * body.finished
     if model.is_translator:
@@ -341,12 +341,13 @@ def _check_tokens(model: ServedModel, body: Any) -> list[int]:
         if side in config.sides and len(ids) >= max_tokens:
             raise ApiError(
                 400, f"Invalid request: {len(ids)} tokens are too many: this model reads fewer than {max_tokens}"
-            )
+            ).because("too_many_tokens", count=len(ids), limit=max_tokens)
     if "encoder" in config.sides and not body.read:
         raise ApiError(400, "Invalid request: read is empty: send the token ids of the source")
     positions = model.summary.max_positions
     if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
-        raise ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
+        refused = ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
+        raise refused.because("too_many_positions", limit=positions)
     return list(body.read) if "encoder" in config.sides else []
 
 
