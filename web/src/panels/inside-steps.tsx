@@ -148,7 +148,7 @@ function Notes({ head, letter }: { head: Head; letter: string }) {
   const turned = stages.includes(`unrotated_${letter}` as Name) && holds(head, "rotation");
   return (
     <>
-      {turned && <p class="rotated">{t.rotated(head.about.position, head.about.layout === "halves")}</p>}
+      {turned && letter === "q" && <p class="rotated">{t.rotated(head.about.position, head.about.layout === "halves")}</p>}
       {unknown.length > 0 && <p class="note own-way">{t.ownWay(unknown.join(", "), turned ? head.about.kind : ownerOf(head, stages))}</p>}
     </>
   );
