@@ -6,7 +6,7 @@ from typing import Literal
 
 from headway.convert.architecture import Architecture, ConversionError, Json
 from headway.convert.ctranslate2.model_file import ModelFile
-from headway.convert.ctranslate2.stacks import TABLE, Stack, read_stack
+from headway.convert.ctranslate2.stacks import TABLE, StackDescription, read_stack
 from headway.convert.huggingface.llama import MAX_WINDOW
 from headway.convert.tensor_rules import AppendRow, TensorChange, TensorRule
 from headway.errors import HeadwayError
@@ -104,7 +104,7 @@ def find_words(file: ModelFile, side: str) -> str:
     raise HeadwayError(f"{file.path} has no {side}/embeddings/weight. Download the model again.")
 
 
-def check_kind(file: ModelFile, sides: tuple[str, ...], stacks: dict[str, Stack]) -> None:
+def check_kind(file: ModelFile, sides: tuple[str, ...], stacks: dict[str, StackDescription]) -> None:
     """Raise ConversionError unless both sides have the same norms, and nothing comes between them and the words."""
     if len({stack.has_rms_norm for stack in stacks.values()}) > 1:
         raise ConversionError(f"{file.path} has layer norm in one side and RMS norm in the other.")
@@ -224,7 +224,7 @@ def embedding_norm_rules(file: ModelFile, side: str) -> list[TensorRule]:
     return [TensorRule(f"embeddings.{side}.norm.{own}", f"{theirs}/{their}") for own, their in ends.items()]
 
 
-def list_unused(file: ModelFile, stacks: dict[str, Stack], tied: str, drops_pooler: bool) -> tuple[str, ...]:
+def list_unused(file: ModelFile, stacks: dict[str, StackDescription], tied: str, drops_pooler: bool) -> tuple[str, ...]:
     """Tensors that hold nothing of their own: tables, second names of shared matrices."""
     unused = [name for stack in stacks.values() for name in stack.unused]
     if tied in ("all", "inputs") and "encoder" in stacks:
@@ -234,7 +234,7 @@ def list_unused(file: ModelFile, stacks: dict[str, Stack], tied: str, drops_pool
     return (*unused, *(("pooler_dense/*",) if drops_pooler else ()))
 
 
-def list_losses(file: ModelFile, stacks: dict[str, Stack]) -> tuple[str, ...]:
+def list_losses(file: ModelFile, stacks: dict[str, StackDescription]) -> tuple[str, ...]:
     lost = []
     if file.holds_integers():
         lost.append("the small size: integers are float32 here, with the same values")

@@ -65,7 +65,7 @@ OWN_SINUSOIDS = SINUSOIDS[2]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class StackDescription:
     """What is known of one side."""
 
     table: Json  # of our config
@@ -75,7 +75,7 @@ class Stack:
     has_rms_norm: bool
 
 
-def read_stack(file: ModelFile, side: str, width: int) -> Stack:
+def read_stack(file: ModelFile, side: str, width: int) -> StackDescription:
     """width: d_model."""
     return StackReader(file, side, width).read()
 
@@ -87,7 +87,7 @@ class StackReader:
         self.settings = {name.removeprefix(f"{side}/"): value for name, value in found if name.startswith(f"{side}/")}
         self.has_cross = file.has(f"{side}/layer_0/attention/linear_0/weight")
 
-    def read(self) -> Stack:
+    def read(self) -> StackDescription:
         self.check_settings()
         layers = self.count_layers()
         pre_norm = self.file.has(f"{self.side}/layer_norm/gamma")
@@ -114,7 +114,7 @@ class StackReader:
         rules = [rule for n in range(layers) for rule in self.layer_rules(n, table)]
         if pre_norm:
             rules += self.norm_rules(final_norm(self.side), f"{self.side}/layer_norm")
-        return Stack(
+        return StackDescription(
             table=table,
             rules=(*rules, *position_rules),
             unused=unused,
