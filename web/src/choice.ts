@@ -7,6 +7,7 @@ export function useChoice(name: string, initial: number): [value: number, choose
   return [Number.isFinite(kept) ? kept : initial, choose];
 }
 
-export function useTextChoice(name: string, initial: string): [value: string, choose: (value: string) => void] {
-  return [choices.value[name] ?? initial, (value) => (choices.value = { ...choices.value, [name]: value })];
+export function useTextChoice<T extends string>(name: string, initial: T): [value: T, choose: (value: T) => void] {
+  const choose = (value: T) => (choices.value = { ...choices.value, [name]: value });
+  return [(choices.value[name] as T | undefined) ?? initial, choose];
 }
