@@ -20,7 +20,7 @@ interface Props {
 export function HeadNumbers({ head, tokens, keys, name }: Props) {
   const t = words.value;
   const [open, setOpen] = useChoice("all", 0);
-  const [wanted, choose] = useTextChoice("numbers", "q");
+  const [wanted, choose] = useTextChoice<string>("numbers", "q");
   const names = [...new Set(ORDER)].filter((one) => head.of[one]);
   const chosen = names.includes(wanted as Name) ? (wanted as Name) : names[0]!;
   const labelsOf = (one: Name) => (OF_KEYS.includes(one) ? keys : FLAT.includes(one as never) ? [] : tokens);

@@ -34,7 +34,7 @@ function HeadPanel({ told, sentence }: { told: Sublayer; sentence: Sentence }) {
   const head = useMemo(() => readHead(told, number, hides), [told, number, hides]);
   const [wanted, go] = useChoice("inside", 0);
   const [asked, ask] = useChoice("query", 0);
-  const [made, make] = useTextChoice("made", "");
+  const [made, make] = useTextChoice<string>("made", "");
   const tokens = (kind === "encoder" ? sentence.pieces : sentence.heard).map(shown);
   const keys = kind === "cross" ? sentence.pieces.map(shown) : tokens;
   const written = kind === "encoder" ? [] : sentence.written.map(shown);
