@@ -11,10 +11,9 @@ from headway.inspect.trace import Trace
 SHIFTS = """
 window.shifts = [];
 const told = (node) => (node?.outerHTML ?? String(node?.textContent)).slice(0, 60);
+const tell = ({ node, previousRect, currentRect }) => [told(node), previousRect.y, currentRect.y];
 new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) {
-    if (!one.hadRecentInput) window.shifts.push([one.value, one.sources.map((at) => [told(at.node), at.previousRect.y, at.currentRect.y])]);
-  }
+  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifts.push([one.value, one.sources.map(tell)]);
 }).observe({ type: "layout-shift", buffered: true });
 """
 
