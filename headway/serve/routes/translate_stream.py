@@ -15,8 +15,8 @@ from headway.serve import openapi
 from headway.serve.errors import ApiError, internal_error
 from headway.serve.event_stream import Emit, Event, EventStreamResponse
 from headway.serve.languages import detect_source, unsupported_language
-from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import StreamBody
+from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState
 from headway.text.segment.sentence_spacing import adapt_spacing
 from headway.text.spans.protect import make_protector
