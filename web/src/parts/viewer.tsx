@@ -15,6 +15,8 @@ const SHOWN = {
   inside: later(async () => (await import("../panels")).Inside),
   probabilities: Probabilities,
   beam: later(async () => (await import("../panels")).BeamPanel),
+  compare: later(async () => (await import("../panels")).ComparePanel),
+  attribution: later(async () => (await import("../panels")).AttributionPanel),
   vectors: later(async () => (await import("../panels")).VectorsPanel),
   architecture: later(async () => (await import("../panels")).Architecture),
   variants: later(async () => (await import("../panels")).Variants),

@@ -166,6 +166,8 @@ export const en = {
     inside: "Inside a head",
     probabilities: "Probabilities",
     beam: "Beam",
+    compare: "Compare",
+    attribution: "Attribution",
     vectors: "Embeddings",
     architecture: "Architecture",
     variants: "Variants",
