@@ -132,8 +132,10 @@ def describe_sentencepiece_file(folder: ModelFolder, objective: str, path: Path)
     """A sentencepiece model, with the ids that this family gives to its pieces."""
     model = read_limited(path)
     pieces = list_pieces(model, path)
-    vocabulary = None
-    if folder.has("vocab.json"):
+    vocabulary: list[str] | None = None
+    if folder.vocabulary:
+        vocabulary = list(folder.vocabulary)
+    elif folder.has("vocab.json"):
         vocabulary = read_vocabulary(folder.path / "vocab.json")
     elif folder.config.get("model_type") in FAIRSEQ_MODELS:
         vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:], "<mask>"]
