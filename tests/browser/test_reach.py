@@ -9,7 +9,7 @@ from conftest import ROOT
 
 from browser.conftest import Look
 
-PANELS = ("attention", "inside", "probabilities", "beam", "vectors", "architecture", "variants")
+PANELS = ("attention", "inside", "layer", "probabilities", "beam", "vectors", "architecture", "variants")
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 COLOUR_RULES = {"type": "rule", "values": ["color-contrast"]}  # all that depends on the colour scheme
 
@@ -39,6 +39,20 @@ def test_w10_axe_finds_nothing(
         assert violations(seen, axe, rules) == [], panel
     seen.page.locator("header button").first.click()
     assert violations(seen, axe, rules) == [], "tour"
+
+
+@pytest.mark.parametrize("tongue", ["en", "zh"])
+def test_every_view_of_a_layer_is_for_everybody(
+    look: Callable[..., Look], axe: str, sentences: list[str], tongue: str
+) -> None:
+    seen = look(width=320, locale=tongue, bypass_csp=True).open(panel="layer").translate(sentences[0])
+    for view in range(6):
+        seen.page.click(f"#view-{view}")
+        for summary in seen.page.locator("#panel summary").all():
+            summary.click()
+        seen.page.wait_for_timeout(150)
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 320, view
+        assert violations(seen, axe) == [], view
 
 
 def test_w11_dark_changes_page_and_canvas_and_stays(look: Callable[..., Look], sentences: list[str]) -> None:

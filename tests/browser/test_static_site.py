@@ -56,7 +56,7 @@ def test_a_site_is_whole_without_a_server(
             seen.page.select_option(".about select", model)
             seen.page.wait_for_function("told => location.hash.includes(told)", arg=f"model={model}")
             seen.ended()
-        for panel in ("inside", "probabilities", "beam", "vectors", "architecture", "variants", "attention"):
+        for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "variants", "attention"):
             seen.tab(panel).page.wait_for_function("() => !document.querySelector('#panel > p.faint:only-child')")
             assert len(seen.page.inner_text("#panel").strip()) > 20
             assert seen.page.locator("[data-unrecorded]").count() == 0

@@ -60,6 +60,11 @@ export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
   return answer(sentence, "vectors", "api/vectors");
 }
 
+// One token on its way: see layer-types.ts. name: as headway/inspect/recorded_answers.py records it.
+export function layerOf<T>(sentence: Sentence, name: string, body: object): Signal<T | null> {
+  return answer(sentence, `layer ${name}`, "api/layer", body);
+}
+
 // All that the panels ask about a sentence, by the names under which they ask, and whatever they have asked beside it:
 // what a saved page has with it. The list comes with the model (headway/inspect/recorded_answers.py).
 export function recordedOf(sentence: Sentence): [name: string, asked: () => Signal<unknown>][] {
