@@ -17,8 +17,8 @@ def main() -> None:
     translator = load(sys.argv[1], "cpu")
     if not isinstance(translator, Translator):
         sys.exit("MODEL must be a translator, not a language model")
-    trace, model, pieces = attach_model(translator.trace(sys.argv[2]), translator)
-    answers = record_answers(trace, "", model, pieces)
+    traced = attach_model(translator.trace(sys.argv[2]), translator)
+    trace, answers = traced.trace, record_answers(traced, "")
     # Without queries, keys, values and positions, which are most of the bytes: the model is loaded soon.
     answers = {name: answer for name, answer in answers.items() if " inside " not in name}
     for side in answers["0 vectors"].values():

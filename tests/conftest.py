@@ -179,6 +179,12 @@ def translator_dir(train_toy: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def run_dir(train_toy: Callable[..., Path]) -> Path:
+    """A short training with all of its checkpoints."""
+    return train_toy("--set", "train.steps=60", "--set", "train.validate_every=15", "--set", "train.keep_last=9")
+
+
+@pytest.fixture(scope="session")
 def other_translator_dir(train_toy: Callable[..., Path]) -> Path:
     """Another with the same tokenizer, less well trained."""
     return train_toy("--set", "train.seed=2", "--set", "train.steps=90", "--set", "train.validate_every=45")

@@ -7,7 +7,7 @@ from headway.cli.terminal import LiveLine, log, sparkline, stderr_columns
 
 if TYPE_CHECKING:
     from headway.config.config import Config
-    from headway.train.progress import ProgressSnapshot
+    from headway.train.progress import ProgressSnapshot, ReportClock
     from headway.train.result import TrainingResult
     from headway.train.validation import ValidationResult
 
@@ -38,9 +38,12 @@ class TrainingProgress:
         self.live = LiveLine()
         self.validation = ""
         self.drawn_at = 0.0  # when the live line was last drawn
+        self.clock: ReportClock | None = None  # of a log, from the beginning of the run on
 
     def wants_update(self) -> bool:
-        return self.live.enabled and time.monotonic() - self.drawn_at > LIVE_INTERVAL
+        if self.live.enabled:
+            return time.monotonic() - self.drawn_at > LIVE_INTERVAL
+        return self.clock is not None and self.clock.is_due()
 
     def on_note(self, message: str) -> None:
         self.clear()
@@ -51,7 +54,10 @@ class TrainingProgress:
         log(message, "warning")
 
     def on_begin(self, config: "Config") -> None:
+        from headway.train.progress import ReportClock
+
         self.config = config
+        self.clock = ReportClock()
 
     def on_step(self, snapshot: "ProgressSnapshot") -> None:
         left = snapshot.seconds / snapshot.done - snapshot.seconds if snapshot.done else 0.0
@@ -59,6 +65,8 @@ class TrainingProgress:
             self.live.draw(self._format_line(snapshot, left))
             self.drawn_at = time.monotonic()
             return
+        if self.clock is not None:
+            self.clock.add_report()
         log(
             f"step={snapshot.step} loss={snapshot.loss:.4f}{_format_statistics(snapshot)} "
             f"rate={snapshot.learning_rate:.3g} tok/s={snapshot.tokens_per_second:.0f} "

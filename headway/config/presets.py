@@ -199,13 +199,17 @@ def find_preset(name: str) -> Table:
     return PRESETS[name]
 
 
+def find_preset_for(name: str, objective: str) -> Table:
+    """A preset of translators or language models; of the latter also for masked ones."""
+    return _to_masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
+
+
 def choose_preset(corpus: CorpusStatistics, objective: str) -> tuple[str, Table, str]:
     """The name, the settings and the reason. The more text there is, the larger the model."""
     size = f"{corpus.lines:,} {'pairs' if objective == 'translation' else 'lines'}, about {corpus.words:,} words"
     if objective != "translation":
         name = "tiny_lm" if corpus.words < 50_000 else "small_lm"
-        table = _to_masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
-        return name, table, f"{size}: a larger language model would memorise this text"
+        return name, find_preset_for(name, objective), f"{size}: a larger language model would memorise this text"
     for name, limit, reason in (
         ("tiny", 150_000, "this little text can train only a very small model"),
         (

@@ -4,7 +4,7 @@ import itertools
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +19,12 @@ LINES_PER_GROUP = 4096  # lines encoded together
 MAX_SERIAL_GROUPS = 16  # up to here this process encodes: a second's work, and starting others takes two
 
 TextTuple = tuple[str, ...]  # one text for each side
+
+
+RowListener = Callable[[int], None]
+
+
+def ignore_rows(count: int) -> None: ...
 
 
 class EncodedSide(NamedTuple):
@@ -38,9 +44,14 @@ def encode_lines(
 
 
 def encode_to_folder(
-    folder: Path, texts: Iterable[TextTuple], sides: Sequence[EncodedSide], opening: Sequence[int] = ()
+    folder: Path,
+    texts: Iterable[TextTuple],
+    sides: Sequence[EncodedSide],
+    opening: Sequence[int] = (),
+    on_rows: RowListener = ignore_rows,
 ) -> None:
-    """Write the rows of every side to a folder, in order, after a row of `opening` if it is given.
+    """Write the rows of every side to a folder, in order, after a row of `opening` if it is given. `on_rows` is told
+    how many were written so far.
 
     Large texts are encoded by one process a core: the library's own threads would wait while Python turns their results
     into arrays."""
@@ -50,7 +61,7 @@ def encode_to_folder(
     serial = len(first) <= MAX_SERIAL_GROUPS or available_cores() == 1
     encoded = _encode_serially(groups, sides) if serial else _encode_in_parallel(groups, sides)
     before = [[ragged_from_lists([opening]) for _ in sides]] if opening else []
-    _write(folder, sides, itertools.chain(before, encoded))
+    _write(folder, sides, itertools.chain(before, encoded), on_rows)
 
 
 def encode_in_process(
@@ -60,12 +71,20 @@ def encode_in_process(
     _write(folder, sides, _encode_serially(_group_texts(texts), sides, dropout))
 
 
-def _write(folder: Path, sides: Sequence[EncodedSide], encoded: Iterable[list[RaggedArray]]) -> None:
+def _write(
+    folder: Path,
+    sides: Sequence[EncodedSide],
+    encoded: Iterable[list[RaggedArray]],
+    on_rows: RowListener = ignore_rows,
+) -> None:
+    written = 0
     with ExitStack() as files:
         writers = [files.enter_context(RaggedWriter(folder, side.name, side.tokenizer.size)) for side in sides]
         for group in encoded:
             for writer, rows in zip(writers, group):
                 writer.append(rows)
+            written += len(group[0])
+            on_rows(written)
 
 
 def _group_texts(texts: Iterable[TextTuple]) -> Iterator[list[TextTuple]]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Units = Literal["words", "tokens"]
 MEASURES = ("gradient", "left_out", "attention")
+MAX_ATTRIBUTED_TOKENS = 100  # a side, for the page: each takes a pass of its own
 BATCH_TOKENS = 2048  # of both sides, in one forward pass
 LOGIT_ROWS = 256  # whose logits over the whole vocabulary are in memory at the same time
 

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from headway.files.atomic import write_text_atomically
 from headway.files.notebook_html import render_framed_page
-from headway.inspect.embeddings import PieceTexts
 from headway.inspect.events import trace_events
-from headway.inspect.recorded_answers import attach_model, record_answers
+from headway.inspect.recorded_answers import TracedText, attach_model, record_answers
 from headway.inspect.trace import Trace
-from headway.nn.transformer import Transformer
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
@@ -20,11 +18,9 @@ STATIC_DIR = Path(__file__).parent.parent / "serve" / "static"
 FRAME_PIXELS = 900  # pixels, in a notebook
 
 
-def render_page(
-    trace: Trace, name: str = "", model: Transformer | None = None, pieces: PieceTexts | None = None
-) -> str:
-    """HTML. With the model, and `pieces` (token texts, given a side and ids), it shows nearest tokens as well."""
-    recorded = {"events": trace_events(trace, name), "answers": record_answers(trace, name, model, pieces)}
+def render_page(traced: TracedText, name: str = "") -> str:
+    """HTML. With its model, it shows nearest tokens and the like as well."""
+    recorded = {"events": trace_events(traced.trace, name), "answers": record_answers(traced, name)}
     data = json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     script, style = ((STATIC_DIR / name).read_text(encoding="utf-8") for name in ("whole.js", "page.css"))
     script = script.replace("</script", "<\\/script")
@@ -39,7 +35,7 @@ def render_page(
 
 def render_frame(trace: Trace) -> str:
     """The page in a frame, for notebooks."""
-    return render_framed_page(render_page(trace), trace.text, FRAME_PIXELS)
+    return render_framed_page(render_page(TracedText(trace)), trace.text, FRAME_PIXELS)
 
 
 class PageWidget:
@@ -62,6 +58,5 @@ def make_widget(
     model: "Translator | LanguageModel", text: str, height: int = FRAME_PIXELS, **settings: Any
 ) -> PageWidget:
     """What a model does with a text, on the page of `headway serve`, nearest tokens included. settings: of `trace`."""
-    trace, network, pieces = attach_model(model.trace(text, **settings), model)
-    page = render_page(trace, "", network, pieces)
+    page = render_page(attach_model(model.trace(text, **settings), model))
     return PageWidget(page, text, height)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.config.own_kinds import reading_stored
 from headway.config.schema import from_dict
+from headway.inspect.attribution import MAX_ATTRIBUTED_TOKENS, attribute_text, attribute_translation
 from headway.inspect.embeddings import PieceTexts, describe_vectors
 from headway.inspect.events import describe_penalty, trace_predictions
 from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.output_scores import output_side
+from headway.inspect.scored_output import count_lead, describe_scored
 from headway.inspect.sublayers import describe_sublayer
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
@@ -26,8 +28,9 @@ class TracedText(NamedTuple):
     """One text in one model. A trace that was read from a file comes without its model."""
 
     trace: Trace
-    model: Transformer | None
-    pieces: PieceTexts | None
+    model: Transformer | None = None
+    pieces: PieceTexts | None = None
+    loaded: "Translator | LanguageModel | None" = None  # what the network is of
 
 
 def attach_model(trace: Trace, model: "Translator | LanguageModel") -> TracedText:
@@ -36,9 +39,9 @@ def attach_model(trace: Trace, model: "Translator | LanguageModel") -> TracedTex
 
     if isinstance(model, Translator):
         readers = {"encoder": model.tokenizers.source, "decoder": model.tokenizers.target}
-        return TracedText(trace, model.steppers[0].model, lambda side, ids: readers[side].pieces(ids))
+        return TracedText(trace, model.steppers[0].model, lambda side, ids: readers[side].pieces(ids), model)
     tokenizer = model.tokenizer
-    return TracedText(trace, model.model, lambda side, ids: tokenizer.pieces(ids))
+    return TracedText(trace, model.model, lambda side, ids: tokenizer.pieces(ids), model)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     answers = [RecordedAnswer("vectors", "api/vectors", {}, _describe_vectors)]
     if config.decoder.layers:
         answers.append(RecordedAnswer("places 1", "api/places", {"temperature": 1.0}, _predict))
+        answers.append(RecordedAnswer("score", "api/score", {}, _score))
+        answers.append(RecordedAnswer("attribution words", "api/attribution", {"units": "words"}, _attribute))
     for path in list_attention_sublayers(config):
         describe = partial(_describe_sublayer, path, config)
         answers.append(RecordedAnswer(f"inside {path}", "api/inside", {"place": path}, describe))
@@ -86,14 +91,14 @@ def list_attention_sublayers(config: Transformer.Config) -> list[str]:
     return found
 
 
-def record_answers(trace: Trace, name: str, model: Transformer | None, pieces: PieceTexts | None) -> dict[str, Any]:
+def record_answers(traced: TracedText, name: str) -> dict[str, Any]:
     """What the server would answer, under the keys by which the page looks it up."""
+    trace = traced.trace
     with reading_stored():  # a trace may be anybody's file
         config = from_dict(Transformer.Config, trace.model)
     description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
     info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
     answers = {"model": info, "0 costs": info}
-    traced = TracedText(trace, model, pieces)
     for answer in list_answers(config):
         computed = answer.compute(traced)
         if computed is not None:
@@ -129,7 +134,7 @@ def _describe_sublayer(path: str, config: Transformer.Config, traced: TracedText
 
 def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText) -> dict[str, Any] | None:
     """None without the model, whose norms and output matrix are needed."""
-    trace, model, pieces = traced
+    trace, model, pieces = traced[:3]
     if model is None or pieces is None or f"{side}.embedded" not in trace.tensors:
         return None
     ids = (trace.source if side == "encoder" else trace.target).ids
@@ -141,3 +146,37 @@ def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText
 
 def _predict(traced: TracedText) -> dict[str, Any]:
     return trace_predictions(traced.trace)
+
+
+def _score(traced: TracedText) -> dict[str, Any] | None:
+    """None without the model: a trace does not say which tokens name the language."""
+    from headway.translate.translator import Translator
+
+    trace, loaded = traced.trace, traced.loaded
+    if loaded is None:
+        return None
+    tokenizer = loaded.tokenizers.target if isinstance(loaded, Translator) else loaded.tokenizer
+    lead, search = 0, None
+    if isinstance(loaded, Translator):
+        lead, search = count_lead(trace.written.ids, tokenizer), loaded.config.search
+    return {
+        "read": trace.source._asdict(),
+        "written": {name: values[1:] for name, values in trace.target._asdict().items()},
+        "finished": len(trace.written.ids) == len(trace.target.ids),
+        "tensors": {},
+        **describe_scored(trace.tensors["output.logps"], trace.written.ids, tokenizer.pieces, lead=lead, search=search),
+    }
+
+
+def _attribute(traced: TracedText) -> dict[str, Any] | None:
+    """None without the model, and for texts of which there is none, such as very long ones."""
+    from headway.translate.translator import Translator
+
+    trace, loaded = traced.trace, traced.loaded
+    if loaded is None or max(len(trace.source.ids), len(trace.written.ids)) > MAX_ATTRIBUTED_TOKENS:
+        return None
+    if isinstance(loaded, Translator):
+        return attribute_translation(loaded, trace.source.ids, trace.written.ids).to_dict()
+    finished = len(trace.written.ids) == len(trace.target.ids)
+    ids = [*trace.target.ids, *trace.written.ids[-1:] * finished]
+    return attribute_text(loaded, ids).to_dict() if len(ids) > 1 else None

@@ -86,10 +86,10 @@ def _refuse_other_files(out: Path, overwrite: bool) -> None:
 
 def _write_text(folder: Path, stem: str, text: SiteText) -> dict[str, str]:
     """The entry of the site's list."""
-    trace, model, pieces = text.traced
+    trace = text.traced.trace
     answers: dict[str, Any] = {}
     files: dict[str, str] = {}
-    for name, answer in record_answers(trace, text.model, model, pieces).items():
+    for name, answer in record_answers(text.traced, text.model).items():
         if len(json.dumps(answer)) < LARGE_ANSWER:
             answers[name] = answer
         else:

@@ -22,7 +22,8 @@ from headway.serve.document_workers import DocumentWorkers
 from headway.serve.errors import ApiError, ClientGone, server_ending
 from headway.serve.languages import DetectedLanguage, detect_source, unsupported_language
 from headway.serve.memory import MemoryBudget
-from headway.serve.model_pool import ModelPool, ServedModel
+from headway.serve.model_pool import ModelPool
+from headway.serve.served_model import ServedModel
 from headway.serve.translate import RequestOptions, translate_texts, use_model
 from headway.translate.translator import Translator
 

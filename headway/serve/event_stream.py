@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.decode.stop import SearchStopped, stop_when
 from headway.serve.errors import ClientGone, request_timeout
-from headway.serve.model_pool import ServedModel
+from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState, wait_for_disconnect
 from headway.serve.translate import use_model
 

@@ -99,7 +99,7 @@ class MemoryBudget:
 def out_of_memory() -> ApiError:
     return ApiError(
         503, f"the server is short of memory. Try again in {RETRY_SECONDS} s.", {"Retry-After": str(RETRY_SECONDS)}
-    )
+    ).because("busy", seconds=RETRY_SECONDS)
 
 
 def read_resident(process_id: int) -> int:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.serve.addresses import RequestOrigin
 from headway.serve.admission import Admission, find_key
-from headway.serve.errors import ApiError, ClientGone, body_too_large, file_too_large, server_full
+from headway.serve.errors import ApiError, ClientGone, body_too_large, file_too_large, internal_error, server_full
 from headway.serve.memory import MemoryBudget
 from headway.serve.metrics import Metrics
 from headway.serve.openai_errors import format_openai_error
@@ -24,6 +24,8 @@ MAX_LOGGED_PATH = 100  # characters
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left before the answer; only ever logged and counted
 UPLOAD_PATH = "/translate_file"
 OPENAI_PREFIX = "/v1/"
+PAGE_PREFIXES = ("/api/", "/frontend/")
+HEALTH_PATH = "/health"  # asked again and again, by monitors and by every page that is open
 
 
 class RequestGuard:
@@ -111,7 +113,7 @@ class RequestGuard:
         if key := find_key(request.scope):
             what = what.replace(key, "***")
         self.log(f"{what} at {where}", "internal error")
-        return ApiError(500, "Cannot translate text: something went wrong on the server")
+        return internal_error("Cannot translate text: something went wrong on the server")
 
     def _log_request(self, request: "GuardedRequest", method: str) -> None:
         scope = request.scope
@@ -124,7 +126,8 @@ class RequestGuard:
         path = route if route != "-" else quote(scope["route_path"], safe="/")[:MAX_LOGGED_PATH]
         fields: dict[str, Any] = {"status": status, "ms": round(1000 * seconds, 1), "client": client}
         fields.update((name, value) for name, value in request.log_fields.items() if name != "text" or self.log_text)
-        self.log(f"{quote(method)[:20]} {path}", "info", **fields)
+        level = "detail" if route == HEALTH_PATH and status == 200 else "info"
+        self.log(f"{quote(method)[:20]} {path}", level, **fields)
 
 
 class ResponseAborted(Exception):
@@ -217,4 +220,5 @@ def error_response(error: ApiError, path: str) -> JSONResponse:
     """In the form of the API to which the path belongs."""
     if path.startswith(OPENAI_PREFIX):
         return format_openai_error(error)
-    return JSONResponse({"error": error.message}, error.status, error.headers)
+    content = error.to_dict() if path.startswith(PAGE_PREFIXES) else {"error": error.message}
+    return JSONResponse(content, error.status, error.headers)

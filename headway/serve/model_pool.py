@@ -4,7 +4,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,10 @@ from headway.serve.batch_queue import BatchQueue
 from headway.serve.errors import ApiError
 from headway.serve.languages import language_name, resolve_code
 from headway.serve.memory import trim_heap
-from headway.serve.names import free_name
 from headway.serve.queue_budget import QueueBudget
+from headway.serve.served_model import ServedModel, load_checkpoint, read_checkpoints, read_served_model
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.studies import ServedStudy, StudyModel, read_studies
-from headway.storage.summary import ModelSummary, read_summary, summarise
-from headway.storage.tensor_file import TensorFile
 from headway.text.language_codes import count_directions, describe_languages, usual_direction
 from headway.translate.results import Translation
 
@@ -28,76 +25,9 @@ if TYPE_CHECKING:
     from headway.translate.translator import Translator
 
 SIDES = ("sources", "targets")
+MAX_LOADED_CHECKPOINTS = 2  # that nobody uses: a film goes through all of them, one after another
 TRIM_SECONDS = 20.0  # how often, at most, freed memory is returned to the system
 BatchListener = Callable[[int, int, float], None]  # texts, tokens and seconds of a batch
-
-
-@dataclass(eq=False)
-class ServedModel:
-    """One model directory. Clients know its name and its languages, never its path."""
-
-    name: str
-    path: Path
-    summary: ModelSummary
-    bytes: int  # of its weights in memory, about
-    users: int = 0  # requests that need it loaded
-    loaded: "Translator | LanguageModel | None" = None
-    queue: BatchQueue[Translation] | None = None
-
-    @property
-    def is_translator(self) -> bool:
-        return self.summary.objective == "translation"
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return self.summary.source_languages if self.is_translator else ()
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.summary.target_languages if self.is_translator else ()
-
-    def translates(self, source: str, target: str) -> bool:
-        return source != target and source in self.sources and target in self.targets
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether it is a language model that continues texts."""
-        return self.summary.objective == "causal"
-
-    @property
-    def language_model(self) -> "LanguageModel":
-        from headway.translate.language_model import LanguageModel
-
-        assert isinstance(self.loaded, LanguageModel)
-        return self.loaded
-
-    def hide_path(self, message: str) -> str:
-        """A message with the name of this model in place of its path on the host."""
-        return message.replace(str(self.path.resolve()), self.name).replace(str(self.path), self.name)
-
-
-def read_served_model(path: Path, names: Sequence[str], name: str = "") -> ServedModel:
-    """The model in this directory, not loaded. names: those that are taken; name: the one to have, if it is free, in
-    place of the directory's."""
-    read = read_summary(path)
-    if read is None:  # loading its config reports what is wrong with it
-        from headway.storage.model_dir import load_model
-
-        summary = summarise(load_model(path).config)
-    else:
-        summary = read[0]
-    weights = path / "model.safetensors"
-    if not weights.is_file():
-        raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
-    directions = count_directions(summary.source_languages, summary.target_languages)
-    if summary.objective == "translation" and not directions:
-        raise HeadwayError(
-            f"{path} does not say between which languages it translates, so no request could select it. Add "
-            "source_languages and target_languages to its config.json, or train it with --from and --to."
-        )
-    name = free_name(name or path.resolve().name, names)
-    size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
-    return ServedModel(name, path, summary, size)
 
 
 class ModelPool:
@@ -114,7 +44,9 @@ class ModelPool:
         self.ends_at: float | None = None  # by time.monotonic, once the server is to end
         self.models: list[ServedModel] = []
         for path in settings.models:
-            self._add(read_served_model(Path(path), [model.name for model in self.models]))
+            model = read_served_model(Path(path), [model.name for model in self.models])
+            self._add(model)
+            model.checkpoints = read_checkpoints(model, log)
         self._warn_of_overlaps()
         self.studies = read_studies(settings.studies)
         for study in self.studies:
@@ -213,10 +145,12 @@ class ModelPool:
         return found
 
     def model_named(self, name: str) -> ServedModel:
+        """A model, or a checkpoint of one."""
         for model in self.models:
-            if model.name == name:
-                return model
-        raise ApiError(404, f"there is no model {name[:100]}")
+            for one in (model, *model.checkpoints):
+                if one.name == name:
+                    return one
+        raise ApiError(404, f"there is no model {name[:100]}").because("no_model", name=name[:100])
 
     def study_named(self, name: str) -> ServedStudy:
         for study in self.studies:
@@ -270,16 +204,27 @@ class ModelPool:
                 model.queue.close(timeout)
 
     def _unload_for(self, model: ServedModel) -> None:
-        """Unload models that nobody uses until this one fits into memory."""
+        """Unload models that nobody uses until this one fits into memory; of checkpoints, all but a few."""
+        if model.checkpoint is not None:
+            self._unload_checkpoints(MAX_LOADED_CHECKPOINTS - 1)
         max_bytes = self.settings.memory
         while max_bytes is not None and sum(one.bytes for one in self._loaded) + model.bytes > max_bytes:
             with self._lock:
                 idle = next((one for one in self._loaded if not one.users), None)
                 if idle is None:
                     message = "all models that fit into memory are in use. Try again in a moment."
-                    raise ApiError(503, message, {"Retry-After": "5"})
+                    raise ApiError(503, message, {"Retry-After": "5"}).because("busy", seconds=5)
                 queue = self._forget(idle)
             self._close_unloaded(idle, queue)
+
+    def _unload_checkpoints(self, kept: int) -> None:
+        with self._lock:
+            idle = [one for one in self._loaded if one.checkpoint is not None and not one.users]
+            ended = idle[: max(len(idle) - kept, 0)]
+            for one in ended:
+                self._forget(one)
+        for one in ended:
+            self._close_unloaded(one, None)
 
     def unload_idle(self) -> None:
         """Unload models that nobody uses, but the last one that was: memory is short."""
@@ -320,11 +265,15 @@ class ModelPool:
 
         s = self.settings
         try:
-            loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
+            if model.checkpoint is None:
+                loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
+            else:
+                loaded = load_checkpoint(model, s.device)
         except HeadwayError as error:
             self.log(f"{model.name} cannot be loaded: {error}", "error")
-            raise ApiError(500, f"the model {model.name} cannot be loaded") from None
-        if isinstance(loaded, Translator):
+            refused = ApiError(500, f"the model {model.name} cannot be loaded")
+            raise refused.because("cannot_load", name=model.name) from None
+        if isinstance(loaded, Translator) and model.checkpoint is None:  # checkpoints translate for the page alone
             threads = _batch_threads(loaded, s)
 
             def begin(texts: Sequence[str], options: Any) -> QueuedTexts:

@@ -11,6 +11,7 @@ from headway.serve.schemas import (
     PositionsBody,
     ReadBody,
     RequestBody,
+    ScoreBody,
     StreamBody,
     SublayerBody,
     SuggestBody,
@@ -31,7 +32,11 @@ DETECTION = {
 }
 TEXT: dict[str, Any] = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}
-ERROR = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": TEXT, "reason": TEXT, "values": {"type": "object"}},
+}
 OPENAI_ERROR = {
     "type": "object",
     "required": ["error"],
@@ -231,6 +236,11 @@ INSPECT_ATTRIBUTION: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(AttributionBody, form=False),
     "responses": _responses(_object(["rows", "columns", "gradient", "left_out"]), 404, *COMMON_ERRORS),
+}
+INSPECT_SCORE: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(ScoreBody, form=False),
+    "responses": _responses(_object(["read", "written", "tokens", "logp", "tensors"]), 404, *COMMON_ERRORS),
 }
 STUDIES: dict[str, Any] = {
     **INSPECT,

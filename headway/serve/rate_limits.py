@@ -132,4 +132,5 @@ class RateLimiter:
 def rate_limited(seconds: float, limit: str) -> ApiError:
     """seconds: after which this very request would be accepted."""
     wait = max(math.ceil(seconds), 1)
-    return ApiError(429, f"Slowdown: the limit is {limit}. Try again in {wait} s.", {"Retry-After": str(wait)})
+    error = ApiError(429, f"Slowdown: the limit is {limit}. Try again in {wait} s.", {"Retry-After": str(wait)})
+    return error.because("rate_limit", seconds=wait)

@@ -19,7 +19,7 @@ from headway.serve.memory import MemoryBudget
 from headway.serve.metrics import Metrics
 from headway.serve.model_pool import ModelPool
 from headway.serve.queued_job import estimate_tokens
-from headway.serve.schemas import parse_body, read_body
+from headway.serve.request_bodies import parse_body, read_body
 from headway.serve.settings import ServerSettings
 from headway.serve.suggestions import SuggestionFile
 from headway.serve.translate import run_in_time

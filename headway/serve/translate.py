@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from headway.decode.stop import SearchStopped
 from headway.errors import HeadwayError
 from headway.serve.errors import ApiError, ClientGone, request_timeout, server_ending
-from headway.serve.model_pool import ModelPool, ServedModel
+from headway.serve.model_pool import ModelPool
 from headway.serve.queued_texts import JobOptions
+from headway.serve.served_model import ServedModel
 from headway.translate.options import TranslateOptions
 from headway.translate.results import Translation
 from headway.translate.translator import Translator

@@ -34,24 +34,25 @@ class LoadedModel(NamedTuple):
     tokenizers: Tokenizers
 
 
-def load_model(folder: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
-    """A model directory as a model in evaluation mode, with its config and tokenizers.
+def load_model(folder: str | Path, device: torch.device | str = "cpu", weights_file: Path | None = None) -> LoadedModel:
+    """A model directory as a model in evaluation mode, with its config and tokenizers. weights_file: those of a
+    checkpoint, in place of its own.
 
     If the directory is replaced meanwhile, it is read again: the files of two models do not fit together."""
     for _ in range(MAX_LOAD_ATTEMPTS - 1):
         versions = list_versions(folder)
         try:
-            loaded = _load_model(Path(folder), device)
+            loaded = _load_model(Path(folder), device, weights_file)
         except HeadwayError:
             if list_versions(folder) == versions:
                 raise
             continue
         if list_versions(folder) == versions:
             return loaded
-    return _load_model(Path(folder), device)
+    return _load_model(Path(folder), device, weights_file)
 
 
-def _load_model(folder: Path, device: torch.device | str) -> LoadedModel:
+def _load_model(folder: Path, device: torch.device | str, weights_file: Path | None) -> LoadedModel:
     if not folder.is_dir():
         raise HeadwayError(f"there is no model directory {folder}. Train one: headway train … --out {folder}")
     if not (folder / "config.json").exists():
@@ -73,7 +74,8 @@ def _load_model(folder: Path, device: torch.device | str) -> LoadedModel:
                 f"{folder} is inconsistent: its tokenizer.json has {known} {side} tokens, and its config.json says "
                 f"{size}. Copy the whole directory again."
             )
-    weights = read_tensors(folder / WEIGHTS_FILE)
+    weights_file = weights_file or folder / WEIGHTS_FILE
+    weights = read_tensors(weights_file)
     stored = sum(map(_count_weights, weights.values()))
     needed = config.model.parameter_count()
     if stored < needed > MAX_UNCHECKED_PARAMETERS:
@@ -82,7 +84,7 @@ def _load_model(folder: Path, device: torch.device | str) -> LoadedModel:
             f"{WEIGHTS_FILE} holds {stored:,}. Copy the whole directory again."
         )
     model = Transformer(config.model)
-    load_weights(model, weights, folder / WEIGHTS_FILE)
+    load_weights(model, weights, weights_file)
     return LoadedModel(config, model.to(device).eval(), tokenizers)
 
 

@@ -23,9 +23,9 @@ from headway.errors import HeadwayError
 from headway.files.atomic import atomic_directory
 from headway.storage.model_dir import WEIGHTS_FILE, read_tensors, write_tensors
 from headway.storage.summary import read_summary
+from headway.storage.training_history import CHECKPOINT_FILES, find_checkpoints
 
-STATE_FILE = "state.json"
-TRAINING_FILE = "training.safetensors"
+TRAINING_FILE, STATE_FILE = CHECKPOINT_FILES[1:]
 STATE_FIELDS = {"step": int, "epoch": int, "batch": int, "seconds": float, "stale": int}
 OPTIONAL_STATE_FIELDS = {"share": float, "warm_epochs": float, "warm_seconds": float}  # missing in old checkpoints
 FREE_DISK_RESERVE = 32 << 20  # bytes that must stay free
@@ -101,12 +101,7 @@ class CheckpointContents:
 
 def list_checkpoints(out: Path) -> list[Checkpoint]:
     """All complete ones, oldest first."""
-    found = []
-    for folder in (out / "checkpoints").glob("step-*"):
-        step = folder.name.removeprefix("step-")
-        if step.isdecimal() and all((folder / name).exists() for name in (WEIGHTS_FILE, TRAINING_FILE, STATE_FILE)):
-            found.append(Checkpoint(int(step), folder))
-    return sorted(found)
+    return [Checkpoint(*found) for found in find_checkpoints(out)]
 
 
 def read_newest(out: Path, notes: list[str]) -> CheckpointContents | None:

@@ -7,6 +7,7 @@ An epoch is a sequence of shards: examples that are sorted and shuffled together
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from headway.text.tokenizer.direction_tokens import find_direction_tokens
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
 from headway.train.objectives import Example
+from headway.train.preparation import EncodingProgress, Log, log_nothing
 
 EXAMPLES_PER_SHARD = 1 << 20  # more would take memory and change little
 
@@ -128,6 +130,7 @@ class ParallelDataset:
         max_tokens: int,
         epoch_encoder: EpochEncoder | None = None,
         links: Sequence[RaggedArray] = (),
+        log: Log = log_nothing,
     ) -> None:
         self.max_tokens = max_tokens
         self.epoch_encoder = epoch_encoder
@@ -136,7 +139,7 @@ class ParallelDataset:
         with keep_workers():
             for number, p in enumerate(pairs):
                 sides = make_sides(p, tokenizers, tags)
-                source, target = encode_corpus(p, sides)
+                source, target = encode_corpus(p, sides, log)
                 self.corpora.append(EncodedCorpus(source, target, p.weight, links[number] if links else None))
                 self.empty_lengths = np.array([len(side.lead) + max(len(side.tail), 1) for side in sides])
         self.size = 0
@@ -210,13 +213,18 @@ def make_sides(pairs: ParallelCorpus, tokenizers: Tokenizers, tags: Sequence[str
     return source, EncodedSide("target", tokenizers.target, direction.target_lead)
 
 
-def encode_corpus(pairs: ParallelCorpus, sides: Sequence[EncodedSide]) -> list[RaggedArray]:
+def encode_corpus(pairs: ParallelCorpus, sides: Sequence[EncodedSide], log: Log = log_nothing) -> list[RaggedArray]:
     """The token ids of each side, from the cache if they are there."""
+
+    def build(folder: Path) -> None:
+        progress = EncodingProgress(log, pairs.counts.lines, "pairs")
+        encode_to_folder(folder, pairs.read(), sides, on_rows=progress.on_rows)
+
     spelling = [f"{side.name} {side.tokenizer.fingerprint()} {[*side.lead, *side.tail]}" for side in sides]
     return load_or_build(
         "rows",
         fingerprint([pairs.identity, *spelling]),
-        lambda folder: encode_to_folder(folder, pairs.read(), sides),
+        build,
         lambda folder: [open_ragged(folder, side.name) for side in sides],
     )
 

@@ -106,6 +106,11 @@ _WRAPPED: "weakref.WeakSet[nn.parallel.DistributedDataParallel]" = weakref.WeakS
 SINGLE_PROCESS = ProcessGroup()
 
 
+def is_distributed() -> bool:
+    """Whether torchrun has started this process as one of several."""
+    return _read_number("WORLD_SIZE", 1) > 1
+
+
 def join_process_group(device_name: str) -> tuple[ProcessGroup, torch.device]:
     """This process's group, from the environment variables that torchrun sets, and its device."""
     size = _read_number("WORLD_SIZE", 1)

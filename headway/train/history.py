@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
+from headway.storage.training_history import read_history as read_history
 from headway.train.loggers import LoggerList
 
 
@@ -42,19 +42,6 @@ class NullHistory(History):
     def add(self, kind: str, step: int, **values: Any) -> None: ...
 
     def close(self) -> None: ...
-
-
-def read_history(out: Path) -> list[dict[str, Any]]:
-    """All entries, except a last line that was cut off when the machine went down."""
-    path = out / "history.jsonl"
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        entries = [dict(json.loads(line)) for line in lines]
-        if all(isinstance(entry["step"], int) and isinstance(entry["kind"], str) for entry in entries):
-            return entries
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        pass
-    raise HeadwayError(f"{path} is damaged. Move it away: training resumes without it.")
 
 
 def to_json_number(number: float | list[float]) -> float | list[float | None] | None:

@@ -20,12 +20,14 @@ from headway.text.lm_text import chunk_lines, encode_after_line_end, line_end_id
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.dataset import EXAMPLES_PER_SHARD, Dataset, EpochShard
 from headway.train.objectives import Example
+from headway.train.preparation import Log, log_nothing
 
 
-def encode_text_file(text: TextCorpus, tokenizer: Tokenizer) -> np.ndarray:
+def encode_text_file(text: TextCorpus, tokenizer: Tokenizer, log: Log = log_nothing) -> np.ndarray:
     """A text as one row of ids that begins with a line end, from the cache if it is there."""
 
     def build(folder: Path) -> None:
+        log(f"encoding {text.counts.lines:,} lines")
         chunks = chunk_lines(text.read())
         first = [line_end_id(tokenizer), *encode_after_line_end(next(chunks, ""), tokenizer)]
         encode_to_folder(folder, ((chunk,) for chunk in chunks), [EncodedSide("text", tokenizer)], first)

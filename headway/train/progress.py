@@ -16,6 +16,9 @@ from headway.train.history import to_json_number
 from headway.train.loss import LossOutput
 from headway.train.validation import ValidationResult
 
+FIRST_REPORT_SECONDS = 3.0
+MAX_QUIET_SECONDS = 60.0
+
 
 class ProgressSnapshot(NamedTuple):
     """How far a run has come."""
@@ -53,6 +56,23 @@ class ProgressListener(Protocol):
     def on_validation(self, step: int, result: ValidationResult, best: bool) -> None: ...
 
 
+class ReportClock:
+    """When a line of a log is due although few steps were taken: soon after the start, so that nobody wonders whether
+    anything happens, and then at least every minute."""
+
+    def __init__(self) -> None:
+        self.reported_at = time.monotonic()
+        self.reports = 0
+
+    def add_report(self) -> None:
+        self.reported_at = time.monotonic()
+        self.reports += 1
+
+    def is_due(self) -> bool:
+        wait = MAX_QUIET_SECONDS if self.reports else FIRST_REPORT_SECONDS
+        return time.monotonic() - self.reported_at >= wait
+
+
 class SilentProgress:
     """Shows nothing."""
 
@@ -73,6 +93,15 @@ class SilentProgress:
 class PlainProgress(SilentProgress):
     """One line a report, on stderr."""
 
+    def __init__(self) -> None:
+        self.clock = ReportClock()
+
+    def on_begin(self, config: Config) -> None:
+        self.clock = ReportClock()
+
+    def wants_update(self) -> bool:
+        return self.clock.is_due()
+
     def on_note(self, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
@@ -80,6 +109,7 @@ class PlainProgress(SilentProgress):
         self.on_note(f"warning: {message}")
 
     def on_step(self, snapshot: ProgressSnapshot) -> None:
+        self.clock.add_report()
         self.on_note(
             f"step {snapshot.step:,}  loss {snapshot.loss:.4f}  rate {snapshot.learning_rate:.3g}  "
             f"{snapshot.tokens_per_second:,.0f} tokens/s  {snapshot.done:.0%}"

@@ -94,8 +94,8 @@ class TrainingRun:
         self.results: dict[int, ValidationResult] = {}  # by step, as far as this process measured them
 
     def _make_datasets(self) -> tuple[Dataset, Dataset]:
-        scratch = self.out / "checkpoints" / "text"
-        return make_datasets(self.config, self.texts, self.tokenizers, scratch, self.group.is_main)
+        text = self.out / "checkpoints" / "text"
+        return make_datasets(self.config, self.texts, self.tokenizers, text, self.group.is_main, self.listener.on_note)
 
     def run(self) -> TrainingResult:
         self._check_datasets()

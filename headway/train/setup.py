@@ -32,14 +32,17 @@ from headway.storage.registry import model_directory
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.alignment_links import align_corpora
+from headway.train.budget_plan import plan_fine_tuning, plan_new_model
 from headway.train.dataset import Dataset, ParallelDataset, make_sides, tokenizer_dropout
 from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_text_file, make_validation_dataset
+from headway.train.preparation import Log, log_nothing
 from headway.train.resume import find_changes
 from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
 
 BYTES_PER_TRAINED_PARAMETER = 16  # the weight, its gradient and Adam's two means, in float32
 MAX_FINE_TUNING_BATCH_TOKENS = 8192  # enough to improve a model, and a CPU takes such a step in seconds
 MAX_LORA_BATCH_TOKENS = 1024
+PLAN_ORIGIN = "time budget (auto)"
 LORA_SCHEDULE = "cosine(0.003, warmup=20)"
 FINE_TUNING_SCHEDULE = "inverse_sqrt(0.0003, warmup=200)"  # for Adam: improves a model and forgets little
 
@@ -115,14 +118,23 @@ def collect_layers(
     base: str | Config,
     upper: Sequence[Layer],
     pretrained: PretrainedModel | None = None,
+    planned_for: torch.device | None = None,
+    resumed: Config | None = None,
 ) -> tuple[list[Layer], str]:
     """Everything that decides a config, lowest first, and a message: what was chosen and why. `base`: the name of a
-    preset, or a whole config; `upper`: the layers of file, environment and flags."""
+    preset, or a whole config; `upper`: the layers of file, environment and flags; `planned_for`: the device on which a
+    time budget shall be used well; `resumed`: the config of the run that goes on."""
+    was_planned = resumed is not None and not resumed.train.steps and (pretrained is not None or base == "auto")
+    if was_planned:
+        planned_for = None  # another measurement would give other settings
     by_text = "translation" if texts.pairs else "causal"
     if pretrained is not None:
         layers = pretrained.layers(texts)
         reason = f"the settings of {pretrained.folder}, as a starting point"
         objective = pretrained.config.train.objective.kind
+        if planned_for and (plan := plan_fine_tuning(layers, upper, texts.statistics(), planned_for)):
+            layers.append(Layer(PLAN_ORIGIN, plan.settings))
+            reason = f"{reason}; {plan.reason}"
     elif isinstance(base, Config):
         layers = [Layer("config", base.to_dict())]
         reason = "the config given"
@@ -132,6 +144,9 @@ def collect_layers(
         name, table, reason = choose_preset(texts.statistics(), objective)
         layers = [Layer(f"preset {name} (auto)", table)]
         reason = f"preset {name}: {reason}"
+        if planned_for and (new := plan_new_model(name, objective, upper, texts.statistics(), planned_for)):
+            layers = [Layer(f"preset {new.preset} (auto)", new.table), Layer(PLAN_ORIGIN, new.settings)]
+            reason = f"{reason}; {new.reason}" if new.preset == name else f"preset {new.preset}: {new.reason}"
     else:
         layers = [Layer(f"preset {base}", find_preset(base))]
         reason = f"preset {base}, as requested"
@@ -142,6 +157,9 @@ def collect_layers(
             f"the objective {objective} learns from {needed}, not from {given}. Give that, or choose another "
             "--objective or --preset."
         )
+    if was_planned and resumed is not None:
+        layers.append(_resumed_layer(resumed))
+        reason = "the settings that were chosen when the run began"
     if pretrained is not None:
         return [*layers, *upper], reason
     if _find_objective([*layers, *upper]) != objective:
@@ -149,6 +167,15 @@ def collect_layers(
     from_names = _language_layers(texts, files, from_flags=False)
     from_flags = _language_layers(texts, files, from_flags=True)
     return [*layers, *from_names, *upper, *from_flags], reason
+
+
+def _resumed_layer(config: Config) -> Layer:
+    """Everything that may have been planned."""
+    table = config.to_dict()
+    budgets = ("epochs", "seconds")
+    train = {name: value for name, value in table["train"].items() if name not in budgets}
+    chosen = {name: table[name] for name in ("tokenizer", "model", "search")}
+    return Layer("the run to resume", {**chosen, "train": train})
 
 
 def _language_layers(texts: TrainingTexts, files: TrainingFiles, from_flags: bool) -> list[Layer]:
@@ -213,14 +240,20 @@ def refuse_oversized_model(config: Config, device: torch.device) -> None:
         )
 
 
-def make_tokenizers(config: Config, texts: TrainingTexts) -> Tokenizers:
+def make_tokenizers(config: Config, texts: TrainingTexts, log: Log = log_nothing) -> Tokenizers:
     """Learned from the training text alone; from the cache if the same were learned before."""
     part = json.dumps(config.tokenizer.to_dict(), sort_keys=True)
     key = fingerprint([texts.identity, part, config.vocabularies, *config.tags])
+
+    def build(folder: Path) -> None:
+        if config.tokenizer.kind != "bytes":  # which has none
+            log(f"learning a vocabulary from {texts.statistics().lines:,} {'pairs' if texts.pairs else 'lines'}")
+        _train_tokenizers(config, texts).save(folder / "tokenizer.json")
+
     return load_or_build(
         "tokenizer",
         key,
-        lambda folder: _train_tokenizers(config, texts).save(folder / "tokenizer.json"),
+        build,
         lambda folder: Tokenizers.load(folder / "tokenizer.json"),
     )
 
@@ -267,14 +300,20 @@ def compose_with_vocabulary(layers: Sequence[Layer], tokenizers: Tokenizers) -> 
 
 
 def make_datasets(
-    config: Config, texts: TrainingTexts, tokenizers: Tokenizers, scratch: Path, writes: bool = True
+    config: Config,
+    texts: TrainingTexts,
+    tokenizers: Tokenizers,
+    scratch: Path,
+    writes: bool = True,
+    log: Log = log_nothing,
 ) -> tuple[Dataset, Dataset]:
     """For training and for validation. With BPE dropout, each epoch's encoding goes to `scratch`; of several processes
     that train together, only one `writes`."""
     settings = config.train
     max_tokens = settings.max_tokens
     if texts.text and texts.valid_text:
-        stream, valid_stream = (encode_text_file(text, tokenizers.target) for text in (texts.text, texts.valid_text))
+        both = (texts.text, texts.valid_text)
+        stream, valid_stream = (encode_text_file(text, tokenizers.target, log) for text in both)
         validation = make_validation_dataset(valid_stream, max_tokens, settings.objective)
         if settings.objective.carry:
             return ContiguousTextDataset(stream, max_tokens, settings.batch_tokens, settings.seed), validation
@@ -288,7 +327,7 @@ def make_datasets(
         epoch_encoder = EpochEncoder(own, corpora, dropout, writes)
         epoch_encoder.begin()
     links = [] if settings.alignment.kind == "none" else align_corpora(texts.pairs)
-    training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links)
+    training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links, log)
     return training, ParallelDataset(texts.valid_pairs, tokenizers, config.tags, max_tokens)
 
 

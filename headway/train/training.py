@@ -12,13 +12,14 @@ import torch
 
 from headway.config.config import Config
 from headway.config.sources import Layer, compose, find_old_names
+from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.storage.registry import model_directory
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.callbacks import CallbackList
 from headway.train.checkpoints import list_checkpoints, refuse_foreign_files
 from headway.train.description import describe_adapter, describe_config
-from headway.train.distributed import join_process_group, leave_process_group
+from headway.train.distributed import is_distributed, join_process_group, leave_process_group
 from headway.train.loggers import make_loggers
 from headway.train.options import TrainKeywords, TrainOptions
 from headway.train.prewarm import prewarm_torch
@@ -67,6 +68,7 @@ def train_with(data: TrainingData, out: Path, options: TrainOptions) -> Training
     refuse_foreign_files(out)
     group, device = join_process_group(options.device)
     listener = options.listener() if group.is_main else SilentProgress()
+    listener.on_note("reading the text")
     try:
         # Only the main process reads: a generator is exhausted once, and its copy serves all.
         texts = group.broadcast(read_data(data, options) if group.is_main else None)
@@ -96,7 +98,8 @@ def train_with(data: TrainingData, out: Path, options: TrainOptions) -> Training
 def compose_config(data: TrainingData, options: TrainOptions) -> tuple[Config, dict[str, str], list[str]]:
     """The config that a training would have, before its vocabulary is known; the origin of each value; notes."""
     options.check()
-    layers, _ = _collect(data, read_data(data, options), options, _load_pretrained(options))
+    device = choose_device(options.device)
+    layers, _ = _collect(data, read_data(data, options), options, _load_pretrained(options), device, None)
     return *compose(layers), find_old_names(layers)
 
 
@@ -114,7 +117,7 @@ def compose_setup(
     for warning in texts.warnings:
         listener.on_warning(warning)
     pretrained = _load_pretrained(options)
-    layers, reason = _collect(data, texts, options, pretrained)
+    layers, reason = _collect(data, texts, options, pretrained, device, out)
     for note in (*find_old_names(layers), reason):
         listener.on_note(note)
     config, _ = compose(layers)
@@ -133,17 +136,25 @@ def compose_setup(
                 "or choose another --out."
             )
     with prewarm_torch(device):
-        tokenizers = saved or given or make_tokenizers(config, texts)
+        tokenizers = saved or given or make_tokenizers(config, texts, listener.on_note)
     config, _ = compose_with_vocabulary(layers, tokenizers)
     listener.on_note(describe_config(config))
     return TrainingSetup(config, texts, tokenizers, device, pretrained)
 
 
 def _collect(
-    data: TrainingData, texts: TrainingTexts, options: TrainOptions, pretrained: PretrainedModel | None
+    data: TrainingData,
+    texts: TrainingTexts,
+    options: TrainOptions,
+    pretrained: PretrainedModel | None,
+    device: torch.device,
+    out: Path | None,
 ) -> tuple[list[Layer], str]:
     base: Any = options.config if isinstance(options.config, Config) else options.preset
-    return collect_layers(texts, given_languages(data, options), base, options.layers(), pretrained)
+    alone = not is_distributed()  # several processes would measure different speeds
+    resumed = Config.load(out / "config.json") if out and list_checkpoints(out) else None
+    languages = given_languages(data, options)
+    return collect_layers(texts, languages, base, options.layers(), pretrained, device if alone else None, resumed)
 
 
 def _load_pretrained(options: TrainOptions) -> PretrainedModel | None:

@@ -18,7 +18,7 @@ QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-ENDED = ", ".join(f"html[data-state={state}]" for state in ("done", "truncated", "error", "stopped"))
+ENDED = ", ".join(f"html[data-state={state}]" for state in ("done", "truncated", "unread", "error", "stopped"))
 
 
 @pytest.fixture(scope="session")

@@ -221,7 +221,7 @@ def test_a_second_model_that_fails_is_said(
     monkeypatch.setattr(compared.state.pool, "acquire", refuse)
     seen.page.click('#variants [data-row="1"] [aria-label="Beside: retention(4)"]')
     seen.page.wait_for_selector(".pair-of-models [role=alert]")
-    assert seen.page.inner_text(".pair-of-models [role=alert]") == "no memory for it"
+    assert seen.page.inner_text(".pair-of-models [role=alert]") == "The server answered: “no memory for it”"
 
 
 @pytest.mark.parametrize("number", range(4))

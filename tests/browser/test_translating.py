@@ -115,7 +115,7 @@ def test_w06_an_error_is_said_and_can_be_tried_again(
         patch.setattr(StepRecorder, "describe", broken)
         seen.translate(sentences[0])
     assert seen.state == "error"
-    assert "something went wrong on the server" in seen.page.inner_text("[role=alert]")
+    assert "Something went wrong in the server" in seen.page.inner_text("[role=alert]")
     assert seen.page.input_value("#text") == sentences[0]
     seen.page.click("#again")
     seen.page.wait_for_selector("html[data-state=done]")
@@ -209,7 +209,7 @@ def test_w29_a_server_whose_time_is_up_says_so(
     with running(translator_dir, limits={"request_seconds": 1.0}) as server:  # it cuts what takes longer
         seen = look(url=server.url).open().translate(sentences[0])
         assert seen.state == "error"
-        assert "took longer than 1 s" in seen.page.inner_text("[role=alert]")
+        assert "took longer than the 1 s" in seen.page.inner_text("[role=alert]")
 
 
 def test_w29_try_again_reaches_a_server_that_is_back(look: Callable[..., Look], sentences: list[str]) -> None:

@@ -23,7 +23,7 @@ from headway.config.sources import Layer, compose, format_config
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.masks.masks import make_mask
 from headway.nn.transformer import Transformer
-from headway.serve.model_pool import read_served_model
+from headway.serve.served_model import read_served_model
 from headway.storage.model_dir import load_model, save_model
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.tokenizer import Tokenizer

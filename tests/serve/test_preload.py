@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from headway.serve.memory import MemoryBudget
-from headway.serve.model_pool import ModelPool, ServedModel
+from headway.serve.model_pool import ModelPool
 from headway.serve.preload import SPARE_BYTES, preload_model
+from headway.serve.served_model import ServedModel
 from headway.serve.settings import ServerSettings
 from serve.conftest import running, until
 

@@ -509,7 +509,7 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
     pairs = parallel_from_memory([*SOURCE[:20], "", "x" * 200], [*TARGET[:20], "y", "y"], "en", "qtx")
     listener = Seen()
     train(tmp_path, texts=TrainingTexts([pairs], TEXTS.valid_pairs), listener=listener)
-    assert listener.notes == ["training pairs left out: 1 with an empty side, 1 longer than 80 tokens"]
+    assert listener.notes[-1] == "training pairs left out: 1 with an empty side, 1 longer than 80 tokens"
 
 
 @pytest.mark.parametrize("part", ["training", "validation"])

@@ -14,6 +14,8 @@ export class Failed extends Error {
   constructor(
     message: string,
     readonly status = 0, // 0: no answer came
+    readonly reason = "", // as the server names it
+    readonly values: Record<string, string | number> = {},
   ) {
     super(message);
   }
@@ -72,13 +74,13 @@ async function reach(path: string, body: unknown, signal?: AbortSignal): Promise
     throw new Failed("unreachable");
   }
   if (response.ok) return response;
-  let told = `${response.status}`;
+  let told: { error: string; reason?: string; values?: Record<string, string | number> } = { error: `${response.status}` };
   try {
-    told = ((await response.json()) as { error: string }).error;
+    told = (await response.json()) as typeof told;
   } catch {
     // a proxy may answer with a page
   }
-  throw new Failed(told, response.status);
+  throw new Failed(told.error, response.status, told.reason, told.values);
 }
 
 // The events of a stream, one JSON object a line.

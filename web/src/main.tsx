@@ -4,6 +4,7 @@ import { saved } from "./api";
 import { site } from "./site";
 import { App } from "./app";
 import { dark } from "./colours";
+import { watchServer } from "./health";
 import { onPageKey } from "./keys";
 import { narrow, phase } from "./state";
 import { start } from "./translate";
@@ -36,4 +37,5 @@ keepAddress();
 void loadWords().then(() => {
   render(<App />, document.getElementById("page")!);
   void start();
+  watchServer();
 });

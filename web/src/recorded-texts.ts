@@ -17,7 +17,7 @@ export async function loadText(one: RecordedText): Promise<void> {
   const names = new Map(site!.texts.map(({ model, kind }) => [model, kind]));
   batch(() => {
     s.phase.value = "starting";
-    s.problem.value = "";
+    s.problem.value = null;
     s.models.value = [...names].map(([name, kind]) => ({ name, kind, pairs: [], sources: [], targets: [], loaded: true }));
     s.recording.value = s.first.value = null;
     s.pair.value = one.pair;

@@ -1,5 +1,6 @@
 // Everything that the page shows depends on these.
 import { computed, signal } from "@preact/signals";
+import type { Problem } from "./problems";
 import type { Recording, Sentence } from "./recording";
 import type { Kind, ModelInfo, ModelName, StudyName } from "./types";
 
@@ -13,6 +14,7 @@ export type Phase =
   | "done"
   | "stopped"
   | "truncated"
+  | "unread"
   | "error"
   | "expired"
   | "unsupported";
@@ -21,7 +23,7 @@ export const PANELS = ["attention", "inside", "layer", "probabilities", "beam", 
 export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");
-export const problem = signal("");
+export const problem = signal<Problem | null>(null);
 
 export const models = signal<ModelName[]>([]);
 export const chosenModel = signal("");

@@ -3,7 +3,9 @@ import { batch } from "@preact/signals";
 import { Failed, ask, saved, stream, useKey } from "./api";
 import { exampleMeanwhile } from "./example";
 import { beginGrowing, grow, showAll } from "./growing";
-import { Recording } from "./recording";
+import { isSpecial } from "./pieces";
+import { problemOf } from "./problems";
+import { Recording, type Sentence } from "./recording";
 import { wishes } from "./searching";
 import { loadText, wantedText } from "./recorded-texts";
 import { type RecordedText, site } from "./site";
@@ -56,7 +58,7 @@ async function forceAgain(): Promise<void> {
 function lock(): void {
   batch(() => {
     s.phase.value = "locked";
-    s.problem.value = "";
+    s.problem.value = null;
     s.announcement.value = words.value.phases.locked;
   });
 }
@@ -105,7 +107,7 @@ export async function change(name: string): Promise<void> {
   batch(() => {
     s.recording.value = s.first.value = s.model.value = null; // what another model did
     s.forcedWords.value = [];
-    s.problem.value = "";
+    s.problem.value = null;
   });
   await choose(name).catch(fail);
 }
@@ -204,7 +206,7 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
   const mine = (abort = new AbortController());
   beginGrowing();
   batch(() => {
-    s.problem.value = "";
+    s.problem.value = null;
     s.phase.value = "loading";
     s.announcement.value = words.value.translating;
     s.following.value = place === undefined;
@@ -250,7 +252,7 @@ export async function* eventsOf(
 function take(event: StreamEvent): void {
   batch(() => {
     if (event.event === "start") s.recording.value = new Recording();
-    if (event.event === "error") throw new Failed(event.error);
+    if (event.event === "error") throw new Failed(event.error, 0, event.reason, event.values);
     if (event.event === "sentence" && s.phase.value === "loading") s.phase.value = "streaming";
     const made = s.recording.value!;
     made.apply(event);
@@ -263,10 +265,16 @@ function finish(): void {
   const longest = Math.max(...made.sentences.map((one) => Math.max(one.ids.length, one.rows)), 0);
   batch(() => {
     showAll();
-    s.phase.value = longest > DRAWN ? "truncated" : "done";
+    s.phase.value = isUnread(made) ? "unread" : longest > DRAWN ? "truncated" : "done";
     s.announcement.value = made.text || words.value.readDone;
     if (!made.sentences.length && !made.text) s.phase.value = "empty";
   });
+}
+
+// Whether the model had nothing to say to any sentence, and all of them stayed as they were.
+function isUnread(made: Recording): boolean {
+  const isKept = (one: Sentence) => one.found && one.targetPieces.every(isSpecial) && one.result.trim() === one.text.trim();
+  return s.model.value?.kind === "translation" && made.sentences.length > 0 && made.sentences.every(isKept);
 }
 
 export function stop(): void {
@@ -283,7 +291,7 @@ function fail(error: unknown): void {
   batch(() => {
     showAll();
     s.phase.value = "error";
-    s.problem.value = error instanceof Error ? error.message : String(error);
+    s.problem.value = problemOf(error);
   });
 }
 

@@ -43,7 +43,7 @@ export type StreamEvent =
   | { event: "again"; search: number }
   | ({ event: "found"; text: string; score: number; finished?: boolean } & Rows)
   | { event: "end"; text: string; warnings: string[] }
-  | { event: "error"; error: string };
+  | { event: "error"; error: string; reason?: string; values?: Record<string, string | number> };
 
 // The likeliest output so far, and the rows of the target that are new.
 export interface Rows {

@@ -115,7 +115,7 @@ def _write_page(traced: "TracedText", name: str, path: Path) -> None:
     from headway.files.atomic import write_text_atomically
     from headway.inspect.html_page import render_page
 
-    write_text_atomically(path, render_page(traced.trace, name, traced.model, traced.pieces))
+    write_text_atomically(path, render_page(traced, name))
 
 
 def _draw(trace: "Trace", network: Any, out: Path) -> int:

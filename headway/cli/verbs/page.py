@@ -59,7 +59,7 @@ def page(
     models: tuple[str, ...], source_language: str, to: str, device: str, given: tuple[str, ...], texts: str | None,
     beam_size: int | None, out: Path, overwrite: bool,
 ) -> None:  # fmt: skip
-    """Write the page of headway serve as a site that needs no server.
+    """Write the page with recorded texts as a site that needs no server.
 
     Every model is traced on every text, and the panels show what was recorded. Without --text and --texts, a few
     example texts are taken. The directory can be opened from a disk or copied to any web space. Each text is taken as

@@ -13,16 +13,17 @@ from headway.decode.stop import stop_when
 from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
-from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import (
     AttributionBody,
     ColumnBody,
     LayerBody,
     PositionsBody,
     ReadBody,
+    ScoreBody,
     SublayerBody,
     TokensBody,
 )
+from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
 from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
@@ -32,7 +33,6 @@ T = TypeVar("T")
 EXTRA_TOKENS = 64  # that an output may have beyond the longest text of the training
 MAX_COUNTED_LENGTH = 4096  # tokens for which operations are counted
 DEFAULT_COUNTED_LENGTH = 32
-MAX_ATTRIBUTED_TOKENS = 100  # a side: each takes a pass of its own
 
 
 def make_router(state: ServerState) -> APIRouter:
@@ -130,6 +130,14 @@ def make_router(state: ServerState) -> APIRouter:
         found = pool.model_named(body.model)
         return JSONResponse(await run_with_model(request, found, lambda: attribute_tokens(found, body)))
 
+    @router.post("/api/score", **openapi.INSPECT_SCORE)
+    async def score(request: Request) -> JSONResponse:
+        """How likely a given output is, token by token, and the attention weights of writing it."""
+        body = await state.read_body(request, ScoreBody)
+        state.check_size(request, [body.q, body.output])
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: score_output_of(found, body)))
+
     return router
 
 
@@ -143,6 +151,11 @@ def _model_entry(model: ServedModel) -> dict[str, Any]:
         "sources": model.sources,
         "targets": model.targets,
         "loaded": model.loaded is not None,
+        "checkpoints": [
+            {"name": one.name, "step": one.checkpoint.step, "loss": one.checkpoint.loss}
+            for one in model.checkpoints
+            if one.checkpoint is not None
+        ],
     }
 
 
@@ -242,12 +255,12 @@ def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
 
 
 def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
-    from headway.inspect.attribution import attribute_text, attribute_translation
+    from headway.inspect.attribution import MAX_ATTRIBUTED_TOKENS, attribute_text, attribute_translation
 
     if max(len(body.read), len(body.written)) > MAX_ATTRIBUTED_TOKENS:
         raise ApiError(
             400, f"Invalid request: an attribution is of at most {MAX_ATTRIBUTED_TOKENS} tokens a side: send fewer"
-        )
+        ).because("too_many_positions", limit=MAX_ATTRIBUTED_TOKENS)
     read = _check_tokens(model, body)
     end = [_target_tokenizer(model).end] * body.finished
     if model.is_translator:
@@ -256,6 +269,45 @@ def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
         ids = [*_decoder_input(model, body), *end]
         found = attribute_text(_without_parts(model, body), ids, body.units)
     return found.to_dict()
+
+
+def score_output_of(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.scored_output import count_lead, describe_scored, select_weights
+
+    if body.q:
+        body = _tokenize_given(model, body)
+    tensors = _trace_tokens(model, body)
+    reader, writer = _source_tokenizer(model), _target_tokenizer(model)
+    found: dict[str, Any] = {
+        "read": {"ids": body.read, "pieces": reader.pieces(body.read)},
+        "written": {"ids": body.written, "pieces": writer.pieces(body.written)},
+        "finished": body.finished,
+        "tensors": select_weights(tensors, body.weights),
+    }
+    if model.summary.objective == "masked":
+        return {**found, "tokens": [], "logp": None, "score": None}
+    written = [*body.written, *[writer.end] * body.finished]
+    lead, search = 0, None
+    if isinstance(model.loaded, Translator):
+        lead, search = count_lead(written, writer), model.loaded.config.search
+    scored = describe_scored(tensors["output.logps"], written, writer.pieces, lead=lead, search=search)
+    return {**found, **scored}
+
+
+def _tokenize_given(model: ServedModel, body: Any) -> Any:
+    """The same with the tokens of its texts."""
+    loaded: Any = model.loaded
+    if isinstance(loaded, Translator):
+        direction = loaded.direction_tokens(body.source, body.target)
+        read = direction.wrap_source(loaded.tokenizers.source.encode(body.q.strip()))
+        written = [*direction.target_lead, *loaded.tokenizers.target.encode(body.output.strip())]
+    elif model.is_causal:
+        read, written = [], list(loaded.make_prompt(body.q + body.output)[1])
+    else:
+        from headway.text.lm_text import frame_text
+
+        read, written = frame_text(loaded.encode(body.q), loaded.tokenizer), []
+    return body.model_copy(update={"read": list(read), "written": written})
 
 
 def _without_parts(model: ServedModel, body: Any) -> Any:
@@ -289,12 +341,13 @@ def _check_tokens(model: ServedModel, body: Any) -> list[int]:
         if side in config.sides and len(ids) >= max_tokens:
             raise ApiError(
                 400, f"Invalid request: {len(ids)} tokens are too many: this model reads fewer than {max_tokens}"
-            )
+            ).because("too_many_tokens", count=len(ids), limit=max_tokens)
     if "encoder" in config.sides and not body.read:
         raise ApiError(400, "Invalid request: read is empty: send the token ids of the source")
     positions = model.summary.max_positions
     if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
-        raise ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
+        refused = ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
+        raise refused.because("too_many_positions", limit=positions)
     return list(body.read) if "encoder" in config.sides else []
 
 

@@ -25,7 +25,8 @@ from headway.serve.languages import (
     language_name,
     untranslated_warning,
 )
-from headway.serve.schemas import DetectBody, ExtendedOptions, SuggestBody, TranslateBody, Upload, parse_body, read_body
+from headway.serve.request_bodies import Upload, parse_body, read_body
+from headway.serve.schemas import DetectBody, ExtendedOptions, SuggestBody, TranslateBody
 from headway.serve.state import ServerState
 from headway.serve.translate import RequestOptions, translate_texts
 from headway.text.glossary import Glossary

@@ -17,8 +17,8 @@ from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
 from headway.serve.event_stream import Emit, Event, EventStreamResponse, StreamStopped
-from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import CompletionBody
+from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState
 from headway.serve.translate import use_model
 

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from headway.config.search import Search
 from headway.errors import HeadwayError
 from headway.serve import openapi
-from headway.serve.errors import ApiError
+from headway.serve.errors import ApiError, internal_error
 from headway.serve.event_stream import Emit, Event, EventStreamResponse
 from headway.serve.languages import detect_source, unsupported_language
-from headway.serve.model_pool import ServedModel
 from headway.serve.schemas import StreamBody
+from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState
 from headway.text.segment.sentence_spacing import adapt_spacing
 from headway.text.spans.protect import make_protector
@@ -46,7 +46,8 @@ def make_router(state: ServerState) -> APIRouter:
         model = pool.model_named(body.model) if body.model else pool.model_for(source, target)
         if model is None or not model.translates(source, target):
             by_model = f" by {model.name}" if model else ""
-            raise ApiError(400, f"{target} is not available as a target language from {source}{by_model}")
+            refused = ApiError(400, f"{target} is not available as a target language from {source}{by_model}")
+            raise refused.because("no_direction", source=source, target=target)
         start = {"event": "start", "model": model.name, "source": source, "target": target}
 
         def work(emit: Emit) -> None:
@@ -56,10 +57,12 @@ def make_router(state: ServerState) -> APIRouter:
             stream_sentences(model, body, search, source, target, emit)
 
         def error_event(error: Exception) -> Event:
-            if isinstance(error, HeadwayError | ApiError):
+            if isinstance(error, ApiError):
+                return {"event": "error", **error.to_dict(), "error": model.hide_path(error.message)}
+            if isinstance(error, HeadwayError):
                 return {"event": "error", "error": model.hide_path(str(error))}
             pool.log(f"{type(error).__name__} in a stream", "internal error")
-            return {"event": "error", "error": "something went wrong on the server"}
+            return {"event": "error", **internal_error("something went wrong on the server").to_dict()}
 
         state.begin_stream([body.q])
         headers = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -13,7 +13,7 @@ from serve.conftest import Running, running, until
 
 from headway.inspect.layers import read_layer
 from headway.inspect.model_summary import summarise_blocks
-from headway.inspect.recorded_answers import record_answers
+from headway.inspect.recorded_answers import attach_model, record_answers
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator, load
 
@@ -184,9 +184,7 @@ def test_experts_and_tables_that_are_cut(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_page_without_a_server_has_the_answers_of_the_server(
     served: Running, asked: dict[str, Any], trace: Trace, translator: Translator
 ) -> None:
-    readers = {"encoder": translator.tokenizers.source, "decoder": translator.tokenizers.target}
-    network = translator.steppers[0].model
-    recorded = record_answers(trace, asked["model"], network, lambda side, ids: readers[side].pieces(ids))
+    recorded = record_answers(attach_model(trace, translator), asked["model"])
     listed = served.get(f"/api/models/{asked['model']}").json()["recorded"]
     assert {"model", "0 costs", *(f"0 {name}" for name, _, _ in listed)} == set(recorded)
     for name, path, body in listed:

@@ -140,7 +140,8 @@ def test_what_goes_wrong_on_the_way_is_an_event(served: Running, monkeypatch: py
 
     monkeypatch.setattr("headway.serve.routes.translate_stream.translate_requests", broken)
     events = events_of(served, {"q": "The dog sleeps."})
-    assert events[-1] == {"event": "error", "error": "something went wrong on the server"}
+    told = {"error": "something went wrong on the server", "reason": "internal", "values": {}}
+    assert events[-1] == {"event": "error", **told}
     assert not any("secret" in message for _, message, _ in served.log)
     until(lambda: not served.state.open_streams)
 
@@ -230,7 +231,8 @@ def test_a_stream_ends_when_its_time_is_up(translator_dir: Path, monkeypatch: py
     with running(translator_dir, limits={"request_seconds": 1.0}) as server:
         began = time.monotonic()
         last = json.loads(server.post("/api/translate", LONG).text.splitlines()[-1])
-        assert last == {"event": "error", "error": "the request took longer than 1 s. Send less at a time."}
+        assert last["error"] == "the request took longer than 1 s. Send less at a time."
+        assert (last["event"], last["reason"], last["values"]) == ("error", "took_too_long", {"limit": 1.0})
         assert time.monotonic() - began < 10
         until(lambda: not server.state.open_streams, 5)
 

@@ -4,6 +4,7 @@ import { type Word, differing } from "../differing";
 import { signed } from "../format";
 import { languageTag } from "../pieces";
 import type { Recording } from "../recording";
+import { type Problem, tellProblem } from "../problems";
 import { keyOf, other, translateBeside } from "../side-by-side";
 import * as s from "../state";
 import { modelsOf } from "../studies";
@@ -103,7 +104,7 @@ interface Shown {
   made: Recording | null;
   marked: Word[] | null;
   waits: boolean;
-  problem?: string;
+  problem?: Problem | null;
 }
 
 function Output({ id, made, marked, waits, problem }: Shown) {
@@ -116,7 +117,7 @@ function Output({ id, made, marked, waits, problem }: Shown) {
           ? marked.map((one, n) => (one.differs ? <mark key={n}>{one.text}</mark> : one.text))
           : (made?.text ?? (waits ? t.phases.loading : ""))}
       </div>
-      {problem && <p role="alert" class="alert small">{problem === "unreachable" ? t.unreachable : problem}</p>}
+      {problem && <p role="alert" class="alert small">{tellProblem(problem)}</p>}
       <p class="faint small count" id={`${id}-facts`}>
         {!!made?.seconds && t.study.took(made.seconds.toFixed(2))}
         {!!made?.seconds && made.score !== null && ` · ${t.study.scored(signed(made.score))}`}

@@ -1,8 +1,8 @@
 // A study: quality against cost, learning curves, all numbers; and two of its models side by side.
 import { type Signal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Failed } from "../api";
 import { grouped } from "../format";
+import { type Problem, problemOf, tellProblem } from "../problems";
 import * as s from "../state";
 import { COSTS, QUALITIES, formatP, formatSpread, loadStudy, measured, measuresOf, modelsOf } from "../studies";
 import { open } from "../translate";
@@ -13,10 +13,10 @@ import { CurveCharts } from "./study-curves";
 import { Scatter } from "./study-scatter";
 
 const known = signal<Study | null>(null);
-const problem = signal("");
+const problem = signal<Problem | null>(null);
 
 async function load(name: string): Promise<void> {
-  problem.value = "";
+  problem.value = null;
   if (known.value?.name === name) return;
   known.value = null;
   try {
@@ -25,7 +25,7 @@ async function load(name: string): Promise<void> {
     known.value = study;
     s.toldVariant.value = study.rows.findIndex((row) => row.models.some((one) => one.name === s.chosenModel.value));
   } catch (error) {
-    problem.value = error instanceof Failed ? error.message : String(error);
+    problem.value = problemOf(error);
   }
 }
 
@@ -38,7 +38,7 @@ export function StudyPanel() {
   const name = chosen();
   useEffect(() => void (name && load(name)), [name]);
   const study = known.value;
-  if (problem.value) return <p class="alert">{problem.value === "unreachable" ? t.unreachable : problem.value}</p>;
+  if (problem.value) return <p class="alert">{tellProblem(problem.value)}</p>;
   return (
     <>
       {s.studies.value.length > 1 && (

@@ -1,6 +1,7 @@
 // One panel inside another page: what was said, the timeline, the panel, and the way to the whole page.
 import { onViewerKey } from "../keys";
 import { languageTag } from "../pieces";
+import { tellProblem } from "../problems";
 import * as s from "../state";
 import { tellView } from "../url";
 import { words } from "../words";
@@ -26,7 +27,7 @@ export function Embedded() {
         <span class="faint small">{s.chosenModel.value}</span>
         <a class="small" href={`#${whole}`} target="_blank" rel="noopener">{t.handOut.wholePage}</a>
       </p>
-      {isFailed && <p role="alert" class="alert">{s.problem.value === "missing" ? t.handOut.recordedModel : s.problem.value}</p>}
+      {isFailed && s.problem.value && <p role="alert" class="alert">{tellProblem(s.problem.value)}</p>}
       <div class="look" onKeyDown={onViewerKey}>
         <Timeline />
         <Viewer />

@@ -5,6 +5,8 @@ import { percent } from "../format";
 import { type Laid, laidOut } from "../laid-out";
 import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
+import { isGone } from "../health";
+import { tellProblem } from "../problems";
 import type { Sentence } from "../recording";
 import * as s from "../state";
 import { DRAWN, retry, undo } from "../translate";
@@ -116,12 +118,12 @@ function Notes() {
   const t = words.value;
   const made = s.recording.value;
   const longest = Math.max(0, ...(made?.sentences.map((one) => Math.max(one.ids.length, one.rows)) ?? []));
-  const known: Record<string, string> = { unreachable: t.unreachable, saved: t.savedOnly, missing: t.handOut.recordedModel };
   return (
     <>
-      {s.phase.value === "error" && (
+      {s.phase.value !== "error" && isGone.value && <p role="alert" class="alert" id="gone">{t.serverGone}</p>}
+      {s.phase.value === "error" && s.problem.value && (
         <p role="alert" class="alert">
-          {known[s.problem.value] ?? s.problem.value}{" "}
+          {tellProblem(s.problem.value)}{" "}
           <button type="button" id="again" onClick={() => void retry()}>{t.tryAgain}</button>
         </p>
       )}
