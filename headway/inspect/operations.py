@@ -15,14 +15,14 @@ from headway.nn.transformer import Transformer
 OperationKind = Literal["embedding", "position", "norm", "self", "cross", "feedforward", "add"]
 
 
-class Operation(NamedTuple):
+class OperationResult(NamedTuple):
     name: str  # decoder.embedding, decoder.0.self.norm, decoder.0.self, decoder.0.self.add, decoder.end.norm …
     kind: OperationKind
     result: Tensor  # (T, d)
 
 
 @torch.no_grad()
-def list_operations(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[Operation]:
+def list_operations(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[OperationResult]:
     """ids: all tokens of this side. Each operation takes the result of the one before it; "add" also takes the residual
     stream, and "cross" the encoder's output. What a model does not do is not in the list."""
     found = _list_embedding(model, tensors, side, ids)
@@ -32,39 +32,39 @@ def list_operations(model: Transformer, tensors: Tensors, side: str, ids: Sequen
     stack: Any = model.stacks[side]
     if isinstance(stack.ends, PreNorm | ResiDual):
         name = "output.hidden" if side == model.config.sides[-1] else f"{side}.output"
-        found.append(Operation(f"{side}.end.norm", "norm", tensors[name]))
+        found.append(OperationResult(f"{side}.end.norm", "norm", tensors[name]))
     return found
 
 
-def _list_embedding(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[Operation]:
+def _list_embedding(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[OperationResult]:
     embedding: Any = model.embeddings[side]
     stack: Any = model.stacks[side]
     rows = embedding.table.weight[torch.tensor(list(ids), device=embedding.table.weight.device)] * embedding.scale
     if embedding.segments is not None:
         rows = rows + embedding.segments.weight[0]
-    found = [Operation(f"{side}.embedding", "embedding", _plain(rows))]
+    found = [OperationResult(f"{side}.embedding", "embedding", _plain(rows))]
     if any(part.applies_to == "input" for part in getattr(model.config, side).position):
         added = stack.add_positions(rows[None], positions_from_start(len(ids), None, rows.device))[0]
-        found.append(Operation(f"{side}.position", "position", _plain(added)))
+        found.append(OperationResult(f"{side}.position", "position", _plain(added)))
     if not isinstance(embedding.norm, torch.nn.Identity):
-        found.append(Operation(f"{side}.embedding.norm", "norm", tensors[f"{side}.embedded"]))
+        found.append(OperationResult(f"{side}.embedding.norm", "norm", tensors[f"{side}.embedded"]))
     return found
 
 
-def _list_sublayer(model: Transformer, tensors: Tensors, path: str) -> list[Operation]:
+def _list_sublayer(model: Transformer, tensors: Tensors, path: str) -> list[OperationResult]:
     side, layer, sub = path.split(".")
     wiring = read_wiring(find_block(model, side, int(layer)).residuals[sub])
     output, stream = tensors[f"{path}.output"], tensors[f"{path}.stream"]
-    work = Operation(path, sub, output)  # type: ignore[arg-type]
+    work = OperationResult(path, sub, output)  # type: ignore[arg-type]
     if wiring.place == "none":
-        return [work, Operation(f"{path}.add", "add", stream)]
+        return [work, OperationResult(f"{path}.add", "add", stream)]
     if wiring.place == "after":
         total = wiring.weight * previous_stream(tensors, path) + output
-        return [work, Operation(f"{path}.add", "add", total), Operation(f"{path}.norm", "norm", stream)]
+        return [work, OperationResult(f"{path}.add", "add", total), OperationResult(f"{path}.norm", "norm", stream)]
     return [
-        Operation(f"{path}.norm", "norm", tensors[f"{path}.input"]),
+        OperationResult(f"{path}.norm", "norm", tensors[f"{path}.input"]),
         work,
-        Operation(f"{path}.add", "add", stream),
+        OperationResult(f"{path}.add", "add", stream),
     ]
 
 
