@@ -9,7 +9,22 @@ from conftest import ROOT
 
 from browser.conftest import Look
 
-PANELS = ("attention", "inside", "layer", "probabilities", "beam", "vectors", "architecture", "variants")
+PANELS = (
+    "attention",
+    "inside",
+    "layer",
+    "probabilities",
+    "beam",
+    "compare",
+    "attribution",
+    "vectors",
+    "architecture",
+    "variants",
+)
+CHOICES = {
+    "at-versus": "part",
+    "at-part": "decoder.0.cross.head 1",
+}  # inside panels, so that they have something to show
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 COLOUR_RULES = {"type": "rule", "values": ["color-contrast"]}  # all that depends on the colour scheme
 
@@ -32,7 +47,7 @@ def violations(seen: Look, axe: str, rules: dict[str, Any] = RULES) -> list[tupl
 def test_w10_axe_finds_nothing(
     look: Callable[..., Look], axe: str, sentences: list[str], scheme: str, rules: dict[str, Any]
 ) -> None:
-    seen = look(color_scheme=scheme, bypass_csp=True).open(table=1).translate(sentences[0])
+    seen = look(color_scheme=scheme, bypass_csp=True).open(table=1, **CHOICES).translate(sentences[0])
     seen.page.click(".settings summary")
     for panel in PANELS:
         seen.tab(panel).page.wait_for_timeout(200)
@@ -73,7 +88,7 @@ def test_w11_dark_changes_page_and_canvas_and_stays(look: Callable[..., Look], s
 @pytest.mark.parametrize("width", [320, 375, 640, 768])
 @pytest.mark.parametrize("tongue", ["en", "zh"])
 def test_w12_and_w34_small_screens(look: Callable[..., Look], sentences: list[str], width: int, tongue: str) -> None:
-    seen = look(width=width, locale=tongue).open(table=1).translate(sentences[0])
+    seen = look(width=width, locale=tongue).open(table=1, **CHOICES).translate(sentences[0])
     seen.page.click(".settings summary")
     for panel in PANELS:
         seen.tab(panel).page.wait_for_timeout(100)

@@ -56,10 +56,28 @@ def test_a_site_is_whole_without_a_server(
             seen.page.select_option(".about select", model)
             seen.page.wait_for_function("told => location.hash.includes(told)", arg=f"model={model}")
             seen.ended()
-        for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "variants", "attention"):
+        for panel in (
+            "inside",
+            "layer",
+            "probabilities",
+            "beam",
+            "attribution",
+            "vectors",
+            "architecture",
+            "variants",
+            "attention",
+        ):
             seen.tab(panel).page.wait_for_function("() => !document.querySelector('#panel > p.faint:only-child')")
             assert len(seen.page.inner_text("#panel").strip()) > 20
             assert seen.page.locator("[data-unrecorded]").count() == 0
+    seen.page.select_option(".about select", models[0])
+    seen.page.wait_for_function("told => location.hash.includes(told)", arg=f"model={models[0]}")
+    seen.ended().tab("compare").page.select_option("#other-text", sentences[1])  # another text of the site
+    seen.page.wait_for_selector("#token-probabilities")
+    assert "log p" in seen.page.inner_text("#that-facts")
+    seen.page.check("input[name=versus][value=part]")
+    seen.page.select_option("#part-side", "decoder")
+    assert "headway serve" in seen.page.inner_text("[data-unrecorded]")
     seen.page.select_option("#recorded", label=sentences[1])
     seen.page.wait_for_function("text => document.querySelector('#text').value === text", arg=sentences[1])
     seen.page.click("#tour-start")

@@ -1,9 +1,10 @@
 // What the panels ask of the server once a sentence is found, each asked once and kept.
 import { signal, type Signal } from "@preact/signals";
-import { Failed, ask } from "./api";
+import { Failed, ask, isRecorded } from "./api";
+import { type Problem, problemOf } from "./problems";
 import type { Sentence } from "./recording";
 import * as s from "./state";
-import type { ModelInfo, Places, Tensors, Vectors } from "./types";
+import type { Attributed, ModelInfo, Places, Scored, StreamEvent, Tensors, Vectors } from "./types";
 
 // What a page without a server was not given.
 const unrecorded = signal<ReadonlySet<Signal<unknown>>>(new Set());
@@ -12,11 +13,37 @@ export function isUnrecorded(asked: Signal<unknown>): boolean {
   return unrecorded.value.has(asked);
 }
 
+// Why an answer did not come.
+const failures = signal<ReadonlyMap<Signal<unknown>, Problem>>(new Map());
+
+export function failureOf(asked: Signal<unknown>): Problem | undefined {
+  return failures.value.get(asked);
+}
+
+const forgetting = new WeakMap<Signal<unknown>, () => void>();
+
+// Nobody waits for it any more: the server ends its work.
+export function leave(asked: Signal<unknown>): void {
+  if (asked.peek() === null && !unrecorded.peek().has(asked)) forgetting.get(asked)?.();
+}
+
+export function askAgain(asked: Signal<unknown>): void {
+  forgetting.get(asked)?.();
+  failures.value = new Map([...failures.value].filter(([one]) => one !== asked));
+}
+
 const underWay = new WeakMap<Signal<unknown>, Promise<void>>();
 const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
 
 // A signal that is null until the answer is there. more: null where nothing is posted.
-function answer<T>(sentence: Sentence, what: string, path: string, more: object | null = {}): Signal<T | null> {
+function answer<T>(sentence: Sentence, what: string, path: string, more: object | null = {}, tells = false): Signal<T | null> {
+  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, finished: sentence.finished };
+  const body = more === null ? undefined : { ...tokens, ...more };
+  return keep(sentence, what, (name, leave) => ask<T>(name, path, body, leave), tells);
+}
+
+// tells: whoever shows it says why it did not come, and asks again if somebody wants it.
+function keep<T>(sentence: Sentence, what: string, find: (name: string, leave: AbortSignal) => Promise<T>, tells: boolean): Signal<T | null> {
   let mine = kept.get(sentence);
   if (!mine) kept.set(sentence, (mine = new Map()));
   const known = mine.get(what);
@@ -24,20 +51,25 @@ function answer<T>(sentence: Sentence, what: string, path: string, more: object 
   const made = signal<T | null>(null);
   if (!sentence.found) return made;
   mine.set(what, made as Signal<unknown>);
-  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, finished: sentence.finished };
-  const body = more === null ? undefined : { ...tokens, ...more };
   const number = s.recording.value?.sentences.indexOf(sentence) ?? 0;
-  const came = ask<T>(`${number} ${what}`, path, body).then(
+  const leaving = new AbortController();
+  const came = find(`${number} ${what}`, leaving.signal).then(
     (found) => void (made.value = found),
     (error: unknown) => {
-      if (error instanceof Failed && error.message === "saved") unrecorded.value = new Set([...unrecorded.value, made]);
-      else mine.delete(what); // it is asked again when it is next shown
-      if (error instanceof Failed && error.status === 404) s.phase.value = "expired";
+      const isMissing = error instanceof Failed && error.message === "saved";
+      if (isMissing) unrecorded.value = new Set([...unrecorded.value, made]);
+      else if (!tells) mine.delete(what); // it is asked again when it is next shown
+      else if (!leaving.signal.aborted) failures.value = new Map([...failures.value, [made, problemOf(error)]]);
+      if (!tells && error instanceof Failed && error.status === 404) s.phase.value = "expired";
       throw error;
     },
   );
   came.catch(() => {}); // whoever waits for it hears
   underWay.set(made, came);
+  forgetting.set(made, () => {
+    mine.delete(what);
+    leaving.abort();
+  });
   return made;
 }
 
@@ -63,6 +95,33 @@ export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
 // One token on its way: see layer-types.ts. name: as headway/inspect/recorded_answers.py records it.
 export function layerOf<T>(sentence: Sentence, name: string, body: object): Signal<T | null> {
   return answer(sentence, `layer ${name}`, "api/layer", body);
+}
+
+export function attributionOf(sentence: Sentence, units: string): Signal<Attributed | null> {
+  return answer(sentence, `attribution ${units}`, "api/attribution", { units }, true);
+}
+
+// How likely an output is: the sentence's own, or what `more` asks for, under a name of its own.
+export function scoreOf(sentence: Sentence, name = "", more: object = {}): Signal<Scored | null> {
+  return answer(sentence, `${name} score`.trim(), "api/score", more, true);
+}
+
+// What else was made of a sentence: the events of another translation.
+export function eventsBeside(sentence: Sentence, name: string, make: (leave: AbortSignal) => AsyncGenerator<StreamEvent>): Signal<StreamEvent[] | null> {
+  return besideOf(sentence, `${name} events`, async (key, leave) => {
+    if (isRecorded()) return ask(key, "");
+    const events = [];
+    for await (const event of make(leave)) {
+      if (event.event === "error") throw new Failed(event.error, 0, event.reason, event.values);
+      events.push(event);
+    }
+    return events;
+  });
+}
+
+// Something that is kept with a sentence, however it is found.
+export function besideOf<T>(sentence: Sentence, name: string, find: (key: string, leave: AbortSignal) => Promise<T>): Signal<T | null> {
+  return keep(sentence, name, find, true);
 }
 
 // All that the panels ask about a sentence, by the names under which they ask, and whatever they have asked beside it:

@@ -47,6 +47,11 @@ export async function loadShipped<T>(name: string): Promise<T> {
   return (await (await reach(`static/${name}`, undefined)).json()) as T;
 }
 
+// Whether nobody is asked: all answers were recorded.
+export function isRecorded(): boolean {
+  return (saved ?? example) !== null;
+}
+
 let key = ""; // where the server wants one
 
 export function useKey(given: string): void {

@@ -6,3 +6,8 @@ export function useChoice(name: string, initial: number): [value: number, choose
   const choose = (value: number) => (choices.value = { ...choices.value, [name]: String(value) });
   return [Number.isFinite(kept) ? kept : initial, choose];
 }
+
+export function useTextChoice<T extends string>(name: string, initial: T): [value: T, choose: (value: T) => void] {
+  const choose = (value: T) => (choices.value = { ...choices.value, [name]: value });
+  return [(choices.value[name] as T | undefined) ?? initial, choose];
+}

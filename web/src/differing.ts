@@ -20,7 +20,7 @@ export function differing(one: string, other: string): [Word[], Word[]] {
 }
 
 // Pairs of places with the same word, in order. Equal beginnings and ends need no table.
-function common(a: string[], b: string[]): [number, number][] {
+export function common(a: string[], b: string[]): [number, number][] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let ends = 0;

@@ -29,7 +29,8 @@ export async function start(): Promise<void> {
     [s.models.value, s.studies.value] = await Promise.all(asked);
     if (!s.models.value.some((one) => one.name === s.beside.value)) s.beside.value = "";
     if (s.panel.value === "study" && !s.studies.value.length) s.panel.value = "attention";
-    const wanted = s.models.value.find((one) => one.name === s.chosenModel.value) ?? s.models.value[0];
+    const names = s.models.value.flatMap((one) => [one, ...(one.checkpoints ?? [])]);
+    const wanted = names.find((one) => one.name === s.chosenModel.value) ?? names[0];
     if (!wanted) {
       s.phase.value = "unsupported";
       return;
@@ -232,7 +233,7 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
 
 // What a model does with a text, event by event. searched: search settings, as requests have them.
 export async function* eventsOf(
-  info: ModelInfo,
+  info: Pick<ModelInfo, "kind" | "name">,
   text: string,
   searched: Record<string, unknown>,
   prefix: number[],
@@ -245,7 +246,8 @@ export async function* eventsOf(
     return;
   }
   const length = info.kind === "causal" ? 20 : 0;
-  const body = { ...(length ? searched : {}), q: text, model: info.name, length };
+  const { ablate } = searched;
+  const body = { ...(length ? searched : { ablate }), q: text, model: info.name, length };
   yield* await ask<StreamEvent[]>("read", "api/read", body, signal);
 }
 

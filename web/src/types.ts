@@ -67,6 +67,13 @@ export interface ModelName {
   sources: string[];
   targets: string[];
   loaded: boolean;
+  checkpoints?: CheckpointName[]; // of its training, oldest first
+}
+
+export interface CheckpointName {
+  name: string;
+  step: number;
+  loss: number | null;
 }
 
 export interface Part {
@@ -188,3 +195,37 @@ export interface Study {
 }
 
 export type Kind = "encoder" | "decoder" | "cross";
+
+// On which words of the input each token of an output depends: (rows, columns).
+export interface Attributed {
+  rows: string[];
+  columns: string[];
+  units: "words" | "tokens";
+  logps: number[];
+  gradient: (number | null)[][];
+  left_out: (number | null)[][];
+  attention: (number | null)[][] | null;
+  aligned: boolean[][] | null;
+  strongest: Record<"gradient" | "left_out" | "attention", (number | null)[]>;
+  disagreements: number[];
+}
+
+export interface ScoredToken {
+  id: number;
+  piece: string;
+  logp: number;
+  counts: boolean; // false: it only names the language
+  rank: number;
+  best: { ids: number[]; pieces: string[]; logps: number[] };
+}
+
+// How likely an output is.
+export interface Scored {
+  read: { ids: number[]; pieces: string[] };
+  written: { ids: number[]; pieces: string[] };
+  finished: boolean;
+  tokens: ScoredToken[];
+  logp: number | null; // null: this model writes nothing
+  score: number | null;
+  tensors: Tensors;
+}

@@ -55,7 +55,7 @@ export function keepAddress(): void {
 export function tellView(): URLSearchParams {
   const told = new URLSearchParams();
   if (s.text.value) told.set("text", s.text.value);
-  if (s.chosenModel.value && s.models.value.length > 1) told.set("model", s.chosenModel.value);
+  if (s.chosenModel.value && s.models.value.length && (s.models.value.length > 1 || s.chosenModel.value !== s.models.value[0]!.name)) told.set("model", s.chosenModel.value);
   if (s.pair.value) told.set("pair", writePair(s.pair.value));
   tellAddress(told);
   if (s.isEmbedded.value) told.set("embed", "1");

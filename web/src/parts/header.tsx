@@ -15,6 +15,7 @@ export function Header() {
           <label>
             <span class="unseen">{t.model}</span>
             <select value={s.chosenModel.value} onChange={(e) => void change(e.currentTarget.value)}>
+              {!s.models.value.some((one) => one.name === s.chosenModel.value) && <option value={s.chosenModel.value}>{s.chosenModel.value}</option>}
               {s.models.value.map((one) => (
                 <option value={one.name}>{one.name}</option>
               ))}

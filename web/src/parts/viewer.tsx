@@ -16,6 +16,8 @@ const SHOWN = {
   layer: later(async () => (await import("../panels/layer/panel")).ThroughLayer),
   probabilities: Probabilities,
   beam: later(async () => (await import("../panels")).BeamPanel),
+  compare: later(async () => (await import("../panels")).ComparePanel),
+  attribution: later(async () => (await import("../panels")).AttributionPanel),
   vectors: later(async () => (await import("../panels")).VectorsPanel),
   architecture: later(async () => (await import("../panels")).Architecture),
   variants: later(async () => (await import("../panels")).Variants),

@@ -166,6 +166,8 @@ export const en = {
     layer: "Through a layer",
     probabilities: "Probabilities",
     beam: "Beam",
+    compare: "Compare",
+    attribution: "Attribution",
     vectors: "Embeddings",
     architecture: "Architecture",
     variants: "Variants",

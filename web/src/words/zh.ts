@@ -143,6 +143,8 @@ export const zh: Words = {
     layer: "一层的内部",
     probabilities: "概率",
     beam: "束搜索",
+    compare: "对比",
+    attribution: "归因",
     vectors: "词向量",
     architecture: "结构",
     variants: "变体",
