@@ -123,6 +123,7 @@ export interface StackConfig {
   cross?: Part[] | null;
   feedforward: Part[];
   residual: Part;
+  distinct_layers?: number | null; // fewer than layers: weights are shared
 }
 
 export interface ModelConfig {
@@ -130,6 +131,7 @@ export interface ModelConfig {
   vocabulary: number;
   source_vocabulary: number;
   norm: Part;
+  linear: Part;
   embedding: { tied: string };
   encoder: StackConfig;
   decoder: StackConfig;
@@ -153,6 +155,7 @@ export interface ModelInfo extends ModelName {
   beam_size: number;
   penalty: Penalty;
   longest: number;
+  label_smoothing?: number; // of its training, where that is known
   recorded: [name: string, path: string, body: object][]; // what a page that is saved asks about each sentence
 }
 
