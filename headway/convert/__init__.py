@@ -20,10 +20,10 @@ trial            compute once with what was written, block by block
 rule_source      tensors of one toolkit under the names of another
 mapping          safetensors of a model that no family knows, named by a file of the user
 marian_npz       Marian's own files (OPUS-MT)
-ctranslate2_directory  translators of CTranslate2
 streaming        write safetensors tensor by tensor, in memory no larger than the largest
 card             the README.md of an imported model
 huggingface/     directories of Hugging Face, and one file a family: reads its config.json, names its tensors
+ctranslate2/     directories of CTranslate2: the architecture from the variables, tokenizers from the files beside them
 gguf/            GGUF files: container, dequantisation, vocabulary, Llama-like models
 export/          the other way: a model directory for other toolkits
 """

@@ -10,5 +10,6 @@ class ImportOptions:
     source_language: str = ""  # where the model does not say
     target_language: str = ""
     revision: str = ""  # of a name on the hub
+    tokenizer: Path | None = None  # the directory of its tokenizer files, for models of CTranslate2
     mapping: Path | None = None  # names the tensors of a safetensors file
     origin: str = ""  # what the card calls the source, where that is more than a path

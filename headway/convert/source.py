@@ -18,10 +18,11 @@ from headway.convert.options import ImportOptions
 from headway.errors import HeadwayError
 
 DAMAGES = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+CTRANSLATE2 = "a directory of CTranslate2"
 FORMATS = {
     "a GGUF file": "headway.convert.gguf.model_file",
     "a model of Marian (.npz)": "headway.convert.marian_npz",
-    "a directory of CTranslate2": "headway.convert.ctranslate2_directory",
+    CTRANSLATE2: "headway.convert.ctranslate2.directory",
     "a Hugging Face directory": "headway.convert.huggingface.directory",
 }
 
@@ -40,6 +41,10 @@ def plan_import(source: str, options: ImportOptions) -> ImportPlan:
             f"there is no file or directory {source}, and it is not a name on the Hugging Face hub (ORG/NAME)."
         )
     reader = mapping if options.mapping is not None else detect_format(path)
+    if options.tokenizer is not None and reader.__name__ != FORMATS[CTRANSLATE2]:
+        raise HeadwayError(
+            f"--tokenizer {options.tokenizer}: {source} is not {CTRANSLATE2}, and has its tokenizer in it. Remove it."
+        )
     try:
         return reader.plan_import(path, options)  # type: ignore[no-any-return]
     except DAMAGES as error:  # a value of another kind than every such file has

@@ -6,6 +6,7 @@ with consent, and then by a loader that accepts nothing but tensors."""
 
 import json
 import math
+import mmap
 import pickle
 import re
 import zipfile
@@ -25,6 +26,7 @@ SAFETENSORS = "model.safetensors"
 PICKLES = "pytorch_model.bin"
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 OLD_ENDS = re.compile(r"(?<=LayerNorm)\.(gamma|beta)$")
+LARGE = 2**20  # bytes
 DAMAGED = "is damaged or incomplete. Download it again."
 
 
@@ -78,14 +80,23 @@ class SafetensorsSource:
     def read(self, name: str) -> Tensor:
         """Read from the file and not from a map of it: pages of a map would stay in memory, as many as there are."""
         path, entry = self._places[name]
-        data = bytearray(entry.last - entry.first)
-        with path.open("rb") as file:
-            file.seek(entry.first)
-            complete = file.readinto(data) == len(data)
-        if not complete:
-            raise HeadwayError(f"{path} {DAMAGED}")
-        flat = torch.frombuffer(data, dtype=self._dtypes[name]) if data else torch.empty(0, dtype=self._dtypes[name])
+        data = read_buffer(path, entry.first, entry.last - entry.first)
+        flat = (
+            torch.frombuffer(data, dtype=self._dtypes[name]) if len(data) else torch.empty(0, dtype=self._dtypes[name])
+        )
         return flat.reshape(self._shapes[name])
+
+
+def read_buffer(path: Path, first: int, count: int) -> bytearray | mmap.mmap:
+    """These bytes of a file, in memory that is given back as soon as nobody uses it: what the allocator of C frees, it
+    may keep, and a model of a gigabyte then takes a gigabyte."""
+    data = mmap.mmap(-1, count) if count > LARGE else bytearray(count)
+    with path.open("rb") as file:
+        file.seek(first)
+        complete = file.readinto(data) == count
+    if not complete:
+        raise HeadwayError(f"{path} {DAMAGED}")
+    return data
 
 
 class TensorsSource:

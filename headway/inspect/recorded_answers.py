@@ -71,6 +71,7 @@ def list_layer_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     answers = []
     for side in config.sides:
         asked: dict[str, dict[str, Any]] = {
+            f"layer flow {side} 0": {"parts": ["flow"]},
             f"layer table {side} 0": {"parts": ["stream", "lens"]},
             f"layer token {side} 0": {"parts": ["embedding", "end", "output"]},
         }

@@ -206,8 +206,8 @@ class LayerBody(TokensBody):
     """One token in one layer."""
 
     parts: Annotated[
-        list[Literal["stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
-        Field(min_length=1, max_length=7),
+        list[Literal["flow", "stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
+        Field(min_length=1, max_length=8),
     ] = Field(description="what to return of it")
     side: Literal["encoder", "decoder"] = Field("decoder", description="the side of the token")
     position: int = Field(

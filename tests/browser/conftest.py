@@ -84,9 +84,10 @@ class Look:
         page.on("console", lambda told: self.faults.append(told.text) if told.type == "error" else None)
 
     def open(self, **state: Any) -> "Look":
+        """On the first head, unless another is asked for: without, the page chooses one by its weights."""
         from urllib.parse import urlencode
 
-        self.page.goto(f"{self.url}/#{urlencode(state)}")
+        self.page.goto(f"{self.url}/#{urlencode({'head': 1, **state})}")
         self.page.wait_for_selector("html:not([data-state=starting])")
         return self
 
@@ -111,6 +112,12 @@ class Look:
 
     def tokens(self) -> list[str]:
         return list(self.page.locator("#result .token").all_inner_texts())
+
+    def options(self) -> "Look":
+        """Opens the display options of the attention panel, if they are folded."""
+        if not self.page.is_visible("#show-words"):
+            self.page.click("#options")
+        return self
 
     def tab(self, name: str) -> "Look":
         self.page.click(f"#tab-{name}")

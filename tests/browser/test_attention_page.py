@@ -104,7 +104,7 @@ def test_w14_long_sentences_stay_fluent(look: Callable[..., Look], long_dir: Pat
     assert seen.page.locator(".row-labels span").count() >= 64
     box = seen.page.locator("#heatmap").bounding_box()
     assert box is not None
-    assert seen.page.evaluate("document.querySelectorAll('#panel *').length") < 500  # and not one a cell
+    assert seen.page.evaluate("document.querySelectorAll('#panel *').length") < 520  # and not one a cell
     seen.page.evaluate(COUNT)
     for n in range(120):
         seen.page.mouse.move(box["x"] + (n * 7) % box["width"], box["y"] + (n * 5) % min(box["height"], 300))
@@ -159,7 +159,7 @@ def test_w28_saved_files(
     alone.page.goto("about:blank")
     alone.page.goto(files["html"].as_uri())
     alone.ended()
-    for panel in ("inside", "probabilities", "beam", "vectors", "architecture", "attention"):
+    for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "attention"):
         alone.tab(panel)
         assert alone.page.locator("#panel h3, #panel .strip").count()
     assert [url for url in alone.requests if not url.startswith(("file:", "data:"))] == []

@@ -82,6 +82,7 @@ def test_no_decoder_step_is_marked_in_the_encoder(look: Callable[..., Look], odd
 
 def test_what_retention_computes_is_said_as_it_is(look: Callable[..., Look], odd: Running, odd_trace: Trace) -> None:
     seen = look(url=odd.url).open(panel="inside", kind="decoder").translate(TEXT)
+    seen.page.click("button[aria-label='To the last step']")
     seen.page.click(".step-tabs button >> nth=1")
     assert seen.page.locator("math msqrt").count() == 0
     assert "γ" in seen.page.text_content("math")
@@ -113,6 +114,7 @@ def test_an_output_that_was_cut_has_no_end(
         seen = Look(chromium.new_context(offline=True, locale="en").new_page(), "")
         seen.page.goto((tmp_path / "page.html").as_uri())
         seen.ended().tab("probabilities")
+    seen.page.click("button[aria-label='To the last step']")
     seen.page.wait_for_selector("#entropy")
     strip = seen.page.locator(".strip button").all_inner_texts()
     assert len(strip) == 4

@@ -45,7 +45,7 @@ def test_a_site_is_whole_without_a_server(
     look: Callable[..., Look], site: Path, sentences: list[str], trace: Trace
 ) -> None:
     seen = look(offline=True, url=site.as_uri())
-    seen.page.goto((site / "index.html").as_uri() + "#table=1")
+    seen.page.goto((site / "index.html").as_uri() + "#table=1&head=1")
     seen.ended()
     shown = np.array([[float(cell) for cell in row[1:]] for row in seen.table("#weights")])
     np.testing.assert_allclose(shown, trace.tensors["decoder.0.cross.weights"][0].numpy(), atol=1e-3)
@@ -58,6 +58,7 @@ def test_a_site_is_whole_without_a_server(
             seen.ended()
         for panel in (
             "inside",
+            "layer",
             "probabilities",
             "beam",
             "attribution",

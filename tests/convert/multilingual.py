@@ -140,10 +140,11 @@ def roughen(model: Any, end: float, cross: float) -> None:
         model.final_logits_bias.normal_(0.0, 0.3, generator=generator)
 
 
-def make_original(family: str, folder: Path, **changes: Any) -> Original:
+def make_original(family: str, folder: Path, spare: int = 3, **changes: Any) -> Original:
+    """spare: words of the model that its tokenizer does not have."""
     seed, end, cross = ROUGH[family]
     tokenizer = make_tokenizer(family, folder / "pieces")
-    size = 61 + 100 + 8 if family == "M2M100" else len(tokenizer) + 3
+    size = 61 + 100 + 8 if family == "M2M100" else len(tokenizer) + spare
     ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
     table: dict[str, Any] = {**BART, **ids, "vocab_size": size, "scale_embedding": False, **changes}
     model: Any

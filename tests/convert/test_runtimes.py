@@ -4,7 +4,6 @@ import builtins
 import io
 import json
 import shutil
-import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ import sentencepiece
 import torch
 import yaml
 
-import headway.convert.ctranslate2_directory as ct2
 import headway.convert.marian_npz as npz
+from convert.ct2_models import change_model
 from convert.mixed_text import make_training_lines
 from headway.convert.architecture import ConversionError
 from headway.convert.options import ImportOptions
@@ -256,103 +255,20 @@ def test_pre_norm_translators(spm: bytes, tmp_path: Path) -> None:
         check_probabilities(tmp_path / f"from-{source.name}", converted, spm)
 
 
-def write_ct2(
-    path: Path, variables: dict[str, np.ndarray], aliases: tuple[tuple[str, str], ...] = (), **more: Any
-) -> None:
-    """model.bin with these variables."""
-
-    def text(content: str) -> bytes:
-        return struct.pack("<H", len(content) + 1) + content.encode() + b"\0"
-
-    kinds = {np.dtype(kind): number for number, kind in ct2.TYPES.items()}
-    with path.open("wb") as file:
-        file.write(struct.pack("<I", more.get("version", 6)) + text(more.get("name", "TransformerSpec")))
-        file.write(struct.pack("<II", 7, len(variables)))
-        for name, array in variables.items():
-            file.write(text(name) + struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
-            file.write(struct.pack("<BI", kinds[array.dtype], array.nbytes) + array.tobytes())
-        file.write(struct.pack("<I", len(aliases)) + b"".join(text(one) + text(other) for one, other in aliases))
-
-
-def read_variables(path: Path) -> dict[str, np.ndarray]:
-    file = ct2.Ct2File(path)
-    return {name: file.read_array(name) for name in file.variables}
-
-
-def test_other_models_of_ctranslate2_are_refused(marian_ct2: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(marian_ct2, tmp_path / "ct2")
-    variables = read_variables(marian_ct2 / "model.bin")
-    aliases = tuple(ct2.Ct2File(marian_ct2 / "model.bin").aliases.items())
-    positions = "decoder/position_encodings/encodings"
-    one = np.array(1, np.int8)
-    cases: list[tuple[dict[str, np.ndarray], dict[str, Any], str]] = [
-        ({}, {"name": "WhisperSpec"}, "holds a WhisperSpec. Of CTranslate2's models, Headway imports translators"),
-        ({}, {"version": 5}, "is of version 5, and Headway reads 6"),
-        ({"decoder/alibi": one}, {}, "decoder/alibi = 1 is not supported, only 0"),
-        ({"decoder/layernorm_embedding/gamma": one}, {}, "layernorm_embedding/gamma, which neither Marian's nor"),
-        ({positions: variables[positions] * 2}, {}, "its positions are not Marian's sinusoids"),
-        ({"encoder/scale_embeddings": np.array(3, np.float32)}, {}, "multiplies embeddings by 3.0, neither"),
-    ]  # fmt: skip
-    for changes, more, message in cases:
-        write_ct2(folder / "model.bin", {**variables, **changes}, aliases, **more)
-        with pytest.raises(ConversionError, match=message):
-            plan_import(str(folder), ImportOptions())
-    write_ct2(folder / "model.bin", {**variables, "decoder/embeddings/weight": np.zeros((300, 16), np.int8)}, aliases)
-    with pytest.raises(ConversionError, match="the integers of decoder/embeddings/weight have no scales"):
-        ct2.Ct2File(folder / "model.bin").read("decoder/embeddings/weight")
-    shutil.copy(marian_ct2 / "model.bin", folder)
-    settings = json.loads((folder / "config.json").read_text())
-    for change, message in (
-        ({"layer_norm_epsilon": 1e-3}, "layer_norm_epsilon other than 1e-5 are not supported"),
-        ({"eos_token": "<end>"}, "its vocabulary lacks <end> or"),
-    ):
-        (folder / "config.json").write_text(json.dumps({**settings, **change}))
-        with pytest.raises(ConversionError, match=message):
-            plan_import(str(folder), ImportOptions())
-    (folder / "config.json").unlink()
-    (folder / "source.spm").unlink()
-    with pytest.raises(ConversionError, match="has no source.spm: CTranslate2 splits no text itself"):
-        plan_import(str(folder), ImportOptions())
-    vocabulary = folder / "shared_vocabulary.json"
-    for content, message in ((b"[", "is damaged. Download"), (b"[1]", "it must be a list of texts")):
-        vocabulary.write_bytes(content)
-        with pytest.raises(HeadwayError, match=message):
-            plan_import(str(folder), ImportOptions())
-    vocabulary.unlink()
-    with pytest.raises(HeadwayError, match="has no shared_vocabulary.json, nor one for each side"):
-        plan_import(str(folder), ImportOptions())
-
-
-def test_damaged_files_of_ctranslate2_are_refused(marian_ct2: Path, tmp_path: Path) -> None:
-    path = tmp_path / "model.bin"
-    whole = (marian_ct2 / "model.bin").read_bytes()
-    for cut in (0, 3, 6, 20, 30, 60, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:cut])
-        with pytest.raises(HeadwayError, match="is damaged or incomplete"):
-            ct2.Ct2File(path)
-    write_ct2(path, {}, (("a", "b"),))
-    with pytest.raises(HeadwayError, match="is damaged or incomplete"):
-        ct2.Ct2File(path)
-    head = struct.pack("<IH", 6, 2) + b"a\0" + struct.pack("<I", 7)
-    for rest in (
-        struct.pack("<I", 2**31),
-        struct.pack("<IH", 1, 2) + b"a\0" + struct.pack("<BIBI", 1, 2**31, 0, 4),
-        struct.pack("<IH", 1, 2) + b"a\0" + struct.pack("<B", 99) + bytes(99),
-        struct.pack("<I", 0) + struct.pack("<I", 2**31),
-    ):
-        path.write_bytes(head + rest)
-        with pytest.raises(HeadwayError, match="is damaged or incomplete"):
-            ct2.Ct2File(path)
-    with pytest.raises(HeadwayError, match="cannot be read: No such file"):
-        ct2.Ct2File(tmp_path / "gone")
-    path.write_bytes(whole)
-    file = ct2.Ct2File(path)
-    path.write_bytes(whole[:100])
-    with pytest.raises(HeadwayError, match="is damaged or incomplete"):
-        file.read("decoder/embeddings/weight")
-
-
 def test_a_value_of_another_kind_is_named(spm: bytes, tmp_path: Path) -> None:
     folder = write_opus(tmp_path / "opus", spm, make_arrays(), **{"transformer-dropout": "x"})
     with pytest.raises(HeadwayError, match="cannot be read: ValueError: .*One of its files is damaged"):
         plan_import(str(folder), ImportOptions())
+
+
+def test_sinusoids_that_ctranslate2_makes_itself(marian_ct2: Path, spm: bytes, tmp_path: Path) -> None:
+    """As models of OpenNMT have them: no table in the file."""
+    folder = shutil.copytree(marian_ct2, tmp_path / "ct2")
+    change_model(folder, {}, tuple(f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")))
+    plan = plan_import(str(folder), ImportOptions())
+    assert (
+        plan.architecture.model["encoder"]["position"]
+        != plan_import(str(marian_ct2), ImportOptions()).architecture.model["encoder"]["position"]
+    )
+    plan.write(tmp_path / "out")
+    check_probabilities(tmp_path / "out", folder, spm)

@@ -106,9 +106,9 @@ def pegasus(**changes: Any) -> Any:
 
 
 @torch.no_grad()
-def lively_pegasus() -> Any:
+def lively_pegasus(**changes: Any) -> Any:
     """One whose outputs differ from source to source, and in length."""
-    model = untie(pegasus(d_model=32, decoder_layers=2), scale=1.0)
+    model = untie(pegasus(d_model=32, decoder_layers=2, **changes), scale=1.0)
     for name, parameter in model.named_parameters():
         if "embed_tokens" in name or "shared" in name:
             parameter.mul_(0.3)

@@ -8,7 +8,6 @@ import { Tour } from "./parts/tour";
 import { Viewer } from "./parts/viewer";
 import { onViewerKey } from "./keys";
 import { announcement, isEmbedded } from "./state";
-import { words } from "./words";
 
 export function App() {
   if (isEmbedded.value) return <Embedded />;
@@ -16,7 +15,6 @@ export function App() {
     <>
       <Header />
       <main>
-        <h1 class="unseen">{words.value.title}</h1>
         <Bar />
         <div class="look" onKeyDown={onViewerKey}>
           <Timeline />

@@ -1,6 +1,7 @@
 // A model may take a while to load. Until it is there, what another one did can be looked at.
 import { batch } from "@preact/signals";
 import { loadExample, useExample } from "./api";
+import { tellingHead } from "./first-look";
 import { showAll } from "./growing";
 import { Recording } from "./recording";
 import * as s from "./state";
@@ -24,6 +25,8 @@ export function exampleMeanwhile(): () => void {
       s.model.value = example.answers["model"] as ModelInfo;
       s.recording.value = made;
       settle();
+      const first = tellingHead(made.sentences[0]!, s.model.value, s.kind.value);
+      if (first) [s.layer.value, s.head.value] = [first.layer, first.head];
       showAll();
     });
   }, SOON);

@@ -1,5 +1,6 @@
 // What the tour says of the sentence that is shown: the model's own numbers.
 import { placesOf } from "./answers";
+import { unsurestPlace } from "./first-look";
 import { bare, isSpecial } from "./pieces";
 import type { Sentence } from "./recording";
 import * as s from "./state";
@@ -25,7 +26,7 @@ export function factsOf(): Facts | null {
   const info = s.model.value;
   if (!sentence?.found || !info) return null;
   const places = placesOf(sentence).value?.places ?? [];
-  const place = unsurest(places.map((one) => one.entropy));
+  const place = unsurestPlace(sentence, places.map((one) => one.entropy));
   const told = places[place];
   const kinds = s.kindsOf(info);
   const part = s.partOf(info, kinds[0]!, 0) as { heads?: number; d_k?: number };
@@ -63,10 +64,6 @@ export function factsOf(): Facts | null {
     kinds,
     looksBack: Array.from({ length: s.layersOf(info, "decoder") }, (_, n) => sentence.weightsOf("decoder", n)).some(Boolean),
   };
-}
-
-function unsurest(entropies: number[]): number {
-  return entropies.indexOf(Math.max(...entropies));
 }
 
 // Who looks at whom most, over all heads: one head alone may look beside it. Of these two words the head that shows it

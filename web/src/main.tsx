@@ -4,6 +4,7 @@ import { saved } from "./api";
 import { site } from "./site";
 import { App } from "./app";
 import { dark } from "./colours";
+import { keepFirstStep } from "./first-look";
 import { watchServer } from "./health";
 import { onPageKey } from "./keys";
 import { narrow, phase } from "./state";
@@ -38,4 +39,5 @@ void loadWords().then(() => {
   render(<App />, document.getElementById("page")!);
   void start();
   watchServer();
+  keepFirstStep();
 });

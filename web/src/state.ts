@@ -19,7 +19,7 @@ export type Phase =
   | "expired"
   | "unsupported";
 
-export const PANELS = ["attention", "inside", "probabilities", "beam", "compare", "attribution", "vectors", "architecture", "variants", "study"] as const;
+export const PANELS = ["attention", "inside", "layer", "probabilities", "beam", "compare", "attribution", "vectors", "architecture", "variants", "study"] as const;
 export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");
@@ -57,6 +57,8 @@ export const speed = signal(0); // tokens a second
 export const sentenceNumber = signal(0);
 export const step = signal(0);
 export const following = signal(true); // the timeline goes along with the stream
+export const stepChosen = signal(false); // by somebody
+export const unsurestStep = signal(0); // the step of which the model was least sure; 0: not known
 export const playing = signal(false);
 export const pace = signal(1);
 
@@ -102,13 +104,20 @@ export const lastStep = computed(() => {
   return sentence.value?.rows ?? 0;
 });
 
-export const shownStep = computed(() => (following.value ? lastStep.value : Math.min(step.value, lastStep.value)));
+const ONE_STEP: Panel[] = ["inside", "probabilities"]; // panels that show one step alone, not all up to it
+
+export const shownStep = computed(() => {
+  if (!following.value) return Math.min(step.value, lastStep.value);
+  const isFree = !stepChosen.value && ONE_STEP.includes(panel.value);
+  return (isFree && unsurestStep.value) || lastStep.value;
+});
 
 export const running = computed(() => phase.value === "loading" || phase.value === "streaming");
 
 export function goTo(place: number): void {
   const wanted = Math.min(Math.max(place, 0), lastStep.value);
   step.value = wanted;
+  stepChosen.value = true;
   following.value = wanted === lastStep.value;
 }
 

@@ -2,6 +2,7 @@
 import { batch } from "@preact/signals";
 import { Failed, ask, saved, stream, useKey } from "./api";
 import { exampleMeanwhile } from "./example";
+import { lookFirst } from "./first-look";
 import { beginGrowing, grow, showAll } from "./growing";
 import { isSpecial } from "./pieces";
 import { problemOf } from "./problems";
@@ -81,6 +82,7 @@ async function openText(one: RecordedText): Promise<void> {
 export async function chooseText(one: RecordedText): Promise<void> {
   s.sentenceNumber.value = 0;
   s.following.value = true;
+  s.stepChosen.value = false;
   await openText(one).catch(fail);
 }
 
@@ -91,6 +93,7 @@ function showSaved(): void {
   s.chosenModel.value = s.model.value?.name ?? "";
   s.text.value = s.recording.value?.sentences.map((one) => one.text).join(" ") ?? "";
   settle();
+  lookFirst();
   showAll();
   s.sentenceNumber.value = Math.min(asked, (s.recording.value?.sentences.length ?? 1) - 1);
   s.phase.value = "done";
@@ -211,6 +214,7 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
     s.phase.value = "loading";
     s.announcement.value = words.value.translating;
     s.following.value = place === undefined;
+    s.stepChosen.value = place !== undefined;
     s.step.value = place ?? 0;
     s.sentenceNumber.value = 0;
     s.speed.value = 0;
@@ -266,6 +270,7 @@ function finish(): void {
   const made = s.recording.value!;
   const longest = Math.max(...made.sentences.map((one) => Math.max(one.ids.length, one.rows)), 0);
   batch(() => {
+    lookFirst();
     showAll();
     s.phase.value = isUnread(made) ? "unread" : longest > DRAWN ? "truncated" : "done";
     s.announcement.value = made.text || words.value.readDone;

@@ -1,6 +1,7 @@
 // What is shown stands in the address, so that it can be sent to somebody. It replaces itself: Back leaves the page.
 import { effect } from "@preact/signals";
 import { saved } from "./api";
+import { offerChoice } from "./first-look";
 import { site } from "./site";
 import * as s from "./state";
 import { readFrom, tellAddress } from "./searching";
@@ -24,8 +25,10 @@ export function readAddress(): void {
   if (["encoder", "decoder", "cross"].includes(kind)) s.kind.value = kind;
   s.layer.value = Math.max(number("layer") - 1, 0);
   s.head.value = given.get("head") === "mean" ? -1 : Math.max(number("head") - 1, 0);
+  if (!given.has("layer") && !given.has("head")) offerChoice();
   if (given.has("step")) {
     s.following.value = false;
+    s.stepChosen.value = true;
     s.step.value = number("step");
   }
   s.forcedWords.value = readForced(given.get("forced") ?? "");
@@ -65,7 +68,7 @@ export function tellView(): URLSearchParams {
   told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
   const forced = s.forcedWords.value.map((one) => [one.sentence + 1, one.place + 1, one.id].join("."));
   if (forced.length) told.set("forced", forced.join("_"));
-  if (!s.following.value) told.set("step", String(s.step.value));
+  if (s.stepChosen.value) told.set("step", String(s.shownStep.value));
   if (s.asWords.value) told.set("words", "1");
   if (s.hideSpecials.value) told.set("plain", "1");
   if (s.asTable.value) told.set("table", "1");

@@ -35,6 +35,7 @@ KINDS = {
         ("headway import openai-community/gpt2 --out gpt2-headway", "a name on the Hugging Face hub"),
         ("headway import model-q8_0.gguf --out my-llama", "a GGUF file, as llama.cpp reads it"),
         ("headway import opus-mt-fr-en/ --from fr --to en --out fr-en", "a model of Marian, as OPUS-MT packs it"),
+        ("headway import ./nllb-ct2 --tokenizer ./nllb --out nllb", "a model of CTranslate2, its tokenizer"),
         ("headway import ./my-marian --from fr --to en --out fr-en", "where the model does not say its languages"),
     ],
 )
@@ -77,6 +78,12 @@ KINDS = {
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="TOML file that names the tensors of a model that no family knows.",
+)
+@option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory with the tokenizer files of the original, where that of CTranslate2 has none.",
 )
 @option("--overwrite", is_flag=True, help="Replace the model in --out.")
 def import_model(source: str, out: Path, overwrite: bool, **given: Any) -> None:

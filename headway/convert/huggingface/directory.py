@@ -14,6 +14,7 @@ from headway.convert.json_files import read_json_object
 from headway.convert.options import ImportOptions
 from headway.convert.weight_files import open_weights
 from headway.errors import HeadwayError
+from headway.text.language_codes import match_languages
 from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.pair import Tokenizers
 
@@ -25,7 +26,7 @@ def detect(path: Path) -> bool:
 
 
 def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
-    folder = ModelFolder.open(path)
+    folder = replace(ModelFolder.open(path), target_language=options.target_language)
     if (sentence := read_sentence_modules(path)) is not None:
         folder = replace(folder, config={**folder.config, "sentence_embedding": sentence})
     architecture = read_architecture(folder)
@@ -92,7 +93,7 @@ def choose_languages(
     ):
         if given and architecture.objective != "translation":
             raise ConversionError(f"{flag} {given}: this {architecture.family} model does not translate. Remove it.")
-        if given and known and given not in known:
+        if given and known and not match_languages(given, known):
             raise ConversionError(f"{flag} {given}: the model itself says {', '.join(known)}. Remove {flag}.")
         result.append(known or ((given,) if given else ()))
     return result[0], result[1]

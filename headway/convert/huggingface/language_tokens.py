@@ -11,6 +11,7 @@ mBART's decoder starts with the token of its language, so a model writes one lan
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headway.convert.architecture import ConversionError, Json
@@ -27,7 +28,7 @@ from headway.convert.huggingface.tokenizer_files import (
     vocabulary_size,
 )
 from headway.convert.json_files import read_json_object
-from headway.text.language_codes import shorten_codes
+from headway.text.language_codes import match_languages, shorten_codes
 from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.pair import Tokenizers
 
@@ -106,9 +107,22 @@ def find_style(folder: ModelFolder) -> LanguageStyle:
         return WMT21 if folder.tokenizer_config.get("language_codes") == "wmt21" else M2M100
     if named in STYLES:
         return STYLES[named]
+    if folder.vocabulary:
+        return find_style_of(folder.vocabulary)
     if folder.config.get("model_type") == "m2m_100":
         return NLLB
     return MBART50 if len(list_special_tokens(folder)) > len(MBART.known) else MBART
+
+
+def find_style_of(vocabulary: Sequence[str]) -> LanguageStyle:
+    """By the entries of a vocabulary: the style of most languages."""
+    counts = {style.name: sum(map(bool, map(style.token.fullmatch, vocabulary))) for style in (NLLB, M2M100, MBART)}
+    most = max(counts, key=lambda name: counts[name])
+    if most == MBART.name:
+        return MBART50 if counts[most] > len(MBART.known) else MBART
+    if most == M2M100.name:
+        return WMT21 if counts[most] <= len(WMT21.known) else M2M100
+    return NLLB
 
 
 def find_targets(
@@ -121,9 +135,12 @@ def find_targets(
     if only:
         return tuple(only)
     if style.suffix:
+        meant = match_languages(folder.target_language, list(languages)) if folder.target_language else []
+        if len(meant) == 1:
+            return tuple(meant)
         raise ConversionError(
             f"its config.json does not say which language this {style.name} model writes: {key} = {forced!r} is not "
-            "the token of a language. If you know it, write its id there."
+            "the token of a language. Say it with --to."
         )
     return tuple(languages)
 
@@ -151,6 +168,8 @@ def describe_base(folder: ModelFolder, style: LanguageStyle) -> tuple[Json, dict
     path = folder.path / PIECES_FILE
     model_file = read_limited(path)
     pieces = list_pieces(model_file, path)
+    if folder.vocabulary:
+        return describe_given(folder, style, path, model_file, set(pieces))
     special = [token for token in list_special_tokens(folder) if style.token.fullmatch(token)] or list(style.known)
     if style.token is M2M100_TOKEN:
         spellings = _append(read_vocabulary(folder.path / "vocab.json"), special)
@@ -164,6 +183,17 @@ def describe_base(folder: ModelFolder, style: LanguageStyle) -> tuple[Json, dict
     size = vocabulary_size(folder, len(spellings))
     data = describe_sentencepiece(model_file, spellings, numbers, size=size)
     return data, {token: ids[token] for token in special}
+
+
+def describe_given(
+    folder: ModelFolder, style: LanguageStyle, path: Path, model_file: bytes, pieces: set[str]
+) -> tuple[Json, dict[str, int]]:
+    """The same for a model whose vocabulary is known: its entries decide which ids pieces and languages have."""
+    ids = {spelling: n for n, spelling in enumerate(folder.vocabulary)}
+    numbers = folder.special_ids("translation", ids, unknown=find_unknown(model_file, ids, path))
+    size = vocabulary_size(folder, len(folder.vocabulary))
+    data = describe_sentencepiece(model_file, folder.vocabulary, numbers, size=size)
+    return data, {token: n for token, n in ids.items() if token not in pieces and style.token.fullmatch(token)}
 
 
 def _append(spellings: Sequence[str], tokens: Sequence[str]) -> list[str]:

@@ -38,16 +38,20 @@ class ModelFolder:
     config: Json
     generation: Json = field(default_factory=dict)  # generation_config.json over what config.json says
     tokenizer_config: Json = field(default_factory=dict)
+    vocabulary: tuple[
+        str, ...
+    ] = ()  # the spelling of each id, where another toolkit says it beside the original's files
+    target_language: str = ""  # that the user says
 
     @classmethod
     def open(cls, path: Path) -> "ModelFolder":
         config = read_json_object(path / "config.json")
-        special = _read_optional(path / "special_tokens_map.json")
+        special = read_optional(path / "special_tokens_map.json")
         return cls(
             path=path,
             config=config,
-            generation={**config, **_read_optional(path / "generation_config.json")},
-            tokenizer_config={**special, **_read_optional(path / "tokenizer_config.json")},
+            generation={**config, **read_optional(path / "generation_config.json")},
+            tokenizer_config={**special, **read_optional(path / "tokenizer_config.json")},
         )
 
     def has(self, *names: str) -> bool:
@@ -63,7 +67,7 @@ class ModelFolder:
         """Tokens that were added to a vocabulary, by id, as tokenizer_config.json (or added_tokens.json) has them."""
         tokens: Any = self.tokenizer_config.get("added_tokens_decoder")
         if tokens is None:
-            added = _read_optional(self.path / "added_tokens.json")
+            added = read_optional(self.path / "added_tokens.json")
             tokens = {n: {"content": spelling, "special": True} for spelling, n in added.items()}
         try:
             return {int(n): dict(token) for n, token in tokens.items() if isinstance(token["content"], str)}
@@ -98,5 +102,5 @@ class ModelFolder:
         return spelled[0] if spelled else None
 
 
-def _read_optional(path: Path) -> Json:
+def read_optional(path: Path) -> Json:
     return read_json_object(path) if path.exists() else {}

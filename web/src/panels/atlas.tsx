@@ -60,6 +60,7 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
     paint(canvas.current, width, height, tiles, weightColours.value);
   }, [sentence, kind, sides, columns, lines, s.layer.value * Number(s.narrow.value), s.ownScale.value, s.rootScale.value, s.threshold.value, weightColours.value]);
 
+  if (!cells.length && s.running.value && !s.narrow.value) return <Reserved info={info} kind={kind} />;
   if (!cells.length) return null;
   const onKey = (event: KeyboardEvent) => {
     const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
@@ -106,6 +107,17 @@ export function Atlas({ sentence, info, kind, sides }: Props) {
           />
         ))}
       </div>
+    </div>
+  );
+}
+
+// The room of the heads, before the first of their weights are there.
+function Reserved({ info, kind }: { info: ModelInfo; kind: Kind }) {
+  const heads = s.partOf(info, kind, 0).heads ?? 1;
+  const layers = s.layersOf(info, kind);
+  return (
+    <div class="scroll">
+      <div class="atlas" style={{ width: px(heads * (SIZE + GAP) - GAP), height: px(layers * (SIZE + GAP) - GAP) }} />
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import * as s from "../state";
 import { settle } from "../translate";
 import type { Kind } from "../types";
@@ -24,19 +24,19 @@ export function Attention() {
   const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>
-      {!s.narrow.value && <Kinds />}
-      <p class="faint">
-        {kind === "encoder" && masked ? t.someMasked : t.kindsExplained[kind]}
-        <br />
-        {t.rows}
+      <div class="row head-of-panel">
+        {!s.narrow.value && <Kinds />}
+        {(drawn || s.running.value) && <Options />}
+      </div>
+      <p class="faint small wide">
+        {kind === "encoder" && masked ? t.someMasked : t.kindsExplained[kind]} {t.rows}
       </p>
-      {drawn && <Options />}
       <div class="beside">
         {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
         <div class="detail">
           <HeadChoice heads={weights?.heads ?? 0} />
           {drawn ? (
-            <Heatmap view={view} title={title(t)} />
+            <Heatmap view={view} title={title(t)} expected={kind === "encoder" ? 0 : sentence.pieces.length + 1} />
           ) : (
             <p class="note" data-unsupported={weights ? undefined : ""}>
               {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
@@ -113,7 +113,11 @@ function Options() {
     ["root", t.rootScale, s.rootScale],
     ["table", t.asTable, s.asTable],
   ] as const;
+  const changed = boxes.filter(([, , signal]) => signal.value).length + Number(s.threshold.value > 0);
+  const [wasChanged] = useState(changed > 0); // by the address: then they are shown
   return (
+    <details class="options" open={wasChanged}>
+      <summary id="options">{t.options}{changed > 0 && ` (${changed})`}</summary>
     <fieldset class="choice">
       <legend class="unseen">{t.options}</legend>
       {boxes.map(([id, name, signal]) => (
@@ -128,5 +132,6 @@ function Options() {
         <output class="count">{s.threshold.value.toFixed(2)}</output>
       </label>
     </fieldset>
+    </details>
   );
 }

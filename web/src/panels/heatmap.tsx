@@ -1,20 +1,25 @@
 // One matrix with its labels. Hovering moves one element and never repaints.
+import type { RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { css, weightColours } from "../colours";
 import { px, weight } from "../format";
 import { paint } from "../pixels";
-import { cell, kind, locked, narrow, ownScale, rootScale, shownStep, threshold } from "../state";
+import { cell, kind, locked, narrow, ownScale, rootScale, running, shownStep, threshold } from "../state";
 import { MASKED, type View, highest } from "../view";
 import { words } from "../words";
+
+const LABELS = 80; // pixels of the labels above the columns, about
 
 export function cellSize(view: View): number {
   const most = Math.max(view.rows.length, view.columns.length);
   return most > 40 ? 14 : most > 20 || narrow.value ? 20 : 28;
 }
 
-export function Heatmap({ view, title }: { view: View; title: string }) {
+// expected: how many rows there will be, about, where more of them come.
+export function Heatmap({ view, title, expected }: { view: View; title: string; expected: number }) {
   const t = words.value;
   const canvas = useRef<HTMLCanvasElement>(null);
+  const figure = useRef<HTMLElement>(null);
   const size = cellSize(view);
   const rows = view.rows.length;
   const columns = view.columns.length;
@@ -51,8 +56,8 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
     cell.value = { row: clamp(move[0], rows), column: clamp(move[1], columns) };
   };
   return (
-    <figure class="heatmap">
-      <div class="scroll" tabIndex={-1}>
+    <figure class="heatmap" ref={figure}>
+      <div class="scroll" tabIndex={-1} style={running.value ? { minHeight: px(Math.max(expected, rows) * size + LABELS) } : {}}>
         <div class="grid" style={{ "--cell": `${size}px` }}>
           <div class="column-labels" aria-hidden="true">
             {view.columns.map((one, n) => <span key={n}>{one.label}</span>)}
@@ -86,6 +91,7 @@ export function Heatmap({ view, title }: { view: View; title: string }) {
           </div>
         </div>
       </div>
+      <Tip view={view} size={size} figure={figure} />
       <figcaption>
         <Reads view={view} />
         <Legend high={high} />
@@ -113,15 +119,33 @@ function Cursor({ size }: { size: number }) {
   );
 }
 
-function Reads({ view }: { view: View }) {
-  const t = words.value;
+// The value where the pointer is, beside its cell; #reads says the same to those who listen.
+function Tip({ view, size, figure }: { view: View; size: number; figure: RefObject<HTMLElement | null> }) {
+  const at = cell.value;
+  const told = readingOf(view);
+  if (!at || !told || !figure.current) return null;
+  const frame = figure.current.getBoundingClientRect();
+  const cells = figure.current.querySelector(".cells")!.getBoundingClientRect();
+  const left = cells.left - frame.left + (at.column + 1) * size + 6;
+  const top = cells.top - frame.top + at.row * size - 4;
+  const isLeft = left > frame.width / 2; // no room to the right
+  const place = isLeft ? { right: px(frame.width - left + size + 12), top: px(top) } : { left: px(left), top: px(top) };
+  return <span class="tip" id="tip" aria-hidden="true" style={place}>{told}</span>;
+}
+
+function readingOf(view: View): string {
   const at = cell.value;
   const row = at && view.rows[at.row];
   const column = at && view.columns[at.column];
-  if (!at || !row || !column) return <output id="reads" class="faint">{t.cellHint}</output>;
+  if (!at || !row || !column) return "";
   const value = view.values[at.row * view.columns.length + at.column]!;
-  const told = t.cellReads(row.label, column.label, value === MASKED ? t.masked : weight(value));
-  return <output id="reads">{told}</output>;
+  return words.value.cellReads(row.label, column.label, value === MASKED ? words.value.masked : weight(value));
+}
+
+function Reads({ view }: { view: View }) {
+  const t = words.value;
+  const told = readingOf(view);
+  return <output id="reads" class={told ? "" : "faint"}>{told || t.cellHint}</output>;
 }
 
 function Legend({ high }: { high: number }) {

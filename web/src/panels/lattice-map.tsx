@@ -56,7 +56,7 @@ export function Lattice({ nodes }: { nodes: Node[] }) {
               key={node.number}
               class={`${node.wins ? "win " : ""}${node.fate}${way.has(node.number) ? " told" : ""}`}
               role="button"
-              aria-label={tell(node)}
+              aria-label={`${clipped(shown(node.piece))}, ${tell(node)}`}
               aria-pressed={node.number === kept}
               tabindex={node === reached ? 0 : -1}
               data-number={node.number}

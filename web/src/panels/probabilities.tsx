@@ -73,7 +73,7 @@ function Strip({ sentence, places }: { sentence: Sentence; places: Places | null
   s.beat.value;
   return (
     <div class="strip" role="group" aria-label={t.strip}>
-      {sentence.written.slice(0, s.shownStep.value).map((piece, n) => {
+      {sentence.written.slice(0, s.stepChosen.value ? s.shownStep.value : undefined).map((piece, n) => {
         const probability = places?.places[n]?.probability;
         const colour = colours[Math.round(255 * 0.45 * (probability ?? 0))]!;
         return (

@@ -44,7 +44,7 @@ export function Bar() {
         <textarea
           id="text"
           ref={area}
-          rows={3}
+          rows={2}
           dir="auto"
           lang={languageTag(from)}
           readOnly={!!saved}
@@ -65,15 +65,15 @@ export function Bar() {
               {t.stop} <kbd>Esc</kbd>
             </button>
           ) : (
-            <button key="go" type="submit" class="main" id="go" disabled={!!why || !s.model.value} aria-describedby="why">
-              {reading ? t.read : t.translate} <kbd>Ctrl ↵</kbd>
+            <button key="go" type="submit" class="main" id="go" disabled={!!why || !s.model.value} aria-describedby="why" title="Ctrl + ↵">
+              {reading ? t.read : t.translate}
             </button>
           )}
           <Direction />
           <Examples onChoose={typed} />
+          <Settings />
           <span id="why" class="faint">{why}</span>
         </div>
-        <Settings />
       </form>
       <Result />
     </section>

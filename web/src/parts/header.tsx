@@ -10,6 +10,7 @@ export function Header() {
   return (
     <header class="top">
       <span class="name">Headway</span>
+      <h1>{t.whatItIs}</h1>
       <span class="about">
         {s.models.value.length > 1 ? (
           <label>

@@ -1,7 +1,7 @@
 // The translation: a text that can be read, marked and copied. A click on a token goes to its step, as the timeline does.
 import { Fragment } from "preact";
-import { useMemo, useState } from "preact/hooks";
-import { percent } from "../format";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { percent, px } from "../format";
 import { type Laid, laidOut } from "../laid-out";
 import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
@@ -13,6 +13,7 @@ import { DRAWN, retry, undo } from "../translate";
 import { words } from "../words";
 
 const UNSURE = 0.6;
+const MOST_LINES = 40; // that are reserved
 
 export function Result() {
   const t = words.value;
@@ -25,14 +26,16 @@ export function Result() {
     <div class="pane" id="result">
       <div class="pane-head">
         <h2>{title}</h2>
-        <Speed />
+        <span class="row">
+          <Speed />
+          <Copy text={made?.ended ? made.text : ""} />
+        </span>
       </div>
       <Output language={languageTag(to)} />
       <div class="under">
-        <span class="faint" id="phase">{t.phases[s.phase.value]}</span>
-        {s.isExample.value && <span id="example">{t.exampleShown(made?.sentences[0]?.text ?? "")}</span>}
-        {made?.sentences.some(isUnsure) && <span class="faint small">{t.unsure}</span>}
-        {made?.ended && made.text && <Copy text={made.text} />}
+        <span class={s.isExample.value ? "unseen" : "faint"} id="phase">{t.phases[s.phase.value]}</span>
+        {s.isExample.value && <span id="example" class="small">{t.exampleShown(made?.sentences[0]?.text ?? "")}</span>}
+        {s.text.value && !s.isExample.value && <span class={`faint small${made?.sentences.some(isUnsure) ? "" : " kept"}`}>{t.unsure}</span>}
       </div>
       <Notes />
       <First />
@@ -53,10 +56,17 @@ function Output({ language }: { language: string | undefined }) {
   const text = made?.ended ? made.text : "";
   const laid = useMemo(() => (text ? laidOut(text, made!.sentences.map((one) => one.targetPieces)) : null), [made, text]);
   const isOther = text !== "" && !laid;
+  const pane = useRef<HTMLDivElement>(null);
+  const [reserved, reserve] = useState(0);
+  useLayoutEffect(() => {
+    if (["starting", "loading"].includes(s.phase.value) && pane.current) reserve(heightFor(s.text.value, pane.current));
+  }, [s.phase.value]);
   const tokens = made?.sentences.map((one, n) => <Tokens sentence={one} number={n} laid={laid?.[n]} key={n} />);
   return (
     <>
-      <div class="output" dir="auto" lang={language} aria-busy={s.running.value}>{isOther ? text : tokens}</div>
+      <div class="output" ref={pane} dir="auto" lang={language} aria-busy={s.running.value} style={{ minHeight: `max(4.1rem, ${px(reserved)})` }}>
+        {isOther ? text : tokens}
+      </div>
       {isOther && made!.sentences.some((one) => one.targetPieces.length) && (
         <div id="raw">
           <p class="faint small">{t.asModelSays}</p>
@@ -65,6 +75,18 @@ function Output({ language }: { language: string | undefined }) {
       )}
     </>
   );
+}
+
+const LONGER = 1.2; // what is written may be, than what is read
+const LETTERS = 1.9; // a line of so many times its height
+
+// About what a text of this length needs, so that what is below stays where it is while the text grows.
+function heightFor(text: string, pane: HTMLElement): number {
+  const style = getComputedStyle(pane);
+  const line = parseFloat(style.lineHeight);
+  const wide = [...text].reduce((sum, letter) => sum + (letter.charCodeAt(0) > 0x2e7f ? 2 : 1), 0);
+  const lines = Math.ceil((LONGER * wide * line) / LETTERS / 2 / pane.clientWidth) + text.split("\n").length - 1;
+  return Math.min(lines, MOST_LINES) * line + parseFloat(style.paddingTop) + parseFloat(style.paddingBottom) + 2;
 }
 
 function isUnsure(sentence: Sentence): boolean {
@@ -77,11 +99,12 @@ function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number
   const at = !s.following.value && s.sentenceNumber.value === number ? s.shownStep.value - 1 : -1;
   return (
     <span class="tokens">
+      {!laid && number > 0 && " "}
       {sentence.targetPieces.map((piece, n) => {
         const probability = places?.[n]?.probability ?? null;
         const unsure = (probability ?? 1) < UNSURE;
         return (
-          <Fragment key={n}>
+          <Fragment key={`${n} ${piece}`}>
             {laid ? laid[n]!.space : n > 0 && piece.startsWith(" ") && " "}
             <span
               class={`token${unsure ? " unsure" : ""}${at === n ? " here" : ""}`}
@@ -96,7 +119,6 @@ function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number
           </Fragment>
         );
       })}
-      {!laid && " "}
     </span>
   );
 }
@@ -107,6 +129,7 @@ function Copy({ text }: { text: string }) {
   return (
     <button
       type="button"
+      class={text ? "" : "kept"}
       onClick={() => void navigator.clipboard?.writeText(text).then(() => setCopied(true))}
     >
       {copied ? t.copied : t.copy}

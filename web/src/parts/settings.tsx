@@ -6,7 +6,8 @@ import { SearchSettings } from "./search-settings";
 export function Settings() {
   const t = words.value;
   const info = s.model.value;
-  if (saved || !info || s.isExample.value) return null;
+  if (saved) return null;
+  if (!info || s.isExample.value) return <details class="settings kept"><summary>{t.settings}</summary></details>;
   return (
     <details class="settings">
       <summary>{t.settings}</summary>

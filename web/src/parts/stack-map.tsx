@@ -52,7 +52,7 @@ function Side({ info, title, kinds }: { info: ModelInfo; title: string; kinds: K
                 type="button"
                 key={kind}
                 aria-pressed={s.kind.value === kind && s.layer.value === layer}
-                aria-label={`${t.kinds[kind]}, ${t.layerN(layer + 1)}`}
+                aria-label={`${kind === "cross" ? t.subs.cross : t.subs.self}, ${title}, ${t.layerN(layer + 1)}`}
                 onClick={() => look(kind, layer)}
               >
                 {kind === "cross" ? t.subs.cross : t.subs.self}

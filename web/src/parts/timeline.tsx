@@ -55,6 +55,7 @@ export function Timeline() {
             onChange={(event) => {
               s.sentenceNumber.value = Number(event.currentTarget.value);
               s.following.value = true;
+              s.stepChosen.value = false;
             }}
           >
             {made.sentences.map((_, n) => (

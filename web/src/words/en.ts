@@ -24,6 +24,7 @@ const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 export const en = {
   language: "English",
   title: "Headway: look inside a translation",
+  whatItIs: "Look inside a Transformer: type a sentence, and see every step from its words to the translation, in the model's own numbers.",
   model: "Model",
   parameters: (count: string) => `${count} parameters`,
   theme: "Theme",
@@ -41,7 +42,7 @@ export const en = {
   resultOf: (language: string) => `Translation (${language})`,
   continued: "What the model wrote",
   onlyRead: "This model guesses hidden words: it reads the text and writes nothing.",
-  placeholder: "Type a sentence",
+  placeholder: "Type a sentence, then press Ctrl + Enter",
   translate: "Translate",
   read: "Read",
   stop: "Stop",
@@ -163,6 +164,7 @@ export const en = {
   panels: {
     attention: "Attention",
     inside: "Inside a head",
+    layer: "Through a layer",
     probabilities: "Probabilities",
     beam: "Beam",
     compare: "Compare",

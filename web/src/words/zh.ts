@@ -6,6 +6,7 @@ const percent = (share: number): string => `${(100 * share).toFixed(1)}%`;
 export const zh: Words = {
   language: "中文",
   title: "Headway：看见翻译的内部",
+  whatItIs: "看看 Transformer 的内部：输入一个句子，观察它从词到译文的每一步，全部是模型自己的数字。",
   model: "模型",
   parameters: (count) => `${count} 个参数`,
   theme: "主题",
@@ -23,7 +24,7 @@ export const zh: Words = {
   resultOf: (language) => `译文（${language}）`,
   continued: "模型写下的内容",
   onlyRead: "这个模型猜测被遮住的词：它只读，不写。",
-  placeholder: "输入一个句子",
+  placeholder: "输入一个句子，然后按 Ctrl + Enter",
   translate: "翻译",
   read: "阅读",
   stop: "停止",
@@ -140,6 +141,7 @@ export const zh: Words = {
   panels: {
     attention: "注意力",
     inside: "一个头的内部",
+    layer: "一层的内部",
     probabilities: "概率",
     beam: "束搜索",
     compare: "对比",
