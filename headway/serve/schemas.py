@@ -237,8 +237,8 @@ class ScoreBody(TokensBody):
     finished: bool = Field(True, description="whether the end token followed these")
     weights: str = Field(
         "",
-        pattern=r"^(all|(en|de)coder\.[0-9]{1,4}\.(self|cross))?$",
-        description="the sub-layer whose attention weights to return, such as decoder.0.cross, or all",
+        pattern=r"^((en|de)coder\.[0-9]{1,4}\.(self|cross))?$",
+        description="the sub-layer whose attention weights to return, such as decoder.0.cross",
     )
 
 
