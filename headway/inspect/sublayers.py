@@ -179,16 +179,8 @@ def find_equations(found: dict[str, Tensor], facts: Mapping[str, Any], mask: Mas
     q, heads = found["q"], len(found["q"])
     k, v = (_repeat_groups(found[name], heads) for name in ("k", "v"))
     if "unnormed_q" in found and "unnormed_k" in found:
-        normed = [
-            _equal(
-                found.get(f"unrotated_{letter}", found[letter]),
-                _apply_norm(
-                    found[f"unnormed_{letter}"], f"{letter}_norm", found, facts["qk_norm"], facts["qk_norm_eps"]
-                ),
-            )
-            for letter in "qk"
-        ]
-        holds += ["qk_norm"] * all(normed)
+        if all(_norms_heads(letter, found, facts) for letter in "qk"):
+            holds.append("qk_norm")
     if "rotation_rates" in found and "unrotated_q" in found:
         holds_for_k = "unrotated_k" not in found or _equal(
             found["k"], facts["key_scale"] * _rotate(found["unrotated_k"], found, facts)
@@ -226,6 +218,12 @@ def find_equations(found: dict[str, Tensor], facts: Mapping[str, Any], mask: Mas
     if "sum" in holds:
         found["context"] = context  # (H, T, E)
     return holds
+
+
+def _norms_heads(letter: str, found: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
+    """Whether queries or keys are the norm of what they were before it; a position may come after it."""
+    normed = _apply_norm(found[f"unnormed_{letter}"], f"{letter}_norm", found, facts["qk_norm"], facts["qk_norm_eps"])
+    return _equal(found.get(f"unrotated_{letter}", found[letter]), normed)
 
 
 def _apply_norm(x: Tensor, name: str, found: Mapping[str, Tensor], kind: str, eps: float) -> Tensor:
