@@ -178,9 +178,8 @@ def find_equations(found: dict[str, Tensor], facts: Mapping[str, Any], mask: Mas
         return holds
     q, heads = found["q"], len(found["q"])
     k, v = (_repeat_groups(found[name], heads) for name in ("k", "v"))
-    if "unnormed_q" in found and "unnormed_k" in found:
-        if all(_norms_heads(letter, found, facts) for letter in "qk"):
-            holds.append("qk_norm")
+    if {"unnormed_q", "unnormed_k"} <= found.keys() and all(_norms_heads(letter, found, facts) for letter in "qk"):
+        holds.append("qk_norm")
     if "rotation_rates" in found and "unrotated_q" in found:
         holds_for_k = "unrotated_k" not in found or _equal(
             found["k"], facts["key_scale"] * _rotate(found["unrotated_k"], found, facts)
