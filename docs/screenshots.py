@@ -14,6 +14,7 @@ SHOTS = [  # name, width, height, colour scheme, language, state of the page
     ("page-light", 1200, 1165, "light", "en", "panel=attention&kind=cross&layer=2&head=2"),
     ("page-dark", 1200, 925, "dark", "en", "panel=beam"),
     ("page-inside", 1200, 1150, "light", "en", "panel=inside&kind=cross&layer=2&head=2&step=6"),
+    ("page-flow", 1200, 1120, "light", "en", "panel=layer&step=3&at-token=2&at-flow=78"),
     ("page-zh", 1200, 925, "dark", "zh-CN", "panel=probabilities&step=4"),
 ]
 

@@ -12,7 +12,7 @@ model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.saf
           ├─► plots            PNG, SVG, PDF: attention, masks, positions, experts, curves
           └─► trace_plots      PNG, SVG, PDF of one trace: predictions, beam, paths of tokens
 
-a trace and its model: layers ─► neurons, output_scores ─► layer_answers: one token's way to the next word
+a trace and its model: layers ─► neurons, operations, output_scores ─► layer_answers: a token's way to the next word
 without a trace: positions (tables of positional encodings), model_summary (parameters and FLOPs of each block),
 kind_pictures (what masks, positions and mixers do, for the gallery of variants), ablation (a model without some of its
 parts), attribution (on which words an output depends)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from headway.inspect.events import TokenTexts, pack_floats
@@ -18,13 +19,16 @@ from headway.inspect.layers import (
     stream_names,
 )
 from headway.inspect.neurons import compute_activations, read_neuron, read_neurons, read_router
-from headway.inspect.output_scores import logit_lens, output_side, read_loss, read_output, scores_tokens
+from headway.inspect.operations import list_operations
+from headway.inspect.output_scores import logit_lens, output_side, read_loss, read_output, score_tokens, scores_tokens
 from headway.nn.transformer import Transformer
 
-LayerPart = Literal["stream", "embedding", "layer", "neuron", "end", "output", "lens"]
+LayerPart = Literal["flow", "stream", "embedding", "layer", "neuron", "end", "output", "lens"]
 MAX_CELLS = 20_000  # of one table: beyond it, only tokens around the chosen one are told of
 MAX_LENS_CELLS = 512  # of which each is a product with the whole vocabulary
 SHOWN_ROWS = 5  # of the output matrix, with all their numbers
+SHOWN_CHANNELS = 8  # of each vector on its way
+SHOWN_TOKENS = 3  # that a vector becomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,7 @@ def describe_layer_parts(
 ) -> dict[str, Any]:
     """pieces: the texts of tokens of the output."""
     makers: dict[LayerPart, Callable[[], Any]] = {
+        "flow": lambda: _describe_flow(model, tensors, asked, pieces),
         "stream": lambda: _describe_stream(tensors, asked),
         "embedding": lambda: _describe_embedding(model, tensors, asked),
         "layer": lambda: _describe_layer(model, tensors, asked),
@@ -64,6 +69,34 @@ def window_around(position: int, length: int, rows: int, most: int) -> range:
     count = min(length, max(1, most // max(rows, 1)))
     first = min(max(position - count // 2, 0), length - count)
     return range(first, first + count)
+
+
+def _describe_flow(
+    model: Transformer, tensors: Mapping[str, Tensor], asked: LayerQuestion, pieces: TokenTexts
+) -> dict[str, Any]:
+    """For each operation the length of each token's vector and its first numbers; and what the vectors become."""
+    found = list_operations(model, tensors, asked.side, asked.ids)
+    shown = window_around(asked.position, len(asked.ids), len(found), MAX_CELLS)
+    results = torch.stack([operation.result[shown.start : shown.stop] for operation in found])  # (operations, T, d)
+    said = None
+    if asked.side == output_side(model) and scores_tokens(model):
+        logits = score_tokens(model, tensors["output.hidden"][shown.start : shown.stop])
+        best = logits.topk(min(SHOWN_TOKENS, logits.shape[-1]))
+        said = {
+            "ids": best.indices.tolist(),
+            "pieces": [pieces(row) for row in best.indices.tolist()],
+            "logits": best.values.tolist(),
+            "probabilities": (best.values - logits.logsumexp(-1, keepdim=True)).exp().tolist(),
+        }
+    return {
+        "ids": list(asked.ids),
+        "first": shown.start,
+        "names": [operation.name for operation in found],
+        "kinds": [operation.kind for operation in found],
+        "lengths": pack_floats(results.norm(dim=-1)),
+        "starts": pack_floats(results[..., :SHOWN_CHANNELS]),
+        "said": said,
+    }
 
 
 def _describe_stream(tensors: Mapping[str, Tensor], asked: LayerQuestion) -> dict[str, Any]:

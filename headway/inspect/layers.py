@@ -109,10 +109,16 @@ def layer_indices(tensors: Tensors, side: str) -> list[int]:
     return sorted({int(found[1]) for name in tensors if (found := re.match(rf"{side}\.([0-9]+)\.", name))})
 
 
+def sublayers_of(tensors: Tensors, side: str, layer: int) -> list[str]:
+    """Those that this layer has, in the order in which they are computed."""
+    return [sub for sub in SUBLAYERS if f"{side}.{layer}.{sub}.stream" in tensors]
+
+
 def stream_names(tensors: Tensors, side: str) -> list[str]:
     """The tensors of the residual stream, in the order in which they are computed."""
-    after = [f"{side}.{layer}.{sub}.stream" for layer in layer_indices(tensors, side) for sub in SUBLAYERS]
-    return [f"{side}.embedded", *(name for name in after if name in tensors)]
+    layers = layer_indices(tensors, side)
+    after = [f"{side}.{layer}.{sub}.stream" for layer in layers for sub in sublayers_of(tensors, side, layer)]
+    return [f"{side}.embedded", *after]
 
 
 def measure_stream(tensors: Tensors, side: str) -> StreamNorms:
@@ -129,7 +135,7 @@ def read_sublayer(model: Transformer, tensors: Tensors, path: str, position: int
     before = previous_stream(tensors, path)
     check_position(before, position)
     block = find_block(model, side, int(layer))
-    wiring = _read_wiring(block.residuals[sub])
+    wiring = read_wiring(block.residuals[sub])
     given, output, stream = (tensors[f"{path}.{name}"][position] for name in ("input", "output", "stream"))
     total = stream
     if wiring.place != "none":
@@ -251,7 +257,7 @@ def _sublayer_kind(model: Transformer, side: str, layer: int, sub: str) -> str:
     return str(parts[layer].kind)
 
 
-def _read_wiring(residual: nn.Module) -> Wiring:
+def read_wiring(residual: nn.Module) -> Wiring:
     if isinstance(residual, CrateResidual):
         return Wiring(residual.norm, "replaces" if residual.replaces_stream else "before")
     if isinstance(residual, PreNorm):

@@ -69,6 +69,12 @@ def scores_tokens(model: Transformer) -> bool:
 
 
 @torch.no_grad()
+def score_tokens(model: Transformer, hidden: Tensor) -> Tensor:
+    """The logits of all tokens, (…, V), for vectors that go into the output head, (…, d)."""
+    return _score(model, hidden)[3]
+
+
+@torch.no_grad()
 def read_output(
     model: Transformer, tensors: Mapping[str, Tensor], position: int, top: int = 10, asked: int | None = None
 ) -> OutputScores:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.config.own_kinds import reading_stored
 from headway.config.schema import from_dict
+from headway.errors import HeadwayError
 from headway.inspect.attribution import MAX_ATTRIBUTED_TOKENS, attribute_text, attribute_translation
 from headway.inspect.embeddings import PieceTexts, describe_vectors
 from headway.inspect.events import describe_penalty, trace_predictions
@@ -70,6 +71,7 @@ def list_layer_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     answers = []
     for side in config.sides:
         asked: dict[str, dict[str, Any]] = {
+            f"layer flow {side} 0": {"parts": ["flow"]},
             f"layer table {side} 0": {"parts": ["stream", "lens"]},
             f"layer token {side} 0": {"parts": ["embedding", "end", "output"]},
         }
@@ -174,8 +176,10 @@ def _attribute(traced: TracedText) -> dict[str, Any] | None:
     trace, loaded = traced.trace, traced.loaded
     if loaded is None or max(len(trace.source.ids), len(trace.written.ids)) > MAX_ATTRIBUTED_TOKENS:
         return None
-    if isinstance(loaded, Translator):
-        return attribute_translation(loaded, trace.source.ids, trace.written.ids).to_dict()
     finished = len(trace.written.ids) == len(trace.target.ids)
-    ids = [*trace.target.ids, *trace.written.ids[-1:] * finished]
-    return attribute_text(loaded, ids).to_dict() if len(ids) > 1 else None
+    try:
+        if isinstance(loaded, Translator):
+            return attribute_translation(loaded, trace.source.ids, trace.written.ids).to_dict()
+        return attribute_text(loaded, [*trace.target.ids, *trace.written.ids[-1:] * finished]).to_dict()
+    except HeadwayError:  # such as of an output that is empty: the page says that it was not recorded
+        return None

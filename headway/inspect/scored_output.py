@@ -53,7 +53,6 @@ def count_lead(written: Sequence[int], tokenizer: Tokenizer) -> int:
 
 
 def select_weights(tensors: dict[str, Tensor], place: str) -> dict[str, Any]:
-    """The attention weights of one sub-layer, or, with "all", of every one that has some."""
-    ending = ".weights"
-    names = [name for name in tensors if name.endswith(ending) and place in ("all", name.removesuffix(ending))]
-    return {name: pack_weights(tensors[name]) for name in names}
+    """The attention weights of one sub-layer, where it has some."""
+    name = f"{place}.weights"
+    return {name: pack_weights(tensors[name])} if name in tensors else {}

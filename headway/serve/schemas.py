@@ -206,8 +206,8 @@ class LayerBody(TokensBody):
     """One token in one layer."""
 
     parts: Annotated[
-        list[Literal["stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
-        Field(min_length=1, max_length=7),
+        list[Literal["flow", "stream", "embedding", "layer", "neuron", "end", "output", "lens"]],
+        Field(min_length=1, max_length=8),
     ] = Field(description="what to return of it")
     side: Literal["encoder", "decoder"] = Field("decoder", description="the side of the token")
     position: int = Field(
@@ -237,8 +237,8 @@ class ScoreBody(TokensBody):
     finished: bool = Field(True, description="whether the end token followed these")
     weights: str = Field(
         "",
-        pattern=r"^(all|(en|de)coder\.[0-9]{1,4}\.(self|cross))?$",
-        description="the sub-layer whose attention weights to return, such as decoder.0.cross, or all",
+        pattern=r"^((en|de)coder\.[0-9]{1,4}\.(self|cross))?$",
+        description="the sub-layer whose attention weights to return, such as decoder.0.cross",
     )
 
 

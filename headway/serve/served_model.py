@@ -13,7 +13,7 @@ from headway.serve.settings import Log
 from headway.storage.summary import ModelSummary, read_summary, summarise
 from headway.storage.tensor_file import TensorFile
 from headway.storage.training_history import find_checkpoints, read_losses
-from headway.text.language_codes import count_directions
+from headway.text.language_codes import count_directions, usual_direction
 from headway.translate.results import Translation
 
 if TYPE_CHECKING:
@@ -131,4 +131,6 @@ def load_checkpoint(model: ServedModel, device: str) -> "Translator | LanguageMo
 
     assert model.checkpoint is not None
     loaded = load_model(model.path, choose_device(device), model.checkpoint.weights_file)
-    return Translator([loaded]) if model.is_translator else LanguageModel(loaded)
+    if not model.is_translator:
+        return LanguageModel(loaded)
+    return Translator([loaded], direction=usual_direction(model.sources, model.targets))

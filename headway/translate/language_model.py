@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headway.config.search import Search
 from headway.decode import decode, stream
 from headway.decode.reference.model import ModelStepper
+from headway.decode.reference.several_ends import SeveralEnds
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.files.notebook_html import render_table
 from headway.nn.positions.positions import Learned
@@ -51,7 +52,9 @@ class LanguageModel:
         self.config, self.model, tokenizers = loaded
         self.engines = engines
         self.tokenizer = tokenizers.target
-        self.stepper = ModelStepper(self.model.eval())
+        self.stepper: Any = ModelStepper(self.model.eval())
+        if ends := getattr(self.tokenizer, "other_ends", ()):
+            self.stepper = SeveralEnds(self.stepper, self.tokenizer.end, ends)
         # Models of other toolkits may write every id, as they do there.
         written = self.tokenizer.control_ids if self.tokenizer.kind == "imported" else {self.tokenizer.end}
         suppress = tuple(sorted(self.tokenizer.control_ids - written))

@@ -159,7 +159,7 @@ def test_w28_saved_files(
     alone.page.goto("about:blank")
     alone.page.goto(files["html"].as_uri())
     alone.ended()
-    for panel in ("inside", "probabilities", "beam", "vectors", "architecture", "attention"):
+    for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "attention"):
         alone.tab(panel)
         assert alone.page.locator("#panel h3, #panel .strip").count()
     assert [url for url in alone.requests if not url.startswith(("file:", "data:"))] == []

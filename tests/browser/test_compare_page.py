@@ -33,9 +33,9 @@ def names(trained: Running) -> list[str]:
 
 @pytest.fixture
 def compare(look: Callable[..., Look], trained: Running, names: list[str], sentences: list[str]) -> Callable[..., Look]:
-    def new(way: str, model: int = 0, options: dict[str, Any] | None = None, **choices: str) -> Look:
+    def new(way: str, model: int = 0, **choices: str) -> Look:
         chosen = {"at-versus": way, **{f"at-{name.replace('_', '-')}": value for name, value in choices.items()}}
-        seen = look(url=trained.url, **(options or {}))
+        seen = look(url=trained.url)
         return seen.open(panel="compare", model=names[model], text=sentences[0], **chosen).ended()
 
     return new
@@ -155,7 +155,9 @@ def test_before_a_forced_word(
     assert facts(seen, "this") < facts(seen, "that")
 
 
-def test_checkpoints_are_a_film(compare: Callable[..., Look], run_dir: Path, sentences: list[str]) -> None:
+def test_checkpoints_are_a_film(
+    compare: Callable[..., Look], look: Callable[..., Look], run_dir: Path, sentences: list[str], tmp_path: Path
+) -> None:
     kept, losses = find_checkpoints(run_dir), read_losses(run_dir)
     seen = compare("film", model=1)
     seen.page.wait_for_selector("#film-loading", state="detached")
@@ -179,7 +181,12 @@ def test_checkpoints_are_a_film(compare: Callable[..., Look], run_dir: Path, sen
     assert "train.keep_last" in seen.page.inner_text("#few-checkpoints")
     seen.page.click("#film-play")
     seen.page.wait_for_function("() => document.querySelector('#film-frame').value === '1'")
-    still = compare("film", model=1, options={"reduced_motion": "reduce"})
+    with seen.page.expect_download() as download:
+        seen.page.click("#save-html")
+    download.value.save_as(tmp_path / "film.html")
+    still = look(reduced_motion="reduce", offline=True)
+    still.page.goto((tmp_path / "film.html").as_uri())
+    assert still.ended().table("#frames") == [row[:3] for row in seen.table("#frames")]
     still.page.wait_for_selector("#film-still")
     assert still.page.locator("#film-play").count() == 0
 
@@ -256,6 +263,8 @@ def test_long_texts_have_no_attribution(look: Callable[..., Look], long_dir: Pat
         text = " ".join([sentences[0].rstrip(".")] * 14)
         seen = look(url=server.url).open(panel="attribution", text=text).ended()
         assert "100 at most" in seen.page.inner_text("#too-long")
+        with seen.page.expect_download():  # which such a page is saved without
+            seen.page.click("#save-html")
 
 
 def test_a_saved_page_has_what_was_compared(

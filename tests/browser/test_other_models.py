@@ -12,7 +12,7 @@ from headway.cli.app import main
 from headway.inspect.trace import Trace
 from headway.translate.translator import Translator
 
-PANELS = ("inside", "probabilities", "beam", "vectors", "architecture", "attention")
+PANELS = ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "attention")
 TEXT = "The dog sees a red house."
 
 

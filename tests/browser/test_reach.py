@@ -12,6 +12,7 @@ from browser.conftest import Look
 PANELS = (
     "attention",
     "inside",
+    "layer",
     "probabilities",
     "beam",
     "compare",
@@ -59,6 +60,20 @@ def test_w10_axe_finds_nothing(
     seen.page.click("#tour-start")
     found["tour"] = violations(seen, axe, rules)
     assert found == {panel: [] for panel in found}
+
+
+@pytest.mark.parametrize("tongue", ["en", "zh"])
+def test_every_view_of_a_layer_is_for_everybody(
+    look: Callable[..., Look], axe: str, sentences: list[str], tongue: str
+) -> None:
+    seen = look(width=320, locale=tongue, bypass_csp=True).open(panel="layer").translate(sentences[0])
+    for view in range(6):
+        seen.page.click(f"#view-{view}")
+        for summary in seen.page.locator("#panel summary").all():
+            summary.click()
+        seen.page.wait_for_timeout(150)
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 320, view
+        assert violations(seen, axe) == [], view
 
 
 def test_w11_dark_changes_page_and_canvas_and_stays(look: Callable[..., Look], sentences: list[str]) -> None:

@@ -105,7 +105,7 @@ def test_starting_shows_an_example(look: Callable[..., Look], sentences: list[st
     assert seen.state == "starting"
     assert seen.tokens()
     assert seen.page.is_disabled("#go")
-    for panel in ("inside", "probabilities", "beam", "vectors", "architecture", "attention"):
+    for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture", "attention"):
         seen.tab(panel)
         assert seen.page.inner_text("#panel").strip()
     assert seen.page.locator("#bars button:enabled, #save-html").count() == 0

@@ -58,6 +58,7 @@ def test_a_site_is_whole_without_a_server(
             seen.ended()
         for panel in (
             "inside",
+            "layer",
             "probabilities",
             "beam",
             "attribution",

@@ -27,7 +27,7 @@ new MutationObserver(() => {
 
 def test_w01_nothing_comes_from_elsewhere(look: Callable[..., Look], server: Running, sentences: list[str]) -> None:
     seen = look().open().translate(sentences[0])
-    for panel in ("inside", "probabilities", "beam", "vectors", "architecture"):
+    for panel in ("inside", "layer", "probabilities", "beam", "vectors", "architecture"):
         seen.tab(panel).page.wait_for_timeout(150)
     assert all(url.startswith((server.url, "data:", "blob:")) for url in seen.requests)
     assert seen.faults == []

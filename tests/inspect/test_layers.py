@@ -22,6 +22,7 @@ from headway.inspect.layers import (
     sublayer_paths,
 )
 from headway.inspect.neurons import compute_activations, read_neuron, read_neurons, read_router
+from headway.inspect.operations import list_operations
 from headway.inspect.output_scores import logit_lens, output_side, read_loss, read_output
 from headway.inspect.tracer import trace_forward
 from headway.nn.ops.cross_entropy import naive as naive_cross_entropy
@@ -120,6 +121,41 @@ def test_embedding_and_end(name: str) -> None:
         ]
         close(stages.lengths[0], tensors[f"{side}.embedded"].norm(dim=-1))
         close(stages.lengths[-1], tensors[stream_names(tensors, side)[-1]].norm(dim=-1))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_operations_lead_from_one_to_the_next(name: str) -> None:
+    """Each equals the same operation in the other functions, for every token."""
+    model, tensors = traced(small(**MODELS[name]))
+    for side in model.config.sides:
+        ids = SOURCE if side == "encoder" else TARGET
+        found = list_operations(model, tensors, side, ids)
+        by_name = {operation.name: operation for operation in found}
+        assert len(by_name) == len(found)
+        for position in range(len(ids)):
+            start = read_embedding(model, tensors, side, ids, position)
+            total = start.row * start.scale
+            if start.segment is not None:
+                total = total + start.segment
+            close(by_name[f"{side}.embedding"].result[position], total)
+            if start.position is not None:
+                close(by_name[f"{side}.position"].result[position], total + start.position)
+            behind = next(n for n, operation in enumerate(found) if operation.kind in ("self", "feedforward"))
+            if found[behind - 1].name.endswith(".0.self.norm"):
+                behind -= 1
+            close(found[behind - 1].result[position], start.embedded)
+            for path in (path for path in sublayer_paths(tensors) if path.startswith(side)):
+                sub = read_sublayer(model, tensors, path, position)
+                close(by_name[path].result[position], sub.output)
+                close(by_name[f"{path}.add"].result[position], sub.sum)
+                close(by_name[f"{path}.norm"].result[position], sub.stream if sub.norm_place == "after" else sub.input)
+                order = [operation.kind for operation in found if operation.name.startswith(path)]
+                work = path.rpartition(".")[2]
+                after = [work, "add", "norm"]
+                assert order == (after if sub.norm_place == "after" else ["norm", work, "add"])
+            end = read_end(model, tensors, side, position)
+            close(found[-1].result[position], end.hidden)
+            assert (found[-1].name == f"{side}.end.norm") == (end.norm is not None)
 
 
 def naive_neurons(feedforward: Any, kind: str, x: Tensor) -> Tensor:

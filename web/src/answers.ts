@@ -92,6 +92,11 @@ export function vectorsOf(sentence: Sentence): Signal<Vectors | null> {
   return answer(sentence, "vectors", "api/vectors");
 }
 
+// One token on its way: see layer-types.ts. name: as headway/inspect/recorded_answers.py records it.
+export function layerOf<T>(sentence: Sentence, name: string, body: object): Signal<T | null> {
+  return answer(sentence, `layer ${name}`, "api/layer", body);
+}
+
 export function attributionOf(sentence: Sentence, units: string): Signal<Attributed | null> {
   return answer(sentence, `attribution ${units}`, "api/attribution", { units }, true);
 }

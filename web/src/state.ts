@@ -19,7 +19,7 @@ export type Phase =
   | "expired"
   | "unsupported";
 
-export const PANELS = ["attention", "inside", "probabilities", "beam", "compare", "attribution", "vectors", "architecture", "variants", "study"] as const;
+export const PANELS = ["attention", "inside", "layer", "probabilities", "beam", "compare", "attribution", "vectors", "architecture", "variants", "study"] as const;
 export type Panel = (typeof PANELS)[number];
 
 export const phase = signal<Phase>("starting");

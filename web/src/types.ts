@@ -89,6 +89,7 @@ export interface StackConfig {
   cross?: Part[] | null;
   feedforward: Part[];
   residual: Part;
+  distinct_layers?: number | null; // fewer than layers: weights are shared
 }
 
 export interface ModelConfig {
@@ -96,6 +97,7 @@ export interface ModelConfig {
   vocabulary: number;
   source_vocabulary: number;
   norm: Part;
+  linear: Part;
   embedding: { tied: string };
   encoder: StackConfig;
   decoder: StackConfig;
@@ -119,6 +121,7 @@ export interface ModelInfo extends ModelName {
   beam_size: number;
   penalty: Penalty;
   longest: number;
+  label_smoothing?: number; // of its training, where that is known
   recorded: [name: string, path: string, body: object][]; // what a page that is saved asks about each sentence
 }
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headway.convert.architecture import ConversionError
 from headway.convert.gguf.dequantisation import KINDS, QuantisationKind, dequantise
+from headway.convert.weight_files import read_buffer
 from headway.errors import HeadwayError
 
 MAGIC = b"GGUF"
@@ -43,11 +44,8 @@ class GgufFile:
 
     def read(self, name: str) -> Tensor:
         place = self.tensors[name]
-        with _explain(self.path), self.path.open("rb") as file:
-            file.seek(place.offset)
-            raw = bytearray(place.bytes)
-            if file.readinto(raw) != place.bytes:
-                raise EOFError
+        with _explain(self.path):
+            raw = read_buffer(self.path, place.offset, place.bytes)
         return dequantise(torch.frombuffer(raw, dtype=torch.uint8), place.kind).reshape(place.shape)
 
     def dtype(self, name: str) -> torch.dtype:

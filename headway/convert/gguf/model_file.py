@@ -1,4 +1,4 @@
-"""Import a GGUF file: Llama, Mistral, Qwen2 and Qwen3, by the rules of their Hugging Face families.
+"""Import a GGUF file: Llama, Mistral, Mixtral, Qwen2 and Qwen3, by the rules of their Hugging Face families.
 
 Metadata become the config.json that the model had, and tensors get their Hugging Face names. Files of the architecture
 "llama" have the rows of queries and keys in another order, for rotations of neighbours: it is undone."""
@@ -35,6 +35,11 @@ LAYER_TENSORS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Of Mixtral: the router, and each expert's three matrices, in one tensor for all experts or in one each.
+ROUTER = ("ffn_gate_inp", "block_sparse_moe.gate")
+EXPERT_TENSORS = {"ffn_gate": "w1", "ffn_down": "w2", "ffn_up": "w3"}
+STACKED = "_exps"
+MAX_EXPERTS = 1024
 ROPE_FACTORS = "rope_freqs.weight"
 LLAMA3_SCALING = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 
@@ -47,7 +52,7 @@ def detect(path: Path) -> bool:
 
 
 def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
-    file = GgufFile.open(path)
+    file = split_experts(GgufFile.open(path))
     config = translate_metadata(file)
     architecture = find_family(str(config["model_type"]))(config)
     architecture = replace(architecture, lost=(*architecture.lost, *list_losses(file)))
@@ -72,8 +77,6 @@ def translate_metadata(file: GgufFile) -> Json:
     def get(name: str, default: Any = None) -> Any:
         return file.metadata.get(f"{architecture}.{name}", default)
 
-    if get("expert_count"):
-        raise ConversionError(f"{file.path} is a mixture of experts, which Headway does not import from GGUF.")
     heads = get("attention.head_count")
     config: Json = {
         "model_type": FAMILIES[architecture],
@@ -90,6 +93,13 @@ def translate_metadata(file: GgufFile) -> Json:
         "vocab_size": get("vocab_size", _count_embeddings(file)),
         "sliding_window": get("attention.sliding_window") or None,
     }
+    if get("expert_count"):
+        if FAMILIES[architecture] != "llama":
+            raise ConversionError(
+                f"{file.path} is a mixture of experts of the architecture {architecture}, not Mixtral."
+            )
+        chosen = {"num_local_experts": get("expert_count"), "num_experts_per_tok": get("expert_used_count")}
+        config |= {"model_type": "mixtral", **chosen}
     if get("attention.key_length"):
         config["head_dim"] = get("attention.key_length")
     if get("rope.dimension_count", config.get("head_dim")) not in (None, _head_width(config)):
@@ -144,6 +154,24 @@ def list_losses(file: GgufFile) -> list[str]:
     return lost
 
 
+def split_experts(file: GgufFile) -> GgufFile:
+    """The same, in which tensors of all experts of a layer are one for each, under the names of older files."""
+    tensors = {}
+    for name, place in file.tensors.items():
+        stem, found, end = name.partition(STACKED)
+        if not found or len(place.shape) != 3:
+            tensors[name] = place
+            continue
+        count = place.shape[0]
+        if not 0 < count <= MAX_EXPERTS:
+            raise ConversionError(f"{file.path}: the tensor {name} holds {count:,} experts, more than {MAX_EXPERTS:,}.")
+        size = place.bytes // count
+        for n in range(count):
+            first = place.offset + n * size
+            tensors[f"{stem}.{n}{end}"] = place._replace(shape=place.shape[1:], offset=first, bytes=size)
+    return replace(file, tensors=tensors)
+
+
 def open_tensors(file: GgufFile, config: Json, architecture: Architecture) -> "GgufSource":
     """The tensors by their Hugging Face names."""
     names = {}
@@ -156,6 +184,11 @@ def open_tensors(file: GgufFile, config: Json, architecture: Architecture) -> "G
             names[f"{TENSORS[stem]}.{end}"] = name
         elif len(parts) == 3 and parts[0] == "blk" and parts[2] in LAYER_TENSORS:
             names[f"model.layers.{parts[1]}.{LAYER_TENSORS[parts[2]]}.{end}"] = name
+        elif len(parts) == 3 and parts[0] == "blk" and parts[2] == ROUTER[0]:
+            names[f"model.layers.{parts[1]}.{ROUTER[1]}.{end}"] = name
+        elif len(parts) == 4 and parts[0] == "blk" and parts[2] in EXPERT_TENSORS:
+            expert = f"block_sparse_moe.experts.{parts[3]}.{EXPERT_TENSORS[parts[2]]}"
+            names[f"model.layers.{parts[1]}.{expert}.{end}"] = name
         else:
             names[name] = name  # the importer says that it has no place for it
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}

@@ -56,8 +56,10 @@ def read_vocabulary(metadata: Json, path: Path, size: int) -> ImportedTokenizer:
         # Where it does not say: as llama.cpp does it.
         starts = kind == "llama" or metadata.get("tokenizer.ggml.pre") in MERGES_IGNORED
         adds_start = metadata.get("tokenizer.ggml.add_bos_token", starts) is True
-        more = {"special": _special_ids(metadata, types), "size": size, "adds_start": adds_start}
-        return ImportedTokenizer({**data, **more})
+        special = _special_ids(metadata, types)
+        ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom")} - {None, special["end"]}
+        more = {"special": special, "size": size, "adds_start": adds_start}
+        return ImportedTokenizer({**data, **more, **({"other_ends": sorted(ends)} if ends else {})})
     except HeadwayError:
         raise
     except (KeyError, TypeError, ValueError, struct.error, OverflowError) as error:

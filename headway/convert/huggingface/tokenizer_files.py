@@ -50,8 +50,11 @@ def read_model_text(folder: ModelFolder, objective: str) -> ModelText:
     """One tokenizer for both sides."""
     data = describe_tokenizer(folder, objective)
     tags = find_tags(data) if objective == "translation" else {}
+    others = list_other_ends(folder, data["special"]["end"])
+    if others and objective == "causal":
+        data = {**data, "other_ends": others}
     tokenizer = ImportedTokenizer({**data, "tags": tags} if tags else data)
-    lost = list_lost_ends(folder, tokenizer)
+    lost = describe_lost_ends(tokenizer.end, others) if objective == "translation" else ()
     return ModelText(tokenizers=Tokenizers(tokenizer, tokenizer), target_languages=tuple(tags), lost=lost)
 
 
@@ -62,12 +65,18 @@ def find_tags(data: Json) -> dict[str, int]:
     return {match[1]: n for n, match in found.items() if match}
 
 
-def list_lost_ends(folder: ModelFolder, tokenizer: ImportedTokenizer) -> tuple[str, ...]:
+def list_other_ends(folder: ModelFolder, end: int) -> list[int]:
+    """Tokens besides `end` that end a text, as generation_config.json lists them."""
     ends = folder.generation.get("eos_token_id")
-    others = [n for n in ends if n != tokenizer.end] if isinstance(ends, list) else []
-    if not others:
-        return ()
-    return (f"the ends of a text other than {tokenizer.end}: the ids {', '.join(map(str, others))}",)
+    if not isinstance(ends, list):
+        return []
+    if not all(type(n) is int and n >= 0 for n in ends):
+        raise ConversionError(f"{folder.path}: eos_token_id = {ends!r} is not a list of ids. Download it again.")
+    return sorted({n for n in ends if n != end})
+
+
+def describe_lost_ends(end: int, others: Sequence[int]) -> tuple[str, ...]:
+    return (f"the ends of a text other than {end}: the ids {', '.join(map(str, others))}",) if others else ()
 
 
 def describe_tokenizer(folder: ModelFolder, objective: str) -> Json:

@@ -9,4 +9,5 @@ beam_search.beam_search
   └─ the rows and hypotheses that are left: beam.Beam
 
 model        what a search needs of a model: Stepper; one Transformer: ModelStepper; several: Ensemble
+several_ends  a model that ends a text by any of several tokens
 """

@@ -46,7 +46,8 @@ class ImportedTokenizer(Tokenizer):
     """A tokenizer of another toolkit. `special` has the ids of pad, start, end, and of mask and unknown if there are
     such; `tags` those that name a target language at the start of a source. `source_prefix`, `source_suffix` and
     `target_prefix` have those around texts in a language: see headway.text.tokenizer.direction_tokens. `suppress` has
-    those that a search never produces; without it, all control tokens but the end are."""
+    those that a search never produces; without it, all control tokens but the end are. `other_ends` has those that end
+    a text, too, as chat models have several."""
 
     def __init__(self, data: Json) -> None:
         self._data = data
@@ -62,6 +63,7 @@ class ImportedTokenizer(Tokenizer):
             self.source_prefix = _read_prefixes(data.get("source_prefix", {}))
             self.source_suffix = _read_prefixes(data.get("source_suffix", {}))
             self.target_prefix = _read_prefixes(data.get("target_prefix", {}))
+            self.other_ends = tuple(int(n) for n in data.get("other_ends", ()))
             suppress = data.get("suppress")
             self._suppress = None if suppress is None else frozenset(int(n) for n in suppress)
         except HeadwayError:
@@ -77,7 +79,12 @@ class ImportedTokenizer(Tokenizer):
         self._bytes = found.contents + [b""] * filler
         named = {self.pad, self.start, self.end, *self.tags.values()} - {self.unknown}
         tables = (self.source_prefix, self.source_suffix, self.target_prefix)
-        for n in {*named, *(self._suppress or ()), *(n for table in tables for ids in table.values() for n in ids)}:
+        for n in {
+            *named,
+            *self.other_ends,
+            *(self._suppress or ()),
+            *(n for table in tables for ids in table.values() for n in ids),
+        }:
             if not 0 <= n < size:
                 raise HeadwayError(f"this imported tokenizer names the id {n}, and has {size} entries.")
         for n in named:

@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
@@ -13,12 +15,13 @@ import sentencepiece
 import torch
 import transformers
 from convert.mixed_text import make_lines, make_training_lines
+from safetensors.torch import load_file
 from tokenizers import ByteLevelBPETokenizer
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from headway.convert.architecture import ConversionError
 from headway.convert.gguf.container import GgufFile
-from headway.convert.gguf.model_file import llama3_factors, translate_metadata
+from headway.convert.gguf.model_file import llama3_factors, split_experts, translate_metadata
 from headway.convert.gguf.vocabulary import read_vocabulary
 from headway.convert.options import ImportOptions
 from headway.convert.source import plan_import
@@ -56,6 +59,7 @@ def add_sentencepiece(writer: gguf.GGUFWriter, model: bytes) -> None:
     )
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    writer.add_eot_token_id(5)
 
 
 def write_gguf(path: Path, model: Any, spm: bytes, name: str = "llama", quantised: bool = False, **more: Any) -> None:
@@ -83,8 +87,10 @@ def write_gguf(path: Path, model: Any, spm: bytes, name: str = "llama", quantise
         if name == "llama" and (".q_proj" in stem or ".k_proj" in stem):
             heads = config.num_attention_heads if ".q_proj" in stem else config.num_key_value_heads
             array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
-        new = f"{names.get_name(stem)}.{end}"
-        if quantised and array.ndim == 2:
+        old = re.fullmatch(r"model.layers.(\d+).block_sparse_moe.experts.(\d+).(w\d)", stem)
+        parts = {"w1": "ffn_gate", "w2": "ffn_down", "w3": "ffn_up"}
+        new = f"{names.get_name(stem)}.{end}" if old is None else f"blk.{old[1]}.{parts[old[3]]}.{old[2]}.{end}"
+        if quantised and array.ndim > 1:
             kind = gguf.GGMLQuantizationType.Q8_0 if ".layers" in stem else gguf.GGMLQuantizationType.F16
             writer.add_tensor(new, gguf.quants.quantize(array, kind), raw_dtype=kind)
         else:
@@ -127,12 +133,41 @@ def test_logits_are_those_of_transformers(name: str, quantised: bool, tied: bool
     assert (report.objective, report.vocabulary) == ("causal", 800)
     assert any("tensors in Q8_0 are float32" in what for what in report.lost) == quantised
     loaded = load_model(tmp_path / "out")
+    assert loaded.tokenizers.target.other_ends == (5,)  # type: ignore[attr-defined]
     original = load_by_transformers(tmp_path / "model.gguf", **changes)
     ids = torch.randint(0, 800, (3, 40))
     logits = loaded.model.logits(loaded.model(None, ids).hidden)
     torch.testing.assert_close(logits, original(ids).logits, rtol=0, atol=2e-5)
     if not quantised:
         torch.testing.assert_close(logits, model(ids).logits, rtol=0, atol=2e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("stacked", [True, False], ids=["stacked", "apart"])
+def test_mixtral(stacked: bool, spm: bytes, tmp_path: Path) -> None:
+    """All experts of a layer in one tensor, as files are written, or one each, as they were."""
+    torch.manual_seed(1)
+    config = transformers.MixtralConfig(**{**SIZES, "num_local_experts": 3, "num_experts_per_tok": 2})
+    model = transformers.MixtralForCausalLM(config).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    state = {}
+    experts: dict[str, list[torch.Tensor]] = {}
+    for name, tensor in load_file(tmp_path / "theirs" / "model.safetensors").items():
+        if (match := re.fullmatch(r"(model.layers.\d+).block_sparse_moe.experts.(\d+).(w\d).weight", name)) is None:
+            state[name] = tensor
+        elif stacked:
+            projection = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}[match[3]]
+            experts.setdefault(f"{match[1]}.mlp.experts.{projection}.weight", []).append(tensor)
+        else:
+            state[name] = tensor
+    state |= {name: torch.stack(parts) for name, parts in experts.items()}
+    made = SimpleNamespace(config=config, state_dict=lambda: state)
+    write_gguf(tmp_path / "model.gguf", made, spm, add_expert_count=3, add_expert_used_count=2)
+    report = plan_import(str(tmp_path / "model.gguf"), ImportOptions()).write(tmp_path / "out")
+    assert report.family == "Mixtral"
+    ids = torch.randint(0, 800, (3, 40))
+    ours = load_model(tmp_path / "out").model
+    torch.testing.assert_close(ours.logits(ours(None, ids).hidden), model(ids).logits, rtol=0, atol=2e-5)
 
 
 def load_by_transformers(path: Path, **changes: Any) -> Any:
@@ -247,13 +282,15 @@ def test_models_that_cannot_be_equal_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     cases: list[tuple[dict[str, Any], dict[str, np.ndarray] | None, str]] = [
         ({"general.architecture": "mamba"}, None, "is a model of the architecture 'mamba'"),
-        ({"llama.expert_count": 8}, None, "is a mixture of experts"),
+        ({"general.architecture": "qwen2", "qwen2.expert_count": 8}, None, "is a mixture of experts of .* qwen2, not"),
         ({**LLAMA, "llama.rope.dimension_count": 4}, None, "rotates only part of each head"),
         (LLAMA, {"rope_freqs.weight": np.arange(1, 5, dtype=np.float32)}, "are not those of Llama 3"),
     ]
     for metadata, tensors, message in cases:
         with pytest.raises(ConversionError, match=message):
             translate_metadata(read_file(path, metadata, tensors))
+    with pytest.raises(ConversionError, match="ffn_up_exps.weight holds 2,000 experts, more than 1,024"):
+        split_experts(read_file(path, LLAMA, {"blk.0.ffn_up_exps.weight": np.zeros((2000, 1, 1), np.float32)}))
     scaled = translate_metadata(read_file(path, {**LLAMA, "llama.rope.scaling.type": "yarn"}))
     assert scaled["rope_scaling"]["rope_type"] == "yarn"
 

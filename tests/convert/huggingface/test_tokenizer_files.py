@@ -15,7 +15,7 @@ from headway.convert.huggingface.model_folder import ModelFolder
 from headway.convert.huggingface.tokenizer_files import (
     add_tokens,
     describe_tokenizer,
-    list_lost_ends,
+    list_other_ends,
     read_limited,
     read_model_text,
     read_vocabulary,
@@ -56,7 +56,8 @@ def test_sentencepiece_has_its_own_ids(spm: bytes, tmp_path: Path) -> None:
     folder = make_folder(tmp_path, config, tokenizer__model=spm)
     text = read_model_text(folder, "causal")
     found = text.tokenizers.target
-    assert text.lost == ("the ends of a text other than 2: the ids 7",)
+    assert not text.lost and text.tokenizers.target.to_json()["other_ends"] == [7]
+    assert read_model_text(folder, "translation").lost == ("the ends of a text other than 2: the ids 7",)
     assert (found.start, found.end, found.pad, found.size) == (1, 2, 2, 64)
     assert found.encode(TEXT) == sentencepiece.SentencePieceProcessor(model_proto=spm).EncodeAsIds(TEXT)
 
@@ -205,4 +206,9 @@ def test_one_end_is_none_lost(spm: bytes, tmp_path: Path) -> None:
         describe_tokenizer(folder, "causal")
     folder.config["model_type"] = "mistral"
     tokenizer = ImportedTokenizer(describe_tokenizer(folder, "causal"))
-    assert list_lost_ends(folder, tokenizer) == ()
+    assert list_other_ends(folder, tokenizer.end) == []
+    folder.generation["eos_token_id"] = [2, 5]
+    assert list_other_ends(folder, tokenizer.end) == [5]
+    folder.generation["eos_token_id"] = [2, "x"]
+    with pytest.raises(ConversionError, match="is not a list of ids"):
+        list_other_ends(folder, tokenizer.end)

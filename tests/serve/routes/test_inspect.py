@@ -117,9 +117,20 @@ def test_a_layer_has_the_numbers_of_python(
 ) -> None:
     """Every part, against the functions for Python users; those are held to the weights in tests/inspect."""
     model, tensors = translator.steppers[0].model, trace.tensors
-    parts = ["stream", "embedding", "layer", "end", "output", "lens"]
+    parts = ["flow", "stream", "embedding", "layer", "end", "output", "lens"]
     found = served.post("/api/layer", {**asked, "parts": parts, "position": 2, "top": 3}).json()
     assert list(found) == parts
+    flow, stages = found["flow"], [name for name in tensors if name.endswith(".stream") and name.startswith("decoder")]
+    added = [n for n, kind in enumerate(flow["kinds"]) if kind == "add"]
+    assert [flow["names"][n] for n in added] == [name.replace(".stream", ".add") for name in stages]
+    assert flow["ids"] == trace.target.ids
+    for n, name in zip(added, stages):
+        np.testing.assert_allclose(floats(flow["lengths"])[n], tensors[name].norm(dim=-1), atol=1e-4)
+        np.testing.assert_allclose(floats(flow["starts"])[n], tensors[name][:, :8], atol=1e-4)
+    said = tensors["output.logps"].exp().topk(3)
+    assert flow["said"]["ids"] == said.indices.tolist()
+    np.testing.assert_allclose(flow["said"]["probabilities"], said.values, atol=1e-4)
+    np.testing.assert_allclose(np.array(flow["said"]["logits"])[2], found["output"]["logits"][:3], atol=1e-3)
     assert found["stream"]["names"][:2] == ["decoder.embedded", "decoder.0.self"]
     np.testing.assert_allclose(floats(found["stream"]["lengths"])[0], tensors["decoder.embedded.norm"], atol=1e-4)
     assert found["embedding"]["token"] == trace.target.ids[2]
@@ -147,7 +158,7 @@ def test_a_layer_has_the_numbers_of_python(
     assert last["pieces"][2] == translator.tokenizers.target.pieces(last["ids"][2])
     encoder = {**asked, "side": "encoder", "parts": parts}
     told = served.post("/api/layer", encoder).json()
-    assert (told["output"], told["lens"]) == (None, None)
+    assert (told["output"], told["lens"], told["flow"]["said"]) == (None, None, None)
 
 
 def test_experts_and_tables_that_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +248,7 @@ def test_what_cannot_be_answered_is_said(served: Running, asked: dict[str, Any])
     )
     assert served.error("/api/inside", {**asked, "place": "../x"})[0] == 400
     for change, told in (
-        ({"parts": ["weather"]}, "must be 'stream', 'embedding'"),
+        ({"parts": ["weather"]}, "must be 'flow', 'stream'"),
         ({"parts": []}, "parts parameter"),
         ({"parts": ["layer"], "layer": 5}, "there is no layer 5 in the decoder: it has 1"),
         ({"parts": ["end"], "position": 4000}, "there is no token 4000"),

@@ -90,7 +90,7 @@ function groupsOf(info: ModelInfo, side: "encoder" | "decoder"): { from: number;
   return groups;
 }
 
-function detailOf(info: ModelInfo, side: "encoder" | "decoder", sub: "self" | "cross" | "feedforward", layer: number): string {
+export function detailOf(info: ModelInfo, side: "encoder" | "decoder", sub: "self" | "cross" | "feedforward", layer: number): string {
   const stack = info.config[side];
   const parts = (sub === "self" ? stack.mixer : sub === "cross" ? stack.cross : stack.feedforward) ?? [];
   const part = parts[layer % Math.max(parts.length, 1)];

@@ -13,6 +13,7 @@ import { later } from "./later";
 const SHOWN = {
   attention: Attention,
   inside: later(async () => (await import("../panels")).Inside),
+  layer: later(async () => (await import("../panels/layer/panel")).ThroughLayer),
   probabilities: Probabilities,
   beam: later(async () => (await import("../panels")).BeamPanel),
   compare: later(async () => (await import("../panels")).ComparePanel),

@@ -7,7 +7,7 @@ export const zh: ComparingWords = {
 
   compare: {
     intro: "两个版本并排对照：各自输出什么，各自认为它有多可能，以及各自看向何处。",
-    ways: { text: "另一段文本", forced: "强制换词之前", model: "另一个模型", part: "去掉一个部件", film: "检查点影片" },
+    ways: { text: "另一段文本", forced: "强制换词之前", model: "另一个模型", part: "去掉一个部件", film: "检查点动画" },
     versus: "对比对象",
     otherText: "另一段文本",
     go: "对比",
@@ -71,7 +71,7 @@ export const zh: ComparingWords = {
   film: {
     intro: "一个头的注意力如何形成：训练中的每个检查点都被强制写出同样的输出。",
     none: (name) => `这里没有 ${name} 的检查点。请使用训练目录启动服务器：headway serve --model DIR，其中 DIR 含有 checkpoints 文件夹。`,
-    few: (count) => `这次训练保留了 ${count} 个检查点。保留数量由设置 train.keep_last 决定，默认为 5；用 --set train.keep_last=20 训练可以得到更长的影片。`,
+    few: (count) => `这次训练保留了 ${count} 个检查点。保留数量由设置 train.keep_last 决定，默认为 5；用 --set train.keep_last=20 训练可以得到更长的动画。`,
     some: (shown, all) => `共 ${all} 个检查点，在训练过程中均匀选取了 ${shown} 个。`,
     frame: "检查点",
     play: "播放",

@@ -143,6 +143,7 @@ export const en = {
   panels: {
     attention: "Attention",
     inside: "Inside a head",
+    layer: "Through a layer",
     probabilities: "Probabilities",
     beam: "Beam",
     compare: "Compare",

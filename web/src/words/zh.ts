@@ -139,6 +139,7 @@ export const words: Words = {
   panels: {
     attention: "注意力",
     inside: "一个头的内部",
+    layer: "一层的内部",
     probabilities: "概率",
     beam: "束搜索",
     compare: "对比",

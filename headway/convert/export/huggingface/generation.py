@@ -23,6 +23,8 @@ def make_generation_config(model: StoredModel, max_tokens: int) -> Json:
     if model.objective == "causal":
         start = line_end_id(model.tokenizers.target)
         length = min(MAX_TEXT_LENGTH, max_tokens)
+        if others := getattr(model.tokenizers.target, "other_ends", ()):
+            config["eos_token_id"] = [tokens.end, *others]
         return {**config, "bos_token_id": start, "do_sample": True, "top_k": 0, "max_length": length}
     search = model.config.search
     return {
