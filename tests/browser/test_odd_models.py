@@ -136,28 +136,6 @@ def test_shaws_positions_are_heard_beside_the_values(look: Callable[..., Look], 
         assert seen.page.locator("#hears").count() == 0
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("lm", 5), ("masked", 4), ("odd", 7)])
-def test_the_tour_tells_only_of_what_there_is(
-    look: Callable[..., Look], lm_dir: Path, masked_dir: Path, odd_dir: Path, kind: str, steps: int
-) -> None:
-    with running({"lm": lm_dir, "masked": masked_dir, "odd": odd_dir}[kind]) as server:
-        seen = look(url=server.url).open().translate(TEXT)
-        seen.page.click("#tour-start")
-        told = [seen.page.inner_text("#tour")]
-        while seen.page.is_enabled("#tour-next"):
-            seen.page.click("#tour-next")
-            told.append(seen.page.inner_text("#tour"))
-        assert len(told) == steps
-        assert f"Step {steps} of {steps}" in told[-1]
-        assert not any("0.0 %" in one or "“”" in one for one in told)
-        assert any("Cross-attention" in one for one in told) == (kind == "odd")
-        assert any("The encoder:" in one for one in told) == (kind != "lm")
-        assert any("hatched" in one for one in told) == (kind == "lm")
-        if kind == "lm":
-            model: Any = load(lm_dir, "cpu")
-            assert f"is cut into {len(model.encode(TEXT))} pieces" in told[0]
-
-
 def test_what_positions_do_behind_a_mask_is_not_drawn_as_zero(
     look: Callable[..., Look], train_toy: Callable[..., Path]
 ) -> None:

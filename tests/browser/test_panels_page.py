@@ -171,43 +171,6 @@ def test_the_architecture_counts_all_parameters(look: Callable[..., Look], trans
     assert sum(int(row[3].replace(",", "")) for row in rows[:-1]) == config.forward_flops(32, 32)
 
 
-@pytest.mark.parametrize("tongue", ["en", "zh"])
-def test_the_tour_goes_through_one_sentence(look: Callable[..., Look], sentences: list[str], tongue: str) -> None:
-    seen = look().open().translate(sentences[0])
-    seen.page.select_option("#tongue", tongue)
-    seen.page.locator("header button").first.click()
-    told = []
-    for step in range(8):
-        told.append(seen.page.inner_text("#tour p[aria-live]"))
-        if step < 7:
-            seen.page.click("#tour-next")
-    assert len(set(told)) == 8
-    assert sentences[0] in told[0]
-    assert seen.page.is_disabled("#tour-next")
-    assert not any(word in text for text in told for word in ("undefined", "NaN", "Infinity"))
-    assert seen.faults == []
-
-
-def test_escape_ends_the_tour(look: Callable[..., Look], sentences: list[str]) -> None:
-    seen = look().open().translate(sentences[0])
-    keyboard = seen.page.keyboard
-    for place in ("#tour-start", "#tour-next", "#heatmap", "#text"):  # wherever the focus is
-        seen.page.click("#tour-start")
-        seen.page.wait_for_selector("#tour")
-        for _ in range(2):
-            seen.page.click("#tour-next")  # here the tour has locked a cell
-        seen.page.focus(place)
-        keyboard.press("Escape")
-        seen.page.wait_for_selector("#tour", state="detached")
-        if place == "#tour-next":  # its button is gone
-            assert seen.page.evaluate("document.activeElement.id") == "tour-start"
-    seen.page.click("#tour-start")
-    seen.page.click("header button[aria-label=Help]")
-    keyboard.press("Escape")  # closes what lies above it
-    seen.page.wait_for_selector("dialog[open]", state="detached")
-    assert seen.page.locator("#tour").count() == 1
-
-
 def test_escape_stops_a_translation_first(look: Callable[..., Look], sentences: list[str], slow: None) -> None:
     seen = look().open()
     seen.page.fill("#text", " ".join(sentences[:3]))

@@ -4,10 +4,12 @@ import { Header } from "./parts/header";
 import { Help } from "./parts/help";
 import { StackMap } from "./parts/stack-map";
 import { Timeline } from "./parts/timeline";
-import { Tour } from "./parts/tour";
+import { later } from "./parts/later";
 import { Viewer } from "./parts/viewer";
 import { onViewerKey } from "./keys";
-import { announcement, isEmbedded } from "./state";
+import { announcement, isEmbedded, tourStep } from "./state";
+
+const Tour = later(async () => (await import("./tour/tour")).Tour);
 
 export function App() {
   if (isEmbedded.value) return <Embedded />;
@@ -24,7 +26,7 @@ export function App() {
           </div>
         </div>
       </main>
-      <Tour />
+      {tourStep.value >= 0 && <Tour />}
       <Help />
       <div role="status" class="unseen" id="status">
         {announcement.value}

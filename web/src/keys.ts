@@ -25,6 +25,11 @@ export function endTour(): void {
 }
 
 export function onPageKey(event: KeyboardEvent): void {
+  if (event.key === "F6" && s.tourStep.value >= 0) {
+    event.preventDefault();
+    void import("./tour/outline").then(({ changeSides }) => changeSides());
+    return;
+  }
   if (event.key !== "Escape" || s.helpOpen.value) return;
   if (s.running.value) stop();
   else if (s.tourStep.value >= 0) endTour();

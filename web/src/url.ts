@@ -47,6 +47,7 @@ export function readAddress(): void {
   s.beside.value = given.get("beside") ?? "";
   s.quality.value = given.get("quality") ?? "";
   s.cost.value = given.get("cost") ?? "";
+  s.tourStep.value = s.isEmbedded.value ? -1 : number("tour") - 1;
 }
 
 export function keepAddress(): void {
@@ -83,6 +84,7 @@ export function tellView(): URLSearchParams {
   if (s.beside.value) told.set("beside", s.beside.value);
   if (s.quality.value) told.set("quality", s.quality.value);
   if (s.cost.value) told.set("cost", s.cost.value);
+  if (s.tourStep.value >= 0) told.set("tour", String(s.tourStep.value + 1));
   return told;
 }
 

@@ -8,6 +8,7 @@ import { cell, kind, locked, narrow, ownScale, rootScale, running, shownStep, th
 import { MASKED, type View, highest } from "../view";
 import { words } from "../words";
 
+const TIP = 190; // pixels of the value at the pointer, about
 const LABELS = 80; // pixels of the labels above the columns, about
 
 export function cellSize(view: View): number {
@@ -129,8 +130,8 @@ function Tip({ view, size, figure }: { view: View; size: number; figure: RefObje
   const cells = figure.current.querySelector(".cells")!.getBoundingClientRect();
   const left = cells.left - frame.left + (at.column + 1) * size + 6;
   const top = cells.top - frame.top + at.row * size - 4;
-  const isLeft = left > frame.width / 2; // no room to the right
-  const place = isLeft ? { right: px(frame.width - left + size + 12), top: px(top) } : { left: px(left), top: px(top) };
+  const hasRoom = left + TIP < frame.width;
+  const place = hasRoom ? { left: px(left), top: px(top) } : { right: 0, top: px(top - size - 6) }; // else above its row
   return <span class="tip" id="tip" aria-hidden="true" style={place}>{told}</span>;
 }
 

@@ -1,8 +1,8 @@
 import { computed } from "@preact/signals";
-import { tongue } from ".";
+import { parts, tongue } from ".";
 import { type ComparingWords, en } from "./comparing-en";
 import { zh } from "./comparing-zh";
 
 const TONGUES: Partial<Record<string, ComparingWords>> = { en, zh };
 
-export const comparing = computed(() => TONGUES[tongue.value] ?? en);
+export const comparing = computed(() => parts.value.comparing ?? TONGUES[tongue.value] ?? en);

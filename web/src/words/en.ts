@@ -1,26 +1,5 @@
 // The interface in English. zh.ts has the same keys.
 
-export interface TourFacts {
-  source: string;
-  result: string;
-  tokens: string[];
-  written: string[];
-  vocabulary: number;
-  width: number;
-  encoderLayers: number;
-  decoderLayers: number;
-  heads: number;
-  headWidth: number;
-  position: string;
-  self: { from: string; to: string; weight: number };
-  cross: { from: string; to: string; weight: number; layer: number; head: number };
-  isForceable: boolean; // whether another word can be chosen
-  likely: { piece: string; probability: number; second: string; secondProbability: number; entropy: number } | null;
-  beam: { size: number; candidates: number; pruned: number; steps: number };
-}
-
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-
 export const en = {
   language: "English",
   title: "Headway: look inside a translation",
@@ -402,55 +381,6 @@ export const en = {
   noPositions: "This side marks no positions.",
   side: "Side",
 
-  tourStart: "Take the tour",
-  tourNeeds: "The tour goes through one sentence: translate one first.",
-  tourOf: (n: number, count: number) => `Step ${n} of ${count}`,
-  tourEnd: "End the tour",
-  tourSteps: [
-    {
-      title: "A sentence becomes tokens",
-      text: (f: TourFacts) =>
-        `“${f.source}” is cut into ${f.tokens.length} pieces: ${f.tokens.join(" | ")}. Frequent words are one piece, rare ones several. The vocabulary has ${f.vocabulary} of them, and from here on the model knows only their numbers.`,
-    },
-    {
-      title: "Tokens become vectors",
-      text: (f: TourFacts) =>
-        `Each piece is looked up in a table and becomes ${f.width} numbers. Words that are used alike lie near each other: see the neighbours below. Attention by itself knows no order, so positions are marked too (${f.position}).`,
-    },
-    {
-      title: "The encoder: words look at each other",
-      text: (f: TourFacts) =>
-        `In ${f.encoderLayers === 1 ? "one layer" : `${f.encoderLayers} layers, each`} with ${f.heads === 1 ? "one head" : `${f.heads} heads`}, every word gathers from all others what matters for it. Here the strongest link between two different words: “${f.self.from}” looks at “${f.self.to}” with ${percent(f.self.weight)} of its attention.`,
-    },
-    {
-      title: "Inside one head",
-      text: (f: TourFacts) =>
-        `How does a head decide? It turns each word into a query (what do I seek?), a key (what do I offer?) and a value (what do I say?) of ${f.headWidth} numbers each. Query times key is a score; scores are divided by √${f.headWidth}; the softmax makes shares of them. Go through the six steps: the numbers are the model's.`,
-    },
-    {
-      title: "The decoder looks back, never ahead",
-      text: (f: TourFacts) =>
-        `The output is written one piece at a time: ${f.written.join(" | ")}. While a place is computed, later ones do not exist yet. In training they do, so they are masked: the hatched triangle.`,
-    },
-    {
-      title: "Cross-attention: where translation happens",
-      text: (f: TourFacts) =>
-        `While it writes “${f.cross.from}”, head ${f.cross.head} of layer ${f.cross.layer} looks at “${f.cross.to}”: ${percent(f.cross.weight)}. Nobody told the model which word means which. Move the timeline and watch the row.`,
-    },
-    {
-      title: "From a vector to a word",
-      text: (f: TourFacts) =>
-        f.likely
-          ? `At the end stands a share for each of the ${f.vocabulary} pieces. Here “${f.likely.piece}” has ${percent(f.likely.probability)}, “${f.likely.second}” ${percent(f.likely.secondProbability)}; the entropy is ${(f.likely.entropy / Math.LN2).toFixed(2)} bits.${f.isForceable ? " Click another word, and the model must go on from it." : ""}`
-          : `At the end stands a share for each of the ${f.vocabulary} pieces.`,
-    },
-    {
-      title: "Several drafts at once",
-      text: (f: TourFacts) =>
-        `The likeliest next word need not begin the likeliest sentence. So the search keeps ${f.beam.size} drafts. In ${f.beam.steps} steps it looked at ${f.beam.candidates} and gave up ${f.beam.pruned}. The bold path won: “${f.result}”.`,
-    },
-  ],
-
   keys: [
     ["Ctrl + Enter", "translate"],
     ["Esc", "stop, unlock, close, end the tour"],
@@ -462,6 +392,7 @@ export const en = {
     [", .", "head"],
     ["1 2 3", "encoder, decoder, cross"],
     ["T", "table"],
+    ["F6", "in the tour: to what is outlined, and back; ← → on its card: one stop"],
     ["?", "this list"],
   ] as [string, string][],
   keysTitle: "Keys (inside the lower part of the page)",

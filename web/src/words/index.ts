@@ -1,15 +1,31 @@
 // The language of the interface: the browser's, until somebody chooses another. English is always there, and stands in
-// for a language that cannot be loaded; a further language is one file here and one line in OTHERS.
-import { signal } from "@preact/signals";
+// for what another language lacks. A further language is one file here, which exports `words`, and `parts` for panels
+// whose words are loaded with them, and one line in LANGUAGES (see CONTRIBUTING.md).
+import { batch, signal } from "@preact/signals";
 import { saved } from "../api";
+import type { ComparingWords } from "./comparing-en";
 import { type Words, en } from "./en";
+import type { TourWords } from "./tour/en";
 
-const OTHERS = { zh: async () => (await import("./zh")).zh };
-export type Tongue = "en" | keyof typeof OTHERS;
-export const TONGUES: Record<Tongue, { name: string; tag: string }> = {
-  en: { name: "English", tag: "en" },
-  zh: { name: "中文", tag: "zh-Hans" },
-};
+// Words that are loaded with what they are about, where a language brings them in its one file.
+export interface Parts {
+  tour?: TourWords;
+  comparing?: ComparingWords;
+}
+
+interface Language {
+  name: string;
+  tag: string;
+  load: () => Promise<{ words: Words; parts?: Parts }>;
+}
+
+const LANGUAGES = {
+  en: { name: "English", tag: "en", load: async () => ({ words: en }) },
+  zh: { name: "中文", tag: "zh-Hans", load: () => import("./zh") },
+} satisfies Record<string, Language>;
+
+export type Tongue = keyof typeof LANGUAGES;
+export const TONGUES: Record<Tongue, Language> = LANGUAGES;
 
 function isTongue(name: string | null): name is Tongue {
   return name !== null && name in TONGUES;
@@ -30,11 +46,16 @@ function wantedTongue(): Tongue {
 
 export const tongue = signal<Tongue>("en");
 export const words = signal<Words>(en);
+export const parts = signal<Parts>({});
 
 export async function loadWords(wanted: Tongue = wantedTongue()): Promise<void> {
   try {
-    words.value = wanted === "en" ? en : await OTHERS[wanted]();
-    tongue.value = wanted;
+    const loaded = await TONGUES[wanted].load();
+    batch(() => {
+      words.value = loaded.words;
+      parts.value = loaded.parts ?? {};
+      tongue.value = wanted;
+    });
   } catch {
     // the server is gone: the page goes on in the language that it has
   }

@@ -1,9 +1,7 @@
 // 中文界面。键与 en.ts 相同。
-import { type TourFacts, type Words, en } from "./en";
+import { type Words, en } from "./en";
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)}%`;
-
-export const zh: Words = {
+export const words: Words = {
   language: "中文",
   title: "Headway：看见翻译的内部",
   whatItIs: "看看 Transformer 的内部：输入一个句子，观察它从词到译文的每一步，全部是模型自己的数字。",
@@ -378,55 +376,6 @@ export const zh: Words = {
   noPositions: "这一侧不标位置。",
   side: "哪一侧",
 
-  tourStart: "开始导览",
-  tourNeeds: "导览跟着一个句子走：请先翻译一句。",
-  tourOf: (n, count) => `第 ${n} 步，共 ${count} 步`,
-  tourEnd: "结束导览",
-  tourSteps: [
-    {
-      title: "句子变成词元",
-      text: (f: TourFacts) =>
-        `“${f.source}”被切成 ${f.tokens.length} 块：${f.tokens.join(" | ")}。常见的词是一块，少见的词是几块。词表里共有 ${f.vocabulary} 块，从这里开始，模型只认得它们的编号。`,
-    },
-    {
-      title: "词元变成向量",
-      text: (f: TourFacts) =>
-        `每一块在表中查到 ${f.width} 个数。用法相近的词彼此靠近：看下面的邻居。注意力本身不知道先后，所以还要标上位置（${f.position}）。`,
-    },
-    {
-      title: "编码器：词与词互相看",
-      text: (f: TourFacts) =>
-        `一共 ${f.encoderLayers} 层，每层 ${f.heads} 个头，每个词从其他词那里收集对自己有用的东西。这里两个不同的词之间最强的联系：“${f.self.from}”把 ${percent(f.self.weight)} 的注意力给了“${f.self.to}”。`,
-    },
-    {
-      title: "一个头的内部",
-      text: (f: TourFacts) =>
-        `头怎么决定看哪里？它把每个词变成查询（我要找什么）、键（我能给什么）和值（我要说什么），各 ${f.headWidth} 个数。查询乘键是分数，除以 √${f.headWidth}，再由 softmax 变成份额。请走完六步：数字都是这个模型自己的。`,
-    },
-    {
-      title: "解码器只往回看",
-      text: (f: TourFacts) =>
-        `译文一块一块地写：${f.written.join(" | ")}。算某个位置时，后面的还不存在。训练时它们存在，所以要遮住：就是那个画斜线的三角形。`,
-    },
-    {
-      title: "交叉注意力：翻译发生的地方",
-      text: (f: TourFacts) =>
-        `写“${f.cross.from}”的时候，第 ${f.cross.layer} 层的头 ${f.cross.head} 看着“${f.cross.to}”：${percent(f.cross.weight)}。没有人告诉过模型哪个词对应哪个词。移动时间轴，看那一行怎么变。`,
-    },
-    {
-      title: "从向量到词",
-      text: (f: TourFacts) =>
-        f.likely
-          ? `最后，词表里的 ${f.vocabulary} 块各得一份概率。这里“${f.likely.piece}”是 ${percent(f.likely.probability)}，“${f.likely.second}”是 ${percent(f.likely.secondProbability)}；熵为 ${(f.likely.entropy / Math.LN2).toFixed(2)} 比特。${f.isForceable ? "点另一个词，模型就得从它接着写。" : ""}`
-          : `最后，词表里的 ${f.vocabulary} 块各得一份概率。`,
-    },
-    {
-      title: "同时写几份草稿",
-      text: (f: TourFacts) =>
-        `下一个最可能的词，不一定开出最可能的句子。所以搜索同时保留 ${f.beam.size} 份草稿。${f.beam.steps} 步里看过 ${f.beam.candidates} 个，放弃了 ${f.beam.pruned} 个。粗线胜出：“${f.result}”。`,
-    },
-  ],
-
   keys: [
     ["Ctrl + Enter", "翻译"],
     ["Esc", "停止、解锁、关闭、结束导览"],
@@ -438,6 +387,7 @@ export const zh: Words = {
     [", .", "头"],
     ["1 2 3", "编码器、解码器、交叉"],
     ["T", "表格"],
+    ["F6", "导览中：转到标出的部分，再按返回；在导览卡片上 ← →：换一站"],
     ["?", "这张表"],
   ],
   keysTitle: "快捷键（页面下半部分）",
