@@ -27,7 +27,7 @@ HAS_COMMENTS = {"", "bash", "console", "python", "sh", "toml", "yaml"}
 QUOTED_OR_COMMENT = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|(?P<comment>(?:^|(?<=\s))#.*)|.""")
 HAN = "\u4e00-\u9fff"
 UNSPACED = re.compile(rf"[{HAN}][A-Za-z0-9`]|[A-Za-z0-9`%][{HAN}]")
-HALF_WIDTH = re.compile(rf"[{HAN}] ?[,;:?!()]|[,;:?!()] ?[{HAN}]|[{HAN}]\.(?:\s|$)")
+HALF_WIDTH = re.compile(rf"[{HAN}][,;:?!()]|[,;:?!] ?[{HAN}]|[()][{HAN}]|[{HAN}]\.(?:\s|$)")
 
 
 @dataclass(frozen=True)
