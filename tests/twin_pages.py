@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
@@ -41,6 +41,11 @@ class Span:
     bold: int
 
     @cached_property
+    def full_text(self) -> str:
+        codes = iter(self.codes)
+        return re.sub("`", lambda _: next(codes), self.text)
+
+    @cached_property
     def numbers(self) -> list[str]:
         return [read_number(match[1], match[2]) for match in NUMBER.finditer(self.text)]
 
@@ -53,14 +58,14 @@ class Block:
     code: str = ""  # without comments
 
     @cached_property
-    def signature(self) -> tuple[Any, ...]:
+    def features(self) -> Counter[str]:
         """What a block and its translation have in common."""
-        spans = ((tuple(sorted(s.codes)), tuple(sorted(s.numbers)), len(s.links), s.pictures) for s in self.spans)
-        return (self.kind, self.code, *spans)
+        spans = (item for span in self.spans for item in (*span.codes, *span.numbers, *("[]" for _ in span.links)))
+        return Counter([self.kind, *self.code.split("\n"), *spans])
 
     @property
     def text(self) -> str:
-        return self.code or " | ".join(span.text for span in self.spans)
+        return self.code or " | ".join(span.full_text for span in self.spans)
 
     def __str__(self) -> str:
         return f'{self.kind} "{self.text.strip()[:60]}" (line {self.line})'
@@ -75,16 +80,22 @@ class Section:
     def kind(self) -> str:
         return self.heading.kind
 
+    @property
+    def line(self) -> int:
+        return self.heading.line
+
     @cached_property
-    def signature(self) -> tuple[Any, ...]:
-        return (self.heading.signature, *(block.signature for block in self.blocks))
+    def features(self) -> Counter[str]:
+        return sum((block.features for block in self.blocks), self.heading.features)
 
     def __str__(self) -> str:
         return str(self.heading)
 
 
 T = TypeVar("T", Block, Section)
-Unpaired = tuple[Sequence[Block | Section], Sequence[Block | Section]]
+Pairing = tuple[float, list[tuple[int, int]]]  # how good it is, and the indices of each pair
+# Those of the original, those of its twin, and the line of the twin that they follow, if any.
+Unpaired = tuple[Sequence[Block | Section], Sequence[Block | Section], int]
 
 
 def read_number(digits: str, unit: str | None) -> str:
@@ -165,16 +176,13 @@ def is_languages(block: Block) -> bool:
     return block.kind == "paragraph" and block.text == LANGUAGES
 
 
-def anchors_of(path: Path) -> dict[str, int]:
-    """The anchor that GitHub gives to each heading, and which heading it is."""
-    anchors: dict[str, int] = {}
-    for number, section in enumerate(read_sections(path)):
-        [span] = section.heading.spans
-        codes = iter(span.codes)
-        text = re.sub("`", lambda _: next(codes), span.text)
-        anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+def anchors_of(sections: Sequence[Section]) -> dict[str, Section]:
+    """By the anchor that GitHub gives to its heading."""
+    anchors: dict[str, Section] = {}
+    for section in sections:
+        anchor = re.sub(r"[^\w\- ]", "", section.heading.text.lower()).replace(" ", "-")
         again = sum(re.fullmatch(re.escape(anchor) + r"(-\d+)?", other) is not None for other in anchors)
-        anchors[f"{anchor}-{again}" if again else anchor] = number
+        anchors[f"{anchor}-{again}" if again else anchor] = section
     return anchors
 
 
@@ -185,6 +193,8 @@ class Twins:
         self.root = root
         self.twins = twins
         self.originals = {twin: original for original, twin in twins.items()}
+        self.sections = cache(lambda page: read_sections(root / page))
+        self.anchors = cache(lambda page: anchors_of(self.sections(page)))
 
     def resolve(self, page: str, target: str) -> tuple[str, str]:
         """The path in the root, and the anchor; an address of the web is a path as it is."""
@@ -199,11 +209,14 @@ class Twins:
         """The same for a link and its translation: the original's path, and which of its headings."""
         path, anchor = self.resolve(page, target)
         original = self.originals.get(path, path)
-        if not anchor:
-            return original
-        number = anchors_of(self.root / path).get(anchor, -1)
-        headings = [section.heading.text for section in read_sections(self.root / original)]
-        return f'{original}, "{headings[number]}"' if 0 <= number < len(headings) else f"{original}#{anchor}"
+        if not anchor or not (self.root / path).exists() or anchor not in self.anchors(path):
+            return f"{original}#{anchor}" if anchor else original
+        section = self.anchors(path)[anchor]
+        if original not in self.twins:
+            return f'{original}, "{section.heading.text}"'
+        pairs, _ = pair_up(self.sections(original), self.sections(self.twins[original]))
+        headings = [one.heading.text for one, other in pairs if section is one or section is other]
+        return f'{original}, "{headings[0]}"' if headings else original
 
     def check_targets(self, page: str) -> list[str]:
         """Links and pictures that lead nowhere, or from a translation to an original whose translation exists."""
@@ -216,7 +229,7 @@ class Twins:
                     continue
                 if not (self.root / path).exists():
                     wrong.append(f'{where}: "{target}" does not exist')
-                elif anchor and path.endswith(".md") and anchor not in anchors_of(self.root / path):
+                elif anchor and path.endswith(".md") and anchor not in self.anchors(path):
                     wrong.append(f'{where}: {path} has no heading "#{anchor}"')
                 if page in self.originals and path in self.twins and not is_languages(block):
                     wrong.append(f'{where}: "{target}" should be {self.twins[path]}')
@@ -234,9 +247,8 @@ class Twins:
     def compare_pages(self, original: str) -> list[str]:
         """What is out of step, a sentence each."""
         twin = self.twins[original]
-        wrong = []
-        ours, theirs = (read_sections(self.root / page) for page in (original, twin))
-        sections, unpaired = pair_up(ours, theirs)
+        wrong: list[str] = []
+        sections, unpaired = pair_up(self.sections(original), self.sections(twin))
         wrong += describe_unpaired(unpaired, original, twin, "the headings")
         for one, other in sections:
             inside = f'the section "{one.heading.text}"'
@@ -248,8 +260,7 @@ class Twins:
         return wrong
 
     def compare_blocks(self, a: Block, b: Block, original: str, twin: str) -> Iterator[str]:
-        if a.kind != b.kind:
-            yield f"{b.kind} in place of {a.kind}"
+        """Two of one kind."""
         if a.code != b.code:
             yield describe_code(a, b)
         if len(a.spans) != len(b.spans):
@@ -265,13 +276,15 @@ class Twins:
                 ("picture", *pictures),
                 ("bold text", ["**"] * one.bold, ["**"] * other.bold),
             ):
-                missing, added = Counter(was) - Counter(now), Counter(now) - Counter(was)
-                yield from (f"{cell}missing {what} {count_of(item, n)}" for item, n in missing.items())
-                yield from (f"{cell}{what} that the original lacks: {count_of(item, n)}" for item, n in added.items())
+                missing, added = list_items(Counter(was) - Counter(now)), list_items(Counter(now) - Counter(was))
+                if missing and added:
+                    yield f"{cell}{what} {added} in place of {missing}"
+                elif missing or added:
+                    yield f"{cell}missing {what} {missing}" if missing else f"{cell}superfluous {what} {added}"
 
 
-def count_of(item: str, times: int) -> str:
-    return f"{item} ({times} times)" if times > 1 else item
+def list_items(items: Counter[str]) -> str:
+    return ", ".join(f"{item} ({times} times)" if times > 1 else item for item, times in items.items())
 
 
 def describe_code(a: Block, b: Block) -> str:
@@ -282,27 +295,38 @@ def describe_code(a: Block, b: Block) -> str:
 
 
 def pair_up(ours: Sequence[T], theirs: Sequence[T]) -> tuple[list[tuple[T, T]], list[Unpaired]]:
-    """In order where the kinds are the same; otherwise by what they have in common, and the rest is unpaired."""
+    """In order where the kinds are the same. Otherwise as many as possible of one kind, and those that are most alike;
+    the others are unpaired."""
     if [one.kind for one in ours] == [other.kind for other in theirs]:
         return list(zip(ours, theirs, strict=True)), []
-    pairs: list[tuple[T, T]] = []
+    best: dict[tuple[int, int], Pairing] = {}  # for what stands before i and before j
+    for i, j in product(range(len(ours) + 1), range(len(theirs) + 1)):
+        choices: list[Pairing] = [best[place] for place in ((i - 1, j), (i, j - 1)) if place in best] or [(0.0, [])]
+        if i and j and ours[i - 1].kind == theirs[j - 1].kind:
+            score, before = best[i - 1, j - 1]
+            choices.append((score + 1 + likeness(ours[i - 1], theirs[j - 1]), [*before, (i - 1, j - 1)]))
+        best[i, j] = max(choices, key=lambda choice: choice[0])
+    _, indices = best[len(ours), len(theirs)]
     unpaired: list[Unpaired] = []
-    matcher = SequenceMatcher(None, [one.signature for one in ours], [other.signature for other in theirs], False)
-    for _, a, b, c, d in matcher.get_opcodes():
-        if [one.kind for one in ours[a:b]] == [other.kind for other in theirs[c:d]]:
-            pairs += zip(ours[a:b], theirs[c:d], strict=True)
-        else:
-            unpaired.append((ours[a:b], theirs[c:d]))
-    return pairs, unpaired
+    for (a, c), (b, d) in pairwise([(-1, -1), *indices, (len(ours), len(theirs))]):
+        if b - a > 1 or d - c > 1:
+            unpaired.append((ours[a + 1 : b], theirs[c + 1 : d], theirs[c].line if c >= 0 else 0))
+    return [(ours[i], theirs[j]) for i, j in indices], unpaired
+
+
+def likeness(one: Block | Section, other: Block | Section) -> float:
+    """From 0 to 1."""
+    return (one.features & other.features).total() / (one.features | other.features).total()
 
 
 def describe_unpaired(unpaired: Sequence[Unpaired], original: str, twin: str, where: str) -> Iterator[str]:
-    for ours, theirs in unpaired:
-        has = (", ".join(str(item) for item in items) or "nothing" for items in (ours, theirs))
-        yield f"{where} of {original}: {next(has)}; here {twin} has {next(has)}"
+    for ours, theirs, line in unpaired:
+        has, twin_has = (", ".join(str(item) for item in items) or "nothing" for items in (ours, theirs))
+        place = f"after line {line}" if line else "at its beginning"
+        yield f"{where} of {original}: {has}; {twin}, {place}: {twin_has}"
 
 
-def check_typography(path: Path, page: str) -> list[str]:
+def check_typography(root: Path, page: str) -> list[str]:
     """Spaces between Han characters and others, and full-width punctuation beside Han characters."""
     rules: dict[str, Callable[[str], re.Match[str] | None]] = {
         "a space is missing in": UNSPACED.search,
@@ -310,7 +334,7 @@ def check_typography(path: Path, page: str) -> list[str]:
     }
     return [
         f'{page}, line {block.line}: {rule} "{span.text[max(0, found.start() - 10) : found.end() + 10]}"'
-        for block in read_blocks(path.read_text(encoding="utf-8"))
+        for block in read_blocks((root / page).read_text(encoding="utf-8"))
         for span in block.spans
         for rule, search in rules.items()
         if (found := search(span.text))
