@@ -182,8 +182,10 @@ def _sentence_text(sentence: Sentence, rank: int, tokenizer: Tokenizer) -> str:
 
 def _space_texts(line: SourceLine, texts: Sequence[str]) -> list[str]:
     """What stands before each translated sentence."""
-    befores = [sentence.before for sentence in line.sentences]
-    return befores[:1] + [adapt_spacing(before, *pair) for before, pair in zip(befores[1:], pairwise(texts))]
+    pairs = zip(pairwise(line.sentences), pairwise(texts))
+    return [sentence.before for sentence in line.sentences[:1]] + [
+        adapt_spacing(sentence.before, previous.text, left, right) for (previous, sentence), (left, right) in pairs
+    ]
 
 
 def _join_links(line: SourceLine, spaces: Sequence[str], texts: Sequence[str], rank: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from headway.text.segment.sentence_spacing import adapt_spacing
 @pytest.mark.parametrize(
     ("before", "left", "right", "expected"),
     [
-        ("", "This is one.", "That is two.", " "),  # from Chinese
+        ("", "This is one.", "That is two.", " "),
         ("", "“This is one.”", "“That is two.”", " "),
         (" ", "这是一。", "那是二。", ""),  # to Chinese
         (" ", "「这是一。」", "「那是二。」", ""),
@@ -28,4 +28,10 @@ from headway.text.segment.sentence_spacing import adapt_spacing
     ],
 )
 def test_spaces_follow_the_target(before: str, left: str, right: str, expected: str) -> None:
-    assert adapt_spacing(before, left, right) == expected
+    source = "这是一。" if before == "" else "This is one."
+    assert adapt_spacing(before, source, left, right) == expected
+
+
+@pytest.mark.parametrize("source", ["https://example.org/a1b2", "“one”", "", "ein"])
+def test_what_is_cut_inside_a_word_stays_in_one_piece(source: str) -> None:
+    assert adapt_spacing("", source, "https://example.org/a1b2", "c3d4") == ""
