@@ -6,7 +6,8 @@ model + text ─► tracer ─► Trace (trace.py) ─► trace.json + trace.saf
           ▼               ▼                              ▼
     attention         beam_tree, embeddings,        events ─► html_page: a page without a server
     experts           rank_collapse                 (also what `headway serve` streams to its page)
-          │               │                         with what its panels ask: recorded_answers
+          │               │                         with what its panels ask: recorded_answers,
+          │               │                         of the head that it opens on: telling_head
           │               │                         static_site: several texts as a site of files
           ├─► terminal_plots   heatmaps in a terminal
           ├─► plots            PNG, SVG, PDF: attention, masks, positions, experts, curves

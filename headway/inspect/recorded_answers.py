@@ -17,6 +17,7 @@ from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.output_scores import output_side
 from headway.inspect.scored_output import count_lead, describe_scored
 from headway.inspect.sublayers import Parts, describe_column, describe_sublayer
+from headway.inspect.telling_head import find_telling_head
 from headway.inspect.trace import Trace
 from headway.nn.transformer import Transformer
 
@@ -63,17 +64,18 @@ def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     for path in list_attention_sublayers(config):
         describe = partial(_describe_sublayer, path, config)
         answers.append(RecordedAnswer(f"inside {path}", "api/inside", {"place": path}, describe))
-        answers += list_columns(config, path)
+        answers += list_columns(config, path, head=0)
     return answers + list_layer_answers(config)
 
 
-def list_columns(config: Transformer.Config, path: str) -> list[RecordedAnswer]:
-    """The weights that lead to the first number of each kind, in the first head; others are asked of a server."""
+def list_columns(config: Transformer.Config, path: str, head: int) -> list[RecordedAnswer]:
+    """The weights that lead to the first number of each kind, in one head; others are asked of a server."""
+    parts = Parts.of(config, path)
     answers = []
-    for matrix in Parts.of(config, path).matrices:
-        body = {"place": path, "matrix": matrix, "head": 0, "channel": 0}
-        describe = partial(_describe_column, path, matrix)
-        answers.append(RecordedAnswer(f"column {path} {matrix} 0 0", "api/column", body, describe))
+    for matrix in parts.matrices if head < parts.mixer.heads else ():
+        body = {"place": path, "matrix": matrix, "head": head, "channel": 0}
+        describe = partial(_describe_column, path, matrix, head)
+        answers.append(RecordedAnswer(f"column {path} {matrix} {head} 0", "api/column", body, describe))
     return answers
 
 
@@ -111,11 +113,18 @@ def record_answers(traced: TracedText, name: str) -> dict[str, Any]:
     description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
     info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
     answers = {"model": info, "0 costs": info}
-    for answer in list_answers(config):
+    for answer in [*list_answers(config), *_list_first_columns(trace, config)]:
         computed = answer.compute(traced)
         if computed is not None:
             answers[f"0 {answer.name}"] = computed
     return answers
+
+
+def _list_first_columns(trace: Trace, config: Transformer.Config) -> list[RecordedAnswer]:
+    """Those of the head on which the page opens, beside those of the first head."""
+    _, head = find_telling_head(trace) or (0, 0)
+    paths = list_attention_sublayers(config) if head else []
+    return [answer for path in paths for answer in list_columns(config, path, head)]
 
 
 def describe_model(config: Transformer.Config, search: Mapping[str, Any], source: int, target: int) -> dict[str, Any]:
@@ -144,8 +153,8 @@ def _describe_sublayer(path: str, config: Transformer.Config, traced: TracedText
     return describe_sublayer(traced.trace.tensors, path, config, traced.model)
 
 
-def _describe_column(path: str, matrix: str, traced: TracedText) -> dict[str, Any] | None:
-    return None if traced.model is None else describe_column(traced.model, path, matrix, head=0, channel=0)
+def _describe_column(path: str, matrix: str, head: int, traced: TracedText) -> dict[str, Any] | None:
+    return None if traced.model is None else describe_column(traced.model, path, matrix, head, channel=0)
 
 
 def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from browser.conftest import Look
+from headway.inspect.telling_head import find_telling_head
 from headway.inspect.trace import Trace
 
 SHIFTS = """
@@ -26,19 +27,6 @@ def opened(seen: Look, **state: Any) -> Look:
     return seen.ended()
 
 
-def telling_head(trace: Trace) -> tuple[int, int]:
-    """The layer and head whose columns are looked at most sharply, marks left out."""
-    words = [n for n, piece in enumerate(trace.source.pieces) if not piece.startswith("⟨")]
-    rows = [n for n, piece in enumerate(trace.written.pieces) if not piece.startswith("⟨")]
-    layers = [trace.tensors[name] for name in sorted(trace.tensors) if name.endswith(".cross.weights")]
-    told = {
-        (layer, head): float(weights[head][rows][:, words].max(0).values.sum())
-        for layer, weights in enumerate(layers)
-        for head in range(len(weights))
-    }
-    return max(told, key=lambda one: told[one])
-
-
 @pytest.mark.parametrize("width", [375, 1280])
 def test_nothing_jumps_while_the_page_opens(look: Callable[..., Look], sentences: list[str], width: int) -> None:
     seen = look(width=width, height=800)
@@ -52,16 +40,19 @@ def test_nothing_jumps_while_the_page_opens(look: Callable[..., Look], sentences
 def test_it_says_what_it_is_and_shows_the_map(look: Callable[..., Look], sentences: list[str], trace: Trace) -> None:
     seen = opened(look(height=800), text=sentences[0])
     assert seen.page.inner_text("h1").startswith("Look inside a Transformer: ")
-    layer, head = telling_head(trace)
+    found = find_telling_head(trace)
+    assert found
+    layer, head = found
     assert (seen.page.url.partition("&layer=")[2]).startswith(f"{layer + 1}&head={head + 1}")
     box = seen.page.locator("#heatmap").bounding_box()
     assert box and box["y"] < 560 and box["y"] + 8 * 28 < 800
+    cell = box["width"] / len(trace.source.pieces)
     assert not seen.page.is_visible("#show-words")  # the options are folded
-    seen.page.mouse.move(box["x"] + 3.5 * 28, box["y"] + 2.5 * 28)  # row 3, column 4
+    seen.page.mouse.move(box["x"] + 3.5 * cell, box["y"] + 2.5 * cell)  # row 3, column 4
     value = float(trace.tensors[f"decoder.{layer}.cross.weights"][head, 2, 3])
     assert abs(float(seen.page.inner_text("#tip").rpartition(" ")[2]) - value) < 2e-4
     tip = seen.page.locator("#tip").bounding_box()
-    assert tip and abs(tip["y"] - box["y"] - 2 * 28) < 40 and tip["x"] > box["x"]
+    assert tip and abs(tip["y"] - box["y"] - 2 * cell) < 40 and tip["x"] > box["x"]
     assert seen.page.inner_text("#reads") == seen.page.inner_text("#tip")
     seen.page.select_option("#head", index=2)  # who chooses a head keeps it
     seen.translate(sentences[1])

@@ -111,6 +111,6 @@ def test_labels_stay_in_sight(look: Callable[..., Look], long_server: Running, s
         assert right == 150 and -4 <= left <= 4
     seen.page.focus("#heatmap")
     seen.page.keyboard.press("Control+End")
-    seen.page.wait_for_function("document.querySelector('.heatmap .scroll').scrollTop > 150")
+    seen.page.wait_for_function("() => document.querySelector('.heatmap .scroll').scrollTop > 150")
     seen.page.keyboard.press("Control+Home")
-    seen.page.wait_for_function("document.querySelector('.heatmap .scroll').scrollTop === 0")
+    seen.page.wait_for_function("() => document.querySelector('.heatmap .scroll').scrollTop === 0")

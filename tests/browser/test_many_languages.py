@@ -27,7 +27,7 @@ def test_directions_are_chosen_by_two_languages(look: Callable[..., Look], tmp_p
         assert expected in seen.result and "deu_Latn" not in seen.result
         page.select_option("#to", "zh-Hans")
         seen.ended()
-        page.wait_for_function("location.hash.includes('zh-Hans')")
+        page.wait_for_function("() => location.hash.includes('zh-Hans')")
         page.reload()
         page.wait_for_selector("#to")
         assert (page.input_value("#from"), page.input_value("#to")) == ("en", "zh-Hans")

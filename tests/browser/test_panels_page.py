@@ -94,7 +94,7 @@ def test_several_words_are_forced_kept_in_the_address_and_undone(
     assert again.page.locator("#forced li").all_inner_texts() == told
     assert again.page.inner_text("#first") == texts[0]
     again.page.click("#forced li:nth-child(2) button")
-    again.page.wait_for_function("document.querySelectorAll('#forced li').length === 1")
+    again.page.wait_for_function("() => document.querySelectorAll('#forced li').length === 1")
     assert again.ended().result == texts[1]
     again.page.click("#forced li:nth-child(1) button")
     again.page.wait_for_selector("#forced", state="detached")

@@ -58,6 +58,7 @@ def test_w10_axe_finds_nothing(
         seen.tab(panel).page.wait_for_timeout(200)
         found[panel] = violations(seen, axe, rules)
     seen.page.click("#tour-start")
+    seen.page.wait_for_selector("#tour h2")
     found["tour"] = violations(seen, axe, rules)
     assert found == {panel: [] for panel in found}
 

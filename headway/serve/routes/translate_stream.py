@@ -110,7 +110,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
     if not isinstance(prefix, str):
         target_tokenizer.pieces(prefix)  # raises for an id that the vocabulary does not have
     options = TranslateOptions(source=source, target=target, split_sentences=False, search=search)
-    text = ""
+    text = previous = ""
     warnings: list[str] = []
     for number, sentence in enumerate(line.sentences):
         tracer = IncrementalTracer(
@@ -140,7 +140,8 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         }
         emit({**recorder.describe([*lead, *best.tokens]), "event": "found", **result})
         translated = made.text.strip()
-        text += adapt_spacing(sentence.before, text, translated) + translated
+        text += adapt_spacing(sentence.before, previous, text, translated) + translated
+        previous = sentence.text
         warnings += made.warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})
 

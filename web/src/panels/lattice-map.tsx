@@ -115,5 +115,5 @@ function clipped(text: string): string {
 function tell(node: Node): string {
   const t = words.value;
   const fate = node.wins && node.fate === "runs" ? "win" : node.fate;
-  return t.beamNode(node.text.trim(), signed(node.logp), t.beamLegend[fate]);
+  return t.beamNode(node.text.trim() || shown(node.text), signed(node.logp), t.beamLegend[fate]);
 }

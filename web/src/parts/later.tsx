@@ -21,7 +21,7 @@ export function later<P = object>(load: () => Promise<ComponentType<P>>): Compon
       begun = true;
       begin();
     }
-    if (!failed.value) return <p class="faint" id="loading-part">{words.value.phases.loading}</p>;
+    if (!failed.value) return <p role="status" class="faint" id="loading-part">{words.value.phases.loading}</p>;
     return (
       <p role="alert" class="alert" id="not-loaded">
         {words.value.partMissing}{" "}
