@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -35,6 +35,8 @@ class Context:
     layer: int = 0  # index among the layers that share the position
     memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: what cross-attention attends to, by name
     published: dict[str, KeyValues] = field(default_factory=dict)  # keys and values that later layers share, by name
+    predicted: TokenPositions | None = None  # of the query stream, in a stack with two (XLNet)
+    stream: Literal["", "content", "query"] = ""  # which of the two this is; "": there is only one
     path: str = ""  # "decoder.3.self": prefix of the names in the trace
     memo: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 

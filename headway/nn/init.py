@@ -3,7 +3,7 @@
 | what               | how                        |
 |--------------------|----------------------------|
 | token embedding    | normal, deviation 1/√d     |
-| learned positions and distances, segments | normal, deviation 0.02 |
+| learned positions and distances, segments, start of a query stream | normal, deviation 0.02 |
 | linear weight      | uniform Xavier; times the residual's gain in `residual_outputs`, and its own in `initial_gains` |
 | untied output      | normal, deviation 1/√d     |
 | every bias         | 0                          |
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headway.nn.layers.heads import LogitsHead
 from headway.nn.layers.linear import Linear
 from headway.nn.positions.positions import Learned, Position
+from headway.nn.query_stream import QueryStream
 from headway.nn.stack import Stack
 
 
@@ -33,6 +34,8 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, Position):
             for table in module.parameters(recurse=False):
                 table.normal_(0.0, 0.02)
+        elif isinstance(module, QueryStream):
+            module.start.normal_(0.0, 0.02)
         elif isinstance(module, Linear) and module.weight is not None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, LogitsHead) and module.weight is not None:

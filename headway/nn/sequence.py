@@ -35,10 +35,24 @@ class TokenPositions(NamedTuple):
     end: int  # upper bound, exclusive, of all positions; known without a device sync
     in_order: bool = False  # positions are 0, 1, 2 …; likewise
     texts: PackedTexts | None = None  # packed texts, which do not attend to each other
+    ranks: Tensor | None = None  # (B or 1, T) place in a factorisation order, by which masks decide; None: by position
 
     @property
     def length(self) -> int:
         return self.positions.shape[1]
+
+    @property
+    def mask_positions(self) -> Tensor:
+        """What masks compare: positions, or ranks where the order of factorisation is another one."""
+        return self.positions if self.ranks is None else self.ranks
+
+
+class FactorisationOrder(NamedTuple):
+    """In which order a permutation language model predicts the tokens of each row, and which of them (XLNet)."""
+
+    valid: Tensor  # (B, T) false on padding
+    ranks: Tensor  # (B, T) a token sees those of its own rank and of lower ones; counted from 0
+    predicted: Tensor  # (B, K) index of each token that is predicted, from those of lower rank; 0 on padding
 
 
 class Memory(NamedTuple):
@@ -72,7 +86,13 @@ class LastToken:
     def select_positions(self, tokens: TokenPositions) -> TokenPositions:
         valid = tokens.valid
         positions = tokens.positions if valid is None else tokens.positions.expand_as(valid)
-        return TokenPositions(self.select(positions), None if valid is None else self.select(valid), tokens.end)
+        ranks = tokens.ranks if valid is None or tokens.ranks is None else tokens.ranks.expand_as(valid)
+        return TokenPositions(
+            self.select(positions),
+            None if valid is None else self.select(valid),
+            tokens.end,
+            ranks=None if ranks is None else self.select(ranks),
+        )
 
 
 def positions_from_start(length: int, valid: Tensor | PackedPositions | None, device: torch.device) -> TokenPositions:

@@ -18,11 +18,12 @@ from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.context import Context
 from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
-from headway.nn.masks.masks import FULL, Mask, make_mask
+from headway.nn.masks.masks import FULL, Mask, in_any_order, make_mask
 from headway.nn.memory_tokens import MemoryTokens
 from headway.nn.mixers.attention import Attention, AttentionConfig
 from headway.nn.mixers.shared_kv import SharedKV
 from headway.nn.positions.positions import NoPosition, Position
+from headway.nn.query_stream import QueryStream, check_query_stream
 from headway.nn.sequence import LastToken, TokenPositions
 
 COPIED_SETTINGS = ("heads", "d_k")  # that cross-attention takes from a mixer that is not attention
@@ -53,6 +54,7 @@ class Stack(nn.Module):
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
         memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
+        streams: int = number(1, low=1, high=2)  # 2: XLNet's content and query stream
 
         def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
@@ -109,6 +111,8 @@ class Stack(nn.Module):
             )
 
         def _check(self, scope: Scope) -> None:
+            if self.streams == 2:
+                self._check_streams(scope)
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
                 if scope.side == "decoder" and not mask.hides_future:
@@ -116,6 +120,7 @@ class Stack(nn.Module):
                         f'a decoder must not see the future, and the mask "{mask.name}" shows it. Write "causal & …".',
                         "mask",
                     )
+                mask = mask if self.streams == 1 else in_any_order(mask)
                 position.check(mask)
                 mixer.check(mask, position)
             for cross in filter(None, self.tiled("cross")):
@@ -129,6 +134,14 @@ class Stack(nn.Module):
                 _locate_errors("memory_tokens", lambda: self.memory_tokens.check(masks, costs, scope))
             if self.distinct_layers is not None:
                 self._check_shared_weights(scope, self.distinct_layers)
+
+        def _check_streams(self, scope: Scope) -> None:
+            if scope.side != "decoder" or self.cross or self.memory_tokens is not None:
+                raise ConfigError(
+                    "two streams are those of a decoder without an encoder and without memory tokens. Set streams = 1.",
+                    "streams",
+                )
+            check_query_stream(self.mixer, self.mask or (), self.feedforward)
 
         def _check_shared_weights(self, scope: Scope, distinct: int) -> None:
             """Layers that have the same weights must have the same parts."""
@@ -201,6 +214,8 @@ class Stack(nn.Module):
                     wiring += self.residual.parameters(scope, "feedforward")
                 own += costs[index] + self.count_once(index, feedforward.cost(scope) + Cost(parameters=wiring))
                 cross += Cost() if other is None else self.count_once(index, other.cost(scope))
+            if self.streams == 2:
+                own += Cost(parameters=scope.d_model, flops_per_query=own.flops_per_query, flops_per_pair=own.flops_per_pair)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)
@@ -247,6 +262,7 @@ class Stack(nn.Module):
         # For each layer the index of its position, and its own index among the layers that share it.
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
+        self.query_stream = QueryStream(scope, self.masks) if config.streams == 2 else None
         parts = list(zip(*map(config.tiled, ("mixer", "cross", "feedforward"))))
         self.shared_kv_layers = config.shared_kv_layers
         self.shared = (
@@ -285,6 +301,8 @@ class Stack(nn.Module):
         self, x: Tensor, ctx: Context, caches: list[dict[str, LayerCache]] | None = None, last: LastToken | None = None
     ) -> Tensor:
         """`last`: only the output of the last tokens is wanted."""
+        if self.query_stream is not None:
+            return self.run_two_streams(x, ctx, caches, last)
         if self.memory_tokens is None:
             return self.run_layers(x, ctx, caches, last)
         state: Any = None if caches is None else caches[0]["memory_tokens"]
@@ -309,6 +327,26 @@ class Stack(nn.Module):
         result = self.ends.finish(s, ctx.queries)
         assert isinstance(result, Tensor)
         return result if last is None or self.first_uncached < len(self.masks) else last.select(result)
+
+    def run_two_streams(
+        self, x: Tensor, ctx: Context, caches: list[dict[str, LayerCache]] | None, last: LastToken | None
+    ) -> Tensor:
+        """Content x (B, T, d) -> the query stream of what is predicted (B, K, d)."""
+        assert self.query_stream is not None
+        start, content, query = self.query_stream.begin(x, ctx, last)
+        s = self.ends.start(x)
+        g = self.ends.start(self.query_stream.dropout(self.add_positions(start, query.queries)))
+        for index, block in enumerate(self.layer_blocks):
+            number, layer = self.position_of[index]
+            position: Position = self.positions[number]  # type: ignore[assignment]
+            path = f"{self.name}.{index}"
+            mask, query_mask = self.query_stream.content_masks[index], self.query_stream.query_masks[index]
+            inside = content.for_sublayer(path, mask, position, layer)
+            s = block(s, inside, None if caches is None else caches[index])
+            g = block(g, query.for_sublayer(f"{path}.query", query_mask, position, layer), None)
+        result = self.ends.finish(g, query.queries)
+        assert isinstance(result, Tensor)
+        return result
 
     def new_caches(self, batch: int, device: torch.device, trainable: bool) -> list[dict[str, LayerCache]]:
         layers = zip(self.layer_blocks, self.masks)

@@ -13,7 +13,9 @@ from headway.nn.cache.kv import DecoderState
 from headway.nn.context import Context, ForwardReport
 from headway.nn.init import initialise
 from headway.nn.layers.embedding import Embedding
+from headway.nn.query_stream import order_tokens
 from headway.nn.sequence import (
+    FactorisationOrder,
     LastToken,
     Memory,
     PackedPositions,
@@ -186,7 +188,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         ids: Tensor,
-        valid: Tensor | PackedPositions | None = None,
+        valid: Tensor | PackedPositions | FactorisationOrder | None = None,
         *,
         memory: Memory | None = None,
         state: DecoderState | None = None,
@@ -194,14 +196,22 @@ class Transformer(nn.Module):
         last: bool = False,
     ) -> Tensor:
         """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `last`: only for
-        each row's last real token, (B, 1, d); what serves only the others is not computed."""
-        real = valid.valid if isinstance(valid, PackedPositions) else valid
+        each row's last real token, (B, 1, d); what serves only the others is not computed.
+
+        With a FactorisationOrder, which needs two streams: hidden (B, K, d) of the tokens that it says are predicted."""
+        order = valid if isinstance(valid, FactorisationOrder) else None
+        real = valid.valid if isinstance(valid, PackedPositions | FactorisationOrder) else valid
         if state is None:
-            tokens = positions_from_start(ids.shape[1], valid, ids.device)
+            tokens = positions_from_start(
+                ids.shape[1], valid if isinstance(valid, PackedPositions) else real, ids.device
+            )
         else:
             tokens = positions_after(state.lengths, state.end, ids.shape[1], real, state.uniform)
             memory = state.memory if memory is None else memory
-        ctx = Context(tokens, report or ForwardReport())
+        predicted = None
+        if order is not None:
+            tokens, predicted = order_tokens(tokens, order)
+        ctx = Context(tokens, report or ForwardReport(), predicted=predicted)
         if memory is not None:
             ctx.memories["encoder"] = memory
         hidden = self._run("decoder", ids, ctx, state=state, last=LastToken(real) if last else None)
@@ -214,7 +224,7 @@ class Transformer(nn.Module):
         source: Tensor | None,
         target: Tensor | None,
         source_valid: Tensor | PackedPositions | None = None,
-        target_valid: Tensor | PackedPositions | None = None,
+        target_valid: Tensor | PackedPositions | FactorisationOrder | None = None,
         report: ForwardReport | None = None,
         state: DecoderState | None = None,
     ) -> ModelOutput:

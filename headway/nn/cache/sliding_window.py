@@ -37,6 +37,8 @@ class SlidingWindowKVCache:
         key_positions = TokenPositions(
             torch.cat([self.positions, positions], 1), torch.cat([self.positions >= 0, valid], 1), tokens.end
         )
+        if tokens.ranks is not None:  # only the new tokens may be in another order than that of the text
+            key_positions = key_positions._replace(ranks=torch.cat([self.positions, tokens.ranks], 1))
         known = tuple(torch.cat([x.to(y.dtype), y], 2) for x, y in zip(old, new))
         self.lengths = self.lengths + valid.sum(1)
         rows, columns = (valid & (positions >= self.lengths[:, None] - self.size)).nonzero(as_tuple=True)

@@ -159,6 +159,14 @@ CAUSAL = Mask(
 )
 
 
+OTHERS = Mask("others", lambda b, h, q, k: q != k, broadcasts=True)
+
+
+def in_any_order(mask: Mask) -> Mask:
+    """The same rule over ranks in a factorisation order: a key of lower rank may be of any position."""
+    return Mask(f"permuted({mask.name})", mask.allows, mask.lookback, broadcasts=mask.broadcasts)
+
+
 def local(window: int) -> Mask:
     """Sliding window: positions less than `window` away on either side, so local(1) sees only itself."""
     return Mask(
@@ -271,8 +279,8 @@ class BoundMask:
     def dense(self, batch: int) -> Tensor:
         """(B or 1, H or 1, T, S), true where attention is allowed."""
         if self._dense is None:
-            q = self.queries.positions[:, None, :, None]
-            k = self.keys.positions[:, None, None, :]
+            q = self.queries.mask_positions[:, None, :, None]
+            k = self.keys.mask_positions[:, None, None, :]
             # Positions may be a single row for the whole batch; a rule may still depend on the row, as documents do.
             rows = torch.arange(batch, device=q.device)[:, None, None, None]
             heads = torch.arange(self.heads, device=q.device)[None, :, None, None]
@@ -358,7 +366,8 @@ class BoundMask:
         return found
 
     def _build_block_mask(self, batch: int) -> Any:
-        q, k, valid, mask = self.queries.positions, self.keys.positions, self.keys.valid, self.mask
+        q, k = self.queries.mask_positions, self.keys.mask_positions
+        valid, mask = self.keys.valid, self.mask
         query_texts, key_texts = self.queries.texts, self.keys.texts
         texts = None if query_texts is None or key_texts is None else (query_texts.text_index, key_texts.text_index)
         in_order = self.queries.in_order and self.keys.in_order  # then a kernel need not look positions up

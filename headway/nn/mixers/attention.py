@@ -88,6 +88,7 @@ class Attention(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttentionConfig):
+        has_query_stream = True
         output_bias: bool | None = None  # = bias; Qwen2 has one for queries, keys and values alone
         qk_norm: Any = slot("norm", None)  # no norm of queries and keys; Qwen3: "rmsnorm", over the width of a head
         output_norm: Any = slot("norm", None)  # no norm of all heads before W_o; BitNet: "rmsnorm"
@@ -134,11 +135,15 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, ctx: Context, *, source: Memory | None = None, cache: AttentionCache | None = None
     ) -> Tensor:
-        if source is None and cache is None:
+        if ctx.stream == "query":
+            q, kv = self.query(x), ctx.published["content"]
+        elif source is None and cache is None:
             q, k, v = project_together(x, self.query, self.key, self.value)
             kv = KeyValues(*self._split_kv(k, v, ctx.queries, ctx), ctx.queries, "self")
         else:
             q, kv = self.query(x), gather_kv(x, ctx, source, cache, lambda known: self._project(known, ctx))
+        if ctx.stream == "content":
+            ctx.published["content"] = kv
         queries = split_heads(q, self.config.heads)
         if self.query_norm is not None:
             ctx.record("unnormed_q", queries)

@@ -37,6 +37,7 @@ class MixerConfig(Part):
 
     reads: ClassVar[str] = ""  # name of the published keys and values that it reads instead of making its own
     cross_attends: ClassVar[bool] = True  # to encoder output too, if it takes the mask "full"
+    has_query_stream: ClassVar[bool] = False  # a query stream can attend to what the content stream publishes (XLNet)
     needs_norm: ClassVar[bool] = False  # without norms its outputs would grow beyond all bounds from layer to layer
 
     def resolved(self, scope: Scope) -> Self:

@@ -7,6 +7,7 @@ import torch
 from golden_files import golden
 from nn.building import small
 from parity.copying import Pouring, around, block
+from parity.xlnet import sinusoids_in_float64
 from torch import Tensor, nn
 
 from headway.config.schema import from_dict
@@ -110,18 +111,11 @@ def _later(model: Transformer) -> Any:
     return state
 
 
-def in_float64(positions: Tensor, rates: Tensor, batch: int | None = None) -> Tensor:
-    """XLNet's sinusoids, which it counts in float32."""
-    width = 2 * len(rates)
-    angles = positions.double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
-    return torch.cat([angles.sin(), angles.cos()], -1)[:, None].expand(-1, batch or 1, -1)
-
-
 @torch.no_grad()
 def test_a_whole_xlnet_that_reads_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import XLNetConfig, XLNetModel
 
-    monkeypatch.setattr(XLNetModel, "positional_embedding", staticmethod(in_float64))
+    monkeypatch.setattr(XLNetModel, "positional_embedding", staticmethod(sinusoids_in_float64))
     torch.manual_seed(5)
     config = XLNetConfig(
         vocab_size=50, d_model=32, n_layer=3, n_head=4, d_inner=48, ff_activation="relu", untie_r=True,

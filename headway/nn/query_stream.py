@@ -1,0 +1,79 @@
+"""XLNet's second stream: it predicts a token from its position and from tokens of lower rank, without reading it.
+
+    content  h   reads every token; h attends to tokens of its own rank and of lower ones
+    query    g   begins with a learned vector at each position to be predicted; g attends to the h of lower ranks
+
+Both go through the same layers with the same weights: keys and values are those of h, which each layer publishes for g.
+Ranks are a factorisation order (headway.nn.sequence.FactorisationOrder). Without one the order is that of the text, and
+g of the position after each token is computed: what a decoder is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.config.schema import Part
+from headway.errors import ConfigError
+from headway.nn.build import Scope
+from headway.nn.context import Context
+from headway.nn.masks.masks import OTHERS, Mask, in_any_order
+from headway.nn.ops.dropout import Dropout
+from headway.nn.sequence import FactorisationOrder, LastToken, TokenPositions
+
+
+class QueryStream(nn.Module):
+    def __init__(self, scope: Scope, masks: Sequence[Mask]) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(scope.d_model))
+        self.dropout = Dropout(scope.dropout)
+        self.content_masks = [in_any_order(mask) for mask in masks]
+        self.query_masks = [mask & OTHERS for mask in self.content_masks]
+
+    def begin(self, x: Tensor, ctx: Context, last: LastToken | None) -> tuple[Tensor, Context, Context]:
+        """The query stream before the first layer (B, K, d), without positions; and the contexts of both streams."""
+        predicted = next_positions(ctx.queries) if ctx.predicted is None else ctx.predicted
+        if last is not None:
+            predicted = last.select_positions(predicted)
+        content = replace(ctx, stream="content")
+        query = replace(ctx, stream="query", queries=predicted, memo={})
+        vectors = self.start.to(x.dtype).expand(len(x), predicted.length, -1)
+        return vectors, content, query
+
+
+def next_positions(tokens: TokenPositions) -> TokenPositions:
+    """The position after each token."""
+    return TokenPositions(tokens.positions + 1, tokens.valid, tokens.end + 1)
+
+
+def order_tokens(tokens: TokenPositions, order: FactorisationOrder) -> tuple[TokenPositions, TokenPositions]:
+    """The same tokens with their ranks, and those to be predicted. Ranks are counted from the first of these tokens."""
+    positions = tokens.positions.expand(len(order.ranks), -1)
+    ranks = order.ranks + positions[:, :1]
+    predicted = TokenPositions(
+        positions.gather(1, order.predicted), None, tokens.end, ranks=ranks.gather(1, order.predicted)
+    )
+    return TokenPositions(positions, order.valid, tokens.end, ranks=ranks), predicted
+
+
+def check_query_stream(mixers: Sequence[Any], masks: Sequence[Part], feedforwards: Sequence[Part]) -> None:
+    """Raise a ConfigError for parts that cannot have a second stream."""
+    for mixer in mixers:
+        if not mixer.has_query_stream:
+            raise ConfigError(
+                f'{mixer.kind} has no query stream. Set mixer = "attention", or streams = 1.',
+                "mixer",
+            )
+    for mask in masks:
+        kinds = {part.kind for part in getattr(mask, "parts", (mask,))}
+        if "causal" not in kinds or not kinds <= {"causal", "segments"}:
+            raise ConfigError(
+                "with two streams a mask goes by the order of factorisation, in which distances mean nothing. Choose "
+                '"causal", or with carry "causal & segments(256, 256)".',
+                "mask",
+            )
+    for part in feedforwards:
+        if getattr(part, "reads_previous", False):
+            raise ConfigError(f"{part.kind} reads the token before, and a query stream has none.", "feedforward")
