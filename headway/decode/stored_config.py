@@ -119,6 +119,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
         raise UnsupportedModelError("its layers share weights")
     if "memory_tokens" in table:  # written only where a model has some
         raise UnsupportedModelError("memory tokens are not supported")
+    if "streams" in table:
+        raise UnsupportedModelError("two streams are not supported")
     for setting in UNSUPPORTED_SETTINGS & table.keys():
         raise UnsupportedModelError(f"{name} with {setting} is not supported")
     fields = SUPPORTED_FIELDS[name].split()

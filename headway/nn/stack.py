@@ -54,7 +54,7 @@ class Stack(nn.Module):
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
         memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
-        streams: int = number(1, low=1, high=2)  # 2: XLNet's content and query stream
+        streams: int | None = number(None, low=1, high=2)  # = 1; 2: XLNet's content and query stream
 
         def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
@@ -70,6 +70,7 @@ class Stack(nn.Module):
                 raise ConfigError(f"{why}. Leave cross out.", "cross")
             shared = self.distinct_layers not in (None, self.layers)
             filled: dict[str, Any] = {"mask": mask, "distinct_layers": self.distinct_layers if shared else None}
+            filled["streams"] = 2 if self.streams == 2 else None
             for name in ("mixer", "feedforward"):
                 filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in getattr(self, name))
             filled["cross"] = None if encoder is None else self._resolved_cross(scope, encoder)
@@ -120,7 +121,7 @@ class Stack(nn.Module):
                         f'a decoder must not see the future, and the mask "{mask.name}" shows it. Write "causal & …".',
                         "mask",
                     )
-                mask = mask if self.streams == 1 else in_any_order(mask)
+                mask = mask if self.streams != 2 else in_any_order(mask)
                 position.check(mask)
                 mixer.check(mask, position)
             for cross in filter(None, self.tiled("cross")):

@@ -63,6 +63,8 @@ def unsupported(model: Transformer) -> str:
 def _stack_unsupported(stack: Any, config: Any, mask: Mask) -> str:
     if stack.memory_tokens is not None:
         return "it has memory tokens"
+    if stack.query_stream is not None:
+        return "it has two streams"
     for part in config.position:
         if part.kind not in SUPPORTED_POSITIONS:
             return f"its position is {part.kind}"

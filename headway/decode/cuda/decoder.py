@@ -45,6 +45,8 @@ def unsupported(model: Transformer, max_length: int) -> str:
     stack: Stack = model.stacks["decoder"]  # type: ignore[assignment]
     if stack.memory_tokens is not None:
         return "it has memory tokens"
+    if stack.query_stream is not None:
+        return "it has two streams"
     blocks: list[Any] = list(stack.blocks)
     positions: Any = model.config.decoder.position
     for part in positions:
@@ -80,6 +82,8 @@ def encoder_unsupported(model: Transformer, rows: int, width: int) -> str:
     stack: Stack = model.stacks["encoder"]  # type: ignore[assignment]
     if stack.memory_tokens is not None:
         return "it has memory tokens"
+    if stack.query_stream is not None:
+        return "it has two streams"
     positions: Any = model.config.encoder.position
     for part in positions:
         if part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.max_positions):

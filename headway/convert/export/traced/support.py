@@ -29,6 +29,8 @@ def unsupported(config: Config) -> str:
         for part in stack.tiled("feedforward"):
             if getattr(part, "reads_previous", False):
                 return f'{side}.feedforward is "{part.kind}", which keeps a state from token to token.'
+        if stack.streams == 2:
+            return f"{side}.streams is 2: a graph has one stream."
         if stack.memory_tokens is not None:
             return f'{side}.memory_tokens is "{stack.memory_tokens.kind}", which runs in segments.'
     if model.linear.kind not in LINEARS:
