@@ -5,11 +5,14 @@ translation      pairs            a translator
 masked_target    pairs            a translator without an order of words: headway.decode.mask_predict
 span_corruption  running text     a translator from damaged text to what is missing
 denoising        running text     a translator from damaged text to whole text
-causal, masked   running text     a language model
+causal           running text     a language model that continues text
+permutation      running text     the same, trained in random orders
+masked           running text     a language model that fills gaps
 """
 
 PAIR_OBJECTIVES = ("translation", "masked_target")
 DENOISING_OBJECTIVES = ("span_corruption", "denoising")
+GENERATING_OBJECTIVES = ("causal", "permutation")
 
 
 def reads_pairs(kind: str) -> bool:
@@ -25,3 +28,8 @@ def is_denoising(kind: str) -> bool:
 def has_source(kind: str) -> bool:
     """Whether models with this objective have an encoder and a decoder."""
     return reads_pairs(kind) or is_denoising(kind)
+
+
+def continues_text(kind: str) -> bool:
+    """Whether models with this objective predict each next token of running text."""
+    return kind in GENERATING_OBJECTIVES

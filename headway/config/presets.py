@@ -184,6 +184,34 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "xlnet": {
+        "tokenizer": {"kind": "unigram", "size": 32_000},
+        "model": {
+            "d_model": 768,
+            "dropout": 0.1,
+            "norm": "layernorm(1e-12)",
+            "encoder": {"layers": 0},
+            "decoder": {
+                **_stack(12, 12, 3072, "post", "transformer_xl(tied=false)"),
+                "mixer": "attention(12, bias=false)",
+                "feedforward": "gelu(3072)",
+                "streams": 2,
+            },
+            "embedding": {"scale": False},
+            "head": "logits(bias=true)",
+        },
+        "train": {
+            "objective": "permutation(0.1667, 5)",
+            "batch_tokens": 1_048_576,
+            "max_tokens": 512,
+            "schedule": "linear(0.0004, warmup=40000)",
+            "optimiser": "adamw(0.01, beta2=0.999, eps=1e-6)",
+            "steps": 500_000,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
     "retnet": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
         "model": _decoder_only(
@@ -228,7 +256,9 @@ def find_preset(name: str) -> Table:
 
 
 def find_preset_for(name: str, objective: str) -> Table:
-    """A preset of translators or language models; of the latter also for masked ones."""
+    """A preset of translators or language models; of the latter also for masked ones, and those with two streams."""
+    if objective == "permutation":
+        return _to_two_streams(PRESETS[name])
     return _to_masked(PRESETS[name]) if objective == "masked" else PRESETS[name]
 
 
@@ -259,6 +289,13 @@ def _to_masked(table: Table) -> Table:
     train = table["train"]
     sides = {"encoder": model["decoder"], "decoder": {"layers": 0}, "head": "masked"}
     return {**table, "model": {**model, **sides}, "train": {**train, "objective": "masked"}}
+
+
+def _to_two_streams(table: Table) -> Table:
+    """The settings of a causal language model, for one that is trained in random orders."""
+    model, train = table["model"], table["train"]
+    decoder = {**model["decoder"], "streams": 2}
+    return {**table, "model": {**model, "decoder": decoder}, "train": {**train, "objective": "permutation"}}
 
 
 def _build_config(name: str, vocabulary: int | None) -> Config:
@@ -302,3 +339,8 @@ def t5(vocabulary: int | None = 32_128) -> Config:
 def bert(vocabulary: int | None = 30_522) -> Config:
     """BERT base."""
     return _build_config("bert", vocabulary)
+
+
+def xlnet(vocabulary: int | None = 32_000) -> Config:
+    """XLNet base."""
+    return _build_config("xlnet", vocabulary)

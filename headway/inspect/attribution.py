@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.config.objective_kinds import continues_text
 from headway.decode.padding import pad_rows
 from headway.decode.stop import check_stop
 from headway.errors import ConfigError, HeadwayError
@@ -171,7 +172,7 @@ def attribute_translation(
 
 def attribute_text(model: "LanguageModel", ids: Sequence[int], units: Units = "words") -> Attribution:
     """Of a causal language model, by ids: its start token and a text. Each token of the text is a row."""
-    if model.config.train.objective.kind != "causal":
+    if not continues_text(model.config.train.objective.kind):
         raise HeadwayError("this is a masked language model: it generates no tokens whose causes could be asked for.")
     if len(ids) < 2:
         raise HeadwayError("there is nothing to attribute: give a text.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from headway.config.objective_kinds import continues_text
 from headway.decode import BeamStep, Hypothesis, Search, decode
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.beam_tree import find_search
@@ -115,7 +116,7 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
             f"this text has {len(prefix)} tokens, and a trace, which has weights for every pair of them, at most "
             f"{max_tokens - 1}. Trace a shorter one."
         )
-    if model.config.train.objective.kind != "causal":
+    if not continues_text(model.config.train.objective.kind):
         return _trace_encoder(model, text, settings)
     tokenizer = model.tokenizer
     steps: list[BeamStep] = []

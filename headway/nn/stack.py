@@ -216,7 +216,9 @@ class Stack(nn.Module):
                 own += costs[index] + self.count_once(index, feedforward.cost(scope) + Cost(parameters=wiring))
                 cross += Cost() if other is None else self.count_once(index, other.cost(scope))
             if self.streams == 2:
-                own += Cost(parameters=scope.d_model, flops_per_query=own.flops_per_query, flops_per_pair=own.flops_per_pair)
+                own += Cost(
+                    parameters=scope.d_model, flops_per_query=own.flops_per_query, flops_per_pair=own.flops_per_pair
+                )
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)

@@ -198,7 +198,7 @@ class Transformer(nn.Module):
         """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `last`: only for
         each row's last real token, (B, 1, d); what serves only the others is not computed.
 
-        With a FactorisationOrder, which needs two streams: hidden (B, K, d) of the tokens that it says are predicted."""
+        With a FactorisationOrder, for which it needs two streams: hidden (B, K, d) of the tokens to be predicted."""
         order = valid if isinstance(valid, FactorisationOrder) else None
         real = valid.valid if isinstance(valid, PackedPositions | FactorisationOrder) else valid
         if state is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.config.objective_kinds import continues_text
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.serve.batch_queue import BatchQueue
@@ -63,7 +64,7 @@ class ServedModel:
     @property
     def is_causal(self) -> bool:
         """Whether it is a language model that continues texts."""
-        return self.summary.objective == "causal"
+        return continues_text(self.summary.objective)
 
     @property
     def language_model(self) -> "LanguageModel":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.config.config import Config
-from headway.config.objective_kinds import is_denoising, reads_pairs
+from headway.config.objective_kinds import continues_text, is_denoising, reads_pairs
 from headway.storage.card import format_front_matter, read_card
 from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
 from headway.train.sources import TrainingTexts
@@ -21,7 +21,7 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
         return f'headway translate --{"adapter" if adapter else "model"} {model}{_format_to_flag(config)} "…"'
     if adapter:
         return f"headway merge --adapter {model} --out DIR"
-    if config.train.objective.kind == "causal":
+    if continues_text(config.train.objective.kind):
         return f'headway generate --model {model} "…"'
     return format_evaluate_command(config, folder)
 

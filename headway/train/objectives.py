@@ -19,7 +19,7 @@ from headway.data.ragged import RaggedArray, ragged_from_arrays
 from headway.errors import ConfigError
 from headway.nn.masks.masks import make_mask
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
-from headway.nn.sequence import PackedPositions, PackedTexts
+from headway.nn.sequence import FactorisationOrder, PackedPositions, PackedTexts
 from headway.text.align.words import word_indices
 from headway.text.tokenizer.special_tokens import SpecialTokens
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     source: Tensor | None  # (B, S)
     source_valid: Tensor | PackedPositions | None
     inputs: Tensor | None  # (B, T) what the decoder reads
-    inputs_valid: Tensor | PackedPositions | None
+    inputs_valid: Tensor | PackedPositions | FactorisationOrder | None
     labels: Tensor  # (B, T) what the model should predict; IGNORE_INDEX does not count
     label_count: int  # labels that count
     token_count: int  # real tokens, source and target
@@ -71,9 +71,9 @@ class Batch(NamedTuple):
         """Padded to a shape that occurs often, for a compiled model: `rows` rows, lengths rounded up."""
         return Batch(
             _pad_tensor(self.source, rows, pad_multiple, 0),
-            _pad_tensor(self.source_valid, rows, pad_multiple, 0),  # type: ignore[arg-type]  # never called on packed batches
+            _pad_part(self.source_valid, rows, pad_multiple),
             _pad_tensor(self.inputs, rows, pad_multiple, 0),
-            _pad_tensor(self.inputs_valid, rows, pad_multiple, 0),  # type: ignore[arg-type]
+            _pad_part(self.inputs_valid, rows, pad_multiple),
             _pad_tensor(self.labels, rows, pad_multiple, IGNORE_INDEX),  # type: ignore[arg-type]
             self.label_count,
             self.token_count,
@@ -88,6 +88,13 @@ def _map_tensors(part: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(part, Tensor):
         return function(part)
     return type(part)(*(_map_tensors(one, function) for one in part)) if isinstance(part, tuple) else part
+
+
+def _pad_part(part: Any, rows: int, pad_multiple: int) -> Any:
+    """A mask of real tokens, or an order of factorisation. (Packed batches are never padded.)"""
+    if isinstance(part, FactorisationOrder):
+        return FactorisationOrder(*(_pad_tensor(x, rows, pad_multiple, 0) for x in part))  # type: ignore[arg-type]
+    return _pad_tensor(part, rows, pad_multiple, 0)
 
 
 def _pad_tensor(x: Tensor | None, rows: int, pad_multiple: int, fill: int) -> Tensor | None:

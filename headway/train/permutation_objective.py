@@ -68,7 +68,7 @@ class PermutationObjective:
             start = 0
             while start < length:
                 span = int(random.integers(1, self.max_span + 1))
-                piece = max(span, round(span / self.share))
+                piece = max(span, int(span / self.share + random.random()))  # rounded so that the mean is exact
                 first = start + int(random.integers(piece - span + 1))
                 predicted[first : first + span] = True
                 start += piece

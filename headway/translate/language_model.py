@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headway.config.objective_kinds import continues_text
 from headway.config.search import Search
 from headway.decode import decode, stream
 from headway.decode.reference.model import ModelStepper
@@ -161,7 +162,7 @@ class LanguageModel:
     def make_prompt(self, text: str) -> Prompt:
         """A text to be continued. Where the tokenizer of another toolkit puts no start token before it, the model reads
         the first token of the text first."""
-        if self.config.train.objective.kind != "causal":
+        if not continues_text(self.config.train.objective.kind):
             raise HeadwayError(
                 "this is a masked language model: it cannot continue a text. Try: headway evaluate --text FILE"
             )

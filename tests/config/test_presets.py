@@ -80,7 +80,7 @@ def test_an_unknown_preset_is_refused() -> None:
         find_preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
-        "tiny_lm, small_lm, gpt2, bert, t5, retnet."
+        "tiny_lm, small_lm, gpt2, bert, t5, xlnet, retnet."
     )
 
 

@@ -240,7 +240,9 @@ def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: s
         else:
             result = measure_denoising(model, lines)
         name = f"{path}: " if len(models) > 1 else ""
-        kind = {"causal": "tokens", "masked": "hidden tokens"}.get(objective, "tokens of targets")
+        kind = {"causal": "tokens", "permutation": "tokens", "masked": "hidden tokens"}.get(
+            objective, "tokens of targets"
+        )
         click.echo(
             f"{name}perplexity {result.perplexity:.3f}, {result.loss:.4f} nats a token, "
             f"{result.bits_per_character:.4f} bits a character ({result.tokens:,} {kind})"

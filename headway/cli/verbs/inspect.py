@@ -96,6 +96,7 @@ def trace_model(
     loaded: "Translator | LanguageModel", text: str, choice: "ModelChoice", beam_size: int | None
 ) -> "TracedText":
     """What a translator or a language model does with a text."""
+    from headway.config.objective_kinds import continues_text
     from headway.errors import ConfigError
     from headway.inspect.recorded_answers import attach_model
     from headway.translate.translator import Translator
@@ -105,7 +106,7 @@ def trace_model(
         return attach_model(trace, loaded)
     if choice.target:
         raise ConfigError(f"{Path(choice.paths[0]).name} is a language model: leave out --to.")
-    generates = loaded.config.train.objective.kind == "causal"
+    generates = continues_text(loaded.config.train.objective.kind)
     return attach_model(
         loaded.trace(text, **({"length": 40, "beam_size": beam_size or 1} if generates else {})), loaded
     )

@@ -107,11 +107,12 @@ def _find_languages(loaded: "Translator | LanguageModel", choice: "ModelChoice")
 
 
 def _example_texts(loaded: "Translator | LanguageModel", language: str, name: str) -> list[str]:
+    from headway.config.objective_kinds import continues_text
     from headway.errors import HeadwayError
     from headway.inspect.static_site import EXAMPLE_TEXTS, PROMPTS
 
     objective = loaded.config.train.objective.kind
-    if objective == "causal":
+    if continues_text(objective):
         return PROMPTS
     texts = EXAMPLE_TEXTS.get("en" if objective == "masked" else re.split("[-_]", language)[0])
     if texts is None:

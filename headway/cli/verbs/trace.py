@@ -63,6 +63,7 @@ def trace(
     Tokens; queries, keys, values, scores and weights of every layer and head; residual streams and their norms; the
     distribution at every step; the whole beam. Writes trace.safetensors and trace.json; docs/looking-inside.md
     describes the format."""
+    from headway.config.objective_kinds import continues_text
     from headway.errors import ConfigError
     from headway.storage.registry import choose_models
     from headway.translate.translator import Translator, load
@@ -76,7 +77,7 @@ def trace(
     else:
         if to or prefix:
             raise ConfigError(f"{model} is a language model: leave out --to and --prefix.")
-        if search["beam_size"] is None and loaded.config.train.objective.kind == "causal":
+        if search["beam_size"] is None and continues_text(loaded.config.train.objective.kind):
             search["beam_size"] = 1  # sampling could not be reproduced
         result = loaded.trace(text, length=40 if max_length is None else max_length, **search)
     result.save(out)

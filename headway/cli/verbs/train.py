@@ -201,7 +201,7 @@ OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "al
 )
 @option(
     "--objective",
-    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising"]),
+    type=click.Choice(["translation", "causal", "masked", "permutation", "span_corruption", "denoising"]),
     group="Settings",
     help="Training objective. Default: translation, or causal with --text.",
 )

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from headway.config.objective_kinds import continues_text
 from headway.decode.stop import stop_when
 from headway.errors import HeadwayError
 from headway.serve import openapi
@@ -146,7 +147,7 @@ def _model_entry(model: ServedModel) -> dict[str, Any]:
     pairs = dict.fromkeys([usual, *list_directions(model.sources[:MAX_LISTED], model.targets[:MAX_LISTED])])
     return {
         "name": model.name,
-        "kind": model.summary.objective,
+        "kind": "causal" if continues_text(model.summary.objective) else model.summary.objective,
         "pairs": [list(pair) for pair in pairs if all(pair)],
         "sources": model.sources,
         "targets": model.targets,
@@ -180,7 +181,7 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
     if model.is_translator:
         raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
     loaded = _without_parts(model, body)
-    if loaded.config.train.objective.kind == "causal":
+    if continues_text(loaded.config.train.objective.kind):
         settings = body.search_settings()
         if not settings.get("sample"):
             settings.setdefault("beam_size", 1)
