@@ -238,3 +238,10 @@ def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: s
             f"{name}perplexity {result.perplexity:.3f}, {result.loss:.4f} nats a token, "
             f"{result.bits_per_character:.4f} bits a character ({result.tokens:,} {kind})"
         )
+        if result.accuracy is not None:
+            click.echo(f"{name}{result.accuracy:.2%} of the hidden tokens guessed")
+        if result.next_sentence_accuracy is not None:
+            click.echo(
+                f"{name}next sentence: {result.next_sentence_accuracy:.2%} of {result.pairs:,} pairs right, "
+                f"{result.next_sentence_loss:.4f} nats a pair"
+            )

@@ -522,6 +522,8 @@ def test_text_may_be_longer_than_the_positions_of_a_preset(
     settings = ["tokenizer=characters", "model.d_model=24", f"model.{side}.layers=1", "train.batch_tokens=2048"]
     words = ["train", "--text", str(toy / "train.en"), "--valid-text", str(toy / "valid.en"), "--preset", preset]
     words += [word for setting in settings for word in ("--set", setting)]
+    if preset == "bert":  # the toy corpus has no documents
+        words += ["--set", "train.objective.next_sentence=false"]
     trained(capsys, [*words, "--steps", "1", "--out", str(tmp_path / "x")])
     assert "perplexity" in trained(capsys, ["evaluate", "-m", str(tmp_path / "x"), "--text", str(toy / "train.en")])[0]
 

@@ -69,7 +69,7 @@ class HuggingFaceFormat:
         if is_marian_pair(model.tokenizers):
             write_marian_tokenizer(folder, model, max_tokens)
             return
-        write_tokenizer(folder, model.tokenizers.source, model.objective, max_tokens)
+        write_tokenizer(folder, model.tokenizers.source, model.objective, max_tokens, model.reads_pairs)
         if not model.tokenizers.shared:
             write_tokenizer(folder / "target", model.tokenizers.target, model.objective, max_tokens)
 
