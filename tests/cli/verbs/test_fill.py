@@ -71,7 +71,7 @@ def test_both_heads_learn_and_are_reported(capsys: Capture, bert_dir: Path, docu
     assert last["next_sentence_loss"] > 0 and 0 <= last["next_sentence_accuracy"] <= 1
     out, _ = run(capsys, "evaluate", "--model", str(bert_dir), "--text", str(documents / "valid.txt"))
     measured = headway.load(bert_dir).perplexity((documents / "valid.txt").read_text())
-    assert f"{measured.accuracy:.2%} of the hidden tokens guessed" in out
+    assert f"{measured.tokens:,} hidden tokens, {measured.accuracy:.2%} of them guessed)" in out
     assert f"next sentence: {measured.next_sentence_accuracy:.2%} of {measured.pairs} pairs right" in out
     no_documents = " ".join((documents / "valid.txt").read_text().split())
     plain = headway.load(bert_dir).perplexity(no_documents)

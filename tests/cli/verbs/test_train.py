@@ -118,7 +118,7 @@ def test_the_next_command_of_each_kind(capsys: Capture, toy: Path, tmp_path: Pat
     small = ["--set", "model.d_model=16", "--set", "train.batch_tokens=512", "--set", "train.max_tokens=64"]
     for side, objective, expected in (
         ("decoder", "causal", f'next: headway generate --model {tmp_path}/causal "…"'),
-        ("encoder", "masked", f"next: headway evaluate --model {tmp_path}/masked --text FILE"),
+        ("encoder", "masked", f'next: headway fill --model {tmp_path}/masked "… [MASK] …"'),
     ):
         stack = ["--set", f"model.{side}.layers=1", "--set", f"model.{side}.mixer=attention(2)"]
         _, err = trained(capsys, [*text, *small, *stack, "--objective", objective, "--out", str(tmp_path / objective)])
