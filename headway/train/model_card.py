@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.config.config import Config
+from headway.config.objective_kinds import is_denoising, reads_pairs
 from headway.storage.card import format_front_matter, read_card
 from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
 from headway.train.sources import TrainingTexts
@@ -14,7 +15,9 @@ from headway.train.validation import ValidationResult
 def format_usage_command(config: Config, folder: str | Path, adapter: bool = False) -> str:
     """The command that uses a model, or an adapter."""
     model = shlex.quote(str(folder))
-    if config.train.objective.kind == "translation":
+    if is_denoising(config.train.objective.kind):
+        return f"headway train --from-model {model} --source FILE --target FILE --out DIR"
+    if reads_pairs(config.train.objective.kind):
         return f'headway translate --{"adapter" if adapter else "model"} {model}{_format_to_flag(config)} "…"'
     if adapter:
         return f"headway merge --adapter {model} --out DIR"
@@ -26,7 +29,7 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
 def format_evaluate_command(config: Config, folder: str | Path) -> str:
     """The command that measures how good a model is."""
     model = shlex.quote(str(folder))
-    if config.train.objective.kind == "translation":
+    if reads_pairs(config.train.objective.kind):
         return f"headway evaluate --model {model}{_format_to_flag(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
 
@@ -49,9 +52,10 @@ def model_card(
 ) -> str:
     """The text of the card. `base`: the model that was fine-tuned, or for which this is an adapter."""
     corpus = texts.statistics()
-    translates = config.train.objective.kind == "translation"
+    translates = reads_pairs(config.train.objective.kind)
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
-    title = f"A translator, {sides}" if translates else f"A language model ({config.train.objective.kind})"
+    what = "denoising" if is_denoising(config.train.objective.kind) else "language"
+    title = f"A translator, {sides}" if translates else f"A {what} model ({config.train.objective.kind})"
     rows = [
         ("trained by", f"Headway {__version__}, {step:,} steps, seed {config.train.seed}"),
         ("parameters", f"{config.model.parameter_count():,}"),

@@ -31,6 +31,7 @@ class Example(NamedTuple):
     source: np.ndarray  # with its end token; empty for a language model
     target: np.ndarray  # without start and end
     alignment: np.ndarray | None = None  # (n, 2) source word, target word; for guided alignment
+    line_ends: np.ndarray | None = None  # where each line of the target ends; for denoising
 
 
 class Batch(NamedTuple):
