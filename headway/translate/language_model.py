@@ -17,12 +17,19 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.files.notebook_html import render_table
 from headway.nn.positions.positions import Learned
 from headway.storage.model_dir import LoadedModel
-from headway.text.lm_text import encode_after_line_end, line_end_id
+from headway.text.lm_text import encode_after_line_end, frame_text, line_end_id
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import StreamDecoder
 from headway.translate.adapters import adapt_model
 from headway.translate.masked_words import MaskedWord, fill_masks
-from headway.translate.reloading import describe_paths, load_settings, reload_model, require_load_settings
+from headway.translate.next_sentence import judge_pair
+from headway.translate.reloading import (
+    LoadSettings,
+    describe_paths,
+    load_settings,
+    reload_model,
+    require_load_settings,
+)
 from headway.translate.text_vectors import embed_texts
 
 if TYPE_CHECKING:
@@ -52,6 +59,7 @@ class LanguageModel:
         self.loaded = loaded
         self.config, self.model, tokenizers = loaded
         self.engines = engines
+        self._adapted: LoadSettings | None = None  # where an adapter is over the model: its base, and the adapter
         self.tokenizer = tokenizers.target
         self.stepper: Any = ModelStepper(self.model.eval())
         if ends := getattr(self.tokenizer, "other_ends", ()):
@@ -63,13 +71,14 @@ class LanguageModel:
         self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 
     def __repr__(self) -> str:
-        settings = None if self.engines is None else self.engines.load_settings
+        settings = self._settings
         name = "in memory" if settings is None else describe_paths(settings.paths)
+        name += f" with {Path(self._adapted.adapter).name!r}" if self._adapted else ""
         return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {self.stepper.device}>"
 
     def _repr_html_(self) -> str:
         """Notebooks show what it is."""
-        settings, model = None if self.engines is None else self.engines.load_settings, self.config.model
+        settings, model = self._settings, self.config.model
         rows = [
             ("model", "in memory" if settings is None else describe_paths(settings.paths)),
             ("objective", self.config.train.objective.kind),
@@ -81,16 +90,26 @@ class LanguageModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by path and settings."""
-        return reload_model, (require_load_settings(self.engines, "language model"),)
+        return reload_model, (self._load_settings(),)
 
     def __deepcopy__(self, memo: Any) -> "LanguageModel":
-        copied = load_settings(require_load_settings(self.engines, "language model"))
+        copied = load_settings(self._load_settings())
         assert isinstance(copied, LanguageModel)
         return copied
 
     def with_adapter(self, folder: str | Path) -> "LanguageModel":
         """This model with an adapter: another one, which shares the weights of this one."""
-        return LanguageModel(adapt_model(self.engines, folder))
+        adapted = LanguageModel(adapt_model(self.engines, folder))
+        adapted._adapted = self._load_settings()._replace(adapter=str(Path(folder).resolve()))
+        return adapted
+
+    @property
+    def _settings(self) -> LoadSettings | None:
+        """What it was loaded from; None for a model in memory."""
+        return self._adapted or (None if self.engines is None else self.engines.load_settings)
+
+    def _load_settings(self) -> LoadSettings:
+        return self._adapted or require_load_settings(self.engines, "language model")
 
     def __call__(self, prompt: str = "", **settings: Any) -> str:
         """The prompt and its continuation. Settings are those of `search`."""
@@ -145,6 +164,11 @@ class LanguageModel:
         """The likeliest words for each mask token in the text, such as [MASK]. See headway.translate.masked_words."""
         return fill_masks(self, text, candidates)
 
+    def follows(self, first: str, second: str) -> float:
+        """The probability that the second text stands behind the first in a document, as BERT's next sentence head
+        judges it. See headway.translate.next_sentence."""
+        return judge_pair(self, first, second)
+
     def widget(self, text: str, height: int = 900, **settings: Any) -> "PageWidget":
         """The page of `headway serve` about one text, for a notebook cell. The settings are those of `trace`."""
         from headway.inspect.html_page import make_widget
@@ -171,9 +195,18 @@ class LanguageModel:
             return Prompt(replace(self.special_tokens, start=ids[0]), ids[1:])
         return Prompt(self.special_tokens, ids)
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it was trained on pairs of texts between [CLS] and [SEP], as BERT."""
+        return bool(getattr(self.config.model.head, "next_sentence", False))
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text that begins like every line of a longer one."""
-        return encode_after_line_end(text, self.tokenizer)
+        return self.tokenizer.encode(text) if self.reads_pairs else encode_after_line_end(text, self.tokenizer)
+
+    def frame(self, ids: list[int]) -> list[int]:
+        """The ids of a text, with those around it that an encoder reads."""
+        return frame_text(ids, self.tokenizer, self.reads_pairs)
 
     def decode(self, ids: Sequence[int], start: int | None = None) -> str:
         """The text of ids that follow a start token: by default that of special_tokens."""

@@ -6,6 +6,7 @@ and the ids that stand around every text.
 
     translator        ids ⟨/s⟩               the source begins with a tag where there are several target languages
     language model    line end, ids          as every text is encoded for it: see headway.text.lm_text
+    next sentences    ⟨s⟩ ids ⟨/s⟩ ids ⟨/s⟩   pairs, as BERT reads them; a single text is the first of a pair
 """
 
 import json
@@ -13,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.convert.architecture import Json
+from headway.convert.export.huggingface.sentencepiece_files import (
+    complete_config,
+    is_sentencepiece,
+    write_sentencepiece,
+)
 from headway.convert.export.stored_model import StoredModel
 from headway.files.atomic import write_text_atomically
 from headway.text.lm_text import line_end_id
@@ -23,37 +29,35 @@ from headway.text.tokenizer.vocabulary import UNKNOWN, format_tag
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, objective: str, max_tokens: int) -> None:
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, objective: str, max_tokens: int, reads_pairs: bool = False
+) -> None:
     """The files of one side."""
     folder.mkdir(exist_ok=True)
-    data, config = make_tokenizer_files(tokenizer, objective)
-    config["model_max_length"] = max_tokens
+    data, config = make_tokenizer_files(tokenizer, objective, reads_pairs)
+    if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.original_config:
+        config["model_max_length"] = max_tokens
     for name, table in (("tokenizer.json", data), ("tokenizer_config.json", config)):
         write_text_atomically(folder / name, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_tokenizers(model: StoredModel, folder: Path, max_tokens: int) -> list[str]:
-    """Write those of both sides that have a tokenizer.json; returns what is lost where one has none. For formats that
-    are of use without."""
+    """Write those of both sides; returns what is lost where one has no tokenizer.json. For formats that are of use
+    without."""
     sides = {"": model.tokenizers.source} | ({} if model.tokenizers.shared else {"target": model.tokenizers.target})
     lost = []
     for place, tokenizer in sides.items():
-        if reason := unsupported_tokenizer(tokenizer):
-            lost.append(f"the tokenizer: {reason.removesuffix('.')}. Use the one that the model came with")
+        if is_sentencepiece(tokenizer):
+            assert isinstance(tokenizer, ImportedTokenizer)
+            name = write_sentencepiece(folder / place, tokenizer, "", max_tokens)[0]
+            lost.append(f"tokenizer.json: its tokenizer is the sentencepiece model {Path(place, name)}")
         else:
-            write_tokenizer(folder / place, tokenizer, model.objective, max_tokens)
+            write_tokenizer(folder / place, tokenizer, model.objective, max_tokens, model.reads_pairs)
     return lost
 
 
-def unsupported_tokenizer(tokenizer: Tokenizer) -> str:
-    """Why it has no tokenizer.json; "" if it has one."""
-    if isinstance(tokenizer, ImportedTokenizer) and tokenizer.to_json()["imported"] != "tokenizers":
-        return f"its tokenizer is an imported {tokenizer.to_json()['imported']} model, which has no tokenizer.json."
-    return ""
-
-
-def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Json]:
-    """tokenizer.json and tokenizer_config.json."""
+def make_tokenizer_files(tokenizer: Tokenizer, objective: str, reads_pairs: bool = False) -> tuple[Json, Json]:
+    """tokenizer.json and tokenizer_config.json. reads_pairs: of a model that tells next sentences."""
     if isinstance(tokenizer, ImportedTokenizer):
         return _imported_files(tokenizer)
     data = tokenizer.to_json()
@@ -69,6 +73,10 @@ def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Js
     data["added_tokens"].sort(key=lambda token: token["id"])
     if objective == "translation":
         data["post_processor"] = _template([], [(names["eos_token"], tokenizer.end)])
+    elif reads_pairs:
+        data["post_processor"] = _pair_template(
+            (names["bos_token"], tokenizer.start), (names["eos_token"], tokenizer.end)
+        )
     else:
         _encode_after_line_end(data, tokenizer)
     config = {
@@ -79,6 +87,9 @@ def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Js
         "split_special_tokens": objective != "masked",  # text for a masked model contains the mask
         "padding_side": "right",
     }
+    if reads_pairs:
+        config |= {"cls_token": names["bos_token"], "sep_token": names["eos_token"]}
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     return data, config
 
 
@@ -119,6 +130,17 @@ def _template(before: list[tuple[str, int]], after: list[tuple[str, int]]) -> Js
     }
 
 
+def _pair_template(start: tuple[str, int], end: tuple[str, int]) -> Json:
+    """[CLS] A [SEP] B [SEP], of which all up to the first [SEP] is segment 0."""
+    table = _template([start], [end])
+    second = table["pair"][len(table["single"]) :]
+    return {**table, "pair": [*table["single"], *(part for part in second if _special_id(part) != start[0])]}
+
+
+def _special_id(part: Json) -> str:
+    return str(part.get("SpecialToken", {}).get("id", ""))
+
+
 def _encode_after_line_end(data: Json, tokenizer: Tokenizer) -> None:
     """A line end stands before the text, in place of the space that Headway puts there for translators."""
     first = line_end_id(tokenizer)
@@ -144,4 +166,4 @@ def _imported_files(tokenizer: ImportedTokenizer) -> tuple[Json, Json]:
     roles |= {"mask_token": tokenizer.mask, "unk_token": tokenizer.unknown}
     names = {role: tokenizer.spelling(n) for role, n in roles.items() if n >= 0}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **names, "clean_up_tokenization_spaces": False}
-    return data["model"], config
+    return data["model"], complete_config(tokenizer, config)
