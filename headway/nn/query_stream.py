@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.config.schema import Part
 from headway.errors import ConfigError
 from headway.nn.build import Scope
 from headway.nn.context import Context
@@ -58,15 +57,20 @@ def order_tokens(tokens: TokenPositions, order: FactorisationOrder) -> tuple[Tok
     return TokenPositions(positions, order.valid, tokens.end, ranks=ranks), predicted
 
 
-def check_query_stream(mixers: Sequence[Any], masks: Sequence[Part], feedforwards: Sequence[Part]) -> None:
-    """Raise a ConfigError for parts that cannot have a second stream."""
-    for mixer in mixers:
+def check_query_stream(scope: Scope, stack: Any) -> None:
+    """Raise a ConfigError for the config of a stack that cannot have a second stream."""
+    if scope.side != "decoder" or stack.cross or stack.memory_tokens is not None:
+        raise ConfigError(
+            "two streams are those of a decoder without an encoder and without memory tokens. Set streams = 1.",
+            "streams",
+        )
+    for mixer in stack.mixer:
         if not mixer.has_query_stream:
             raise ConfigError(
                 f'{mixer.kind} has no query stream. Set mixer = "attention", or streams = 1.',
                 "mixer",
             )
-    for mask in masks:
+    for mask in stack.mask or ():
         kinds = {part.kind for part in getattr(mask, "parts", (mask,))}
         if "causal" not in kinds or not kinds <= {"causal", "segments"}:
             raise ConfigError(
@@ -74,6 +78,6 @@ def check_query_stream(mixers: Sequence[Any], masks: Sequence[Part], feedforward
                 '"causal", or with carry "causal & segments(256, 256)".',
                 "mask",
             )
-    for part in feedforwards:
+    for part in stack.feedforward:
         if getattr(part, "reads_previous", False):
             raise ConfigError(f"{part.kind} reads the token before, and a query stream has none.", "feedforward")

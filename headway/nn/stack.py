@@ -113,7 +113,7 @@ class Stack(nn.Module):
 
         def _check(self, scope: Scope) -> None:
             if self.streams == 2:
-                self._check_streams(scope)
+                check_query_stream(scope, self)
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
                 if scope.side == "decoder" and not mask.hides_future:
@@ -135,14 +135,6 @@ class Stack(nn.Module):
                 _locate_errors("memory_tokens", lambda: self.memory_tokens.check(masks, costs, scope))
             if self.distinct_layers is not None:
                 self._check_shared_weights(scope, self.distinct_layers)
-
-        def _check_streams(self, scope: Scope) -> None:
-            if scope.side != "decoder" or self.cross or self.memory_tokens is not None:
-                raise ConfigError(
-                    "two streams are those of a decoder without an encoder and without memory tokens. Set streams = 1.",
-                    "streams",
-                )
-            check_query_stream(self.mixer, self.mask or (), self.feedforward)
 
         def _check_shared_weights(self, scope: Scope, distinct: int) -> None:
             """Layers that have the same weights must have the same parts."""
