@@ -98,8 +98,10 @@ class TrainingProgress:
         self.validation = f"valid {result.loss:.3f}"
         scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
         scores += "" if result.lines is None else f" lines={result.lines}"
+        scores += "".join(f" {name}={value:.4f}" for name, value in (result.task or {}).items())
+        perplexity = f" perplexity={result.perplexity:.2f}" if result.task is None else ""
         self.clear()
-        log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
+        log(f"step={step} valid_loss={result.loss:.4f}{perplexity}{scores}{' best' * best}")
 
     def clear(self) -> None:
         self.live.clear()
@@ -124,8 +126,10 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
         ("model", str(outcome.folder)),
         ("weights", outcome.weights_origin),
         ("steps, time", f"{outcome.step:,}, {format_duration(outcome.seconds)}"),
-        ("validation", f"loss {result.loss:.4f}, perplexity {result.perplexity:.2f}"),
+        ("validation", f"loss {result.loss:.4f}" + f", perplexity {result.perplexity:.2f}" * (result.task is None)),
     ]
+    if result.task is not None:
+        rows.append(("", result.scores_line))
     if result.bleu is not None:
         rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} ({result.method})"))
     if len(curve) > 1:

@@ -62,7 +62,7 @@ class Transformer(nn.Module):
             """Derived values filled in, impossible combinations refused."""
             if not self.encoder.layers and not self.decoder.layers:
                 raise ConfigError("encoder.layers and decoder.layers are both 0. Give at least one side layers.")
-            if self.head.kind in ("pooled", "embedding") and self.decoder.layers:
+            if self.head.kind in ("pooled", "tags", "embedding") and self.decoder.layers:
                 raise ConfigError(
                     f'the head "{self.head.kind}" reads the output of an encoder. Set decoder.layers = 0.', "head"
                 )

@@ -1,8 +1,8 @@
-"""Training objectives: translation, causal and masked language modelling.
+"""Training objectives: translation, causal and masked language modelling. Those of tasks: task_objectives.
 
     Example ─► objective.collate(): a padded batch, or objective.pack(): a packed one ─► Batch with labels ─► loss
 
-An objective only decides what a batch and its labels are; the loss is cross-entropy for all of them.
+An objective decides what a batch and its labels are; the loss of these three is cross-entropy over the vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +31,7 @@ class Example(NamedTuple):
     source: np.ndarray  # with its end token; empty for a language model
     target: np.ndarray  # without start and end
     alignment: np.ndarray | None = None  # (n, 2) source word, target word; for guided alignment
+    others: tuple[np.ndarray, ...] = ()  # what a task reads beside these: see headway.train.task_objectives
 
 
 class Batch(NamedTuple):
@@ -45,6 +46,7 @@ class Batch(NamedTuple):
     label_count: int  # labels that count
     token_count: int  # real tokens, source and target
     alignment: Tensor | None = None  # (B, T, S) bool: source tokens linked with the token that the decoder reads at t
+    segments: Tensor | None = None  # (B, S) which of two texts each source token belongs to
 
     @property
     def width(self) -> int:
@@ -77,6 +79,7 @@ class Batch(NamedTuple):
             self.label_count,
             self.token_count,
             _pad_tensor(self.alignment, rows, pad_multiple, 0),
+            _pad_tensor(self.segments, rows, pad_multiple, 0),
         )
 
     def to(self, device: torch.device) -> "Batch":
@@ -289,8 +292,8 @@ class MaskedObjective:
                     "must be at most 1.",
                     "train.objective",
                 )
-            if model.head.kind == "pooled":
-                raise ConfigError('a pooled head predicts no tokens. Set model.head = "masked".', "model.head")
+            if model.head.kind in ("pooled", "tags"):
+                raise ConfigError('this head predicts no tokens. Set model.head = "masked".', "model.head")
 
         def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
             ids, valid = pad_sequences([example.target for example in examples], special.pad)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headway.config import own_kinds
 from headway.config.search import Search
+from headway.data.labelled_files import TASKS
 from headway.decode.probe import EngineProbe
 from headway.decode.types import Compute, EngineName
 from headway.device import choose_device
@@ -82,8 +83,10 @@ def make_loaded(
     """As what the model is."""
     if engines.summary.objective != "translation":
         from headway.translate.language_model import LanguageModel
+        from headway.translate.task_model import TaskModel
 
-        return LanguageModel(engines.loaded[0], engines)
+        is_task = engines.summary.objective in TASKS
+        return (TaskModel if is_task else LanguageModel)(engines.loaded[0], engines)
     translator = Translator(engines, direction=direction)
     translator._batch_tokens = batch_tokens
     return translator

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headway.config.config import Config
 from headway.convert.weight_files import SafetensorsSource, WeightSource
+from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.storage.calibration import CALIBRATION_GLOB
 from headway.storage.card import ModelCard, read_card
@@ -34,9 +35,9 @@ class StoredModel:
 
     @property
     def objective(self) -> str:
-        """ "translation", "causal" or "masked"."""
+        """ "translation", "causal" or "masked", as which tasks on top of an encoder count."""
         kind: str = self.config.train.objective.kind
-        return kind
+        return "masked" if kind in TASKS else kind
 
     @property
     def name(self) -> str:
@@ -51,6 +52,8 @@ class StoredModel:
         config = self.config
         languages = " → ".join("+".join(side) for side in (config.source_languages, config.target_languages) if side)
         what = {"translation": "a translator", "causal": "a language model", "masked": "a masked language model"}
+        if (task := self.config.train.objective.kind) in TASKS:
+            what["masked"] = f"an encoder with the task {task}"
         size = f"{config.model.parameter_count():,} parameters" + (", stored in int8" if self.is_int8 else "")
         return (
             f"{what[self.objective]}{f' ({languages})' if languages else ''}, {size}",

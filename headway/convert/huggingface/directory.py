@@ -13,6 +13,7 @@ from headway.convert.importer import ImportPlan
 from headway.convert.json_files import read_json_object
 from headway.convert.options import ImportOptions
 from headway.convert.weight_files import open_weights
+from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.text.language_codes import match_languages
 from headway.text.tokenizer.imported import ImportedTokenizer
@@ -30,7 +31,8 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
     if (sentence := read_sentence_modules(path)) is not None:
         folder = replace(folder, config={**folder.config, "sentence_embedding": sentence})
     architecture = read_architecture(folder)
-    text = architecture.read_text(folder) if architecture.read_text else read_model_text(folder, architecture.objective)
+    objective = "masked" if architecture.objective in TASKS else architecture.objective
+    text = architecture.read_text(folder) if architecture.read_text else read_model_text(folder, objective)
     if architecture.objective == "translation":
         text = apply_generation(text, folder)
     sources, targets = choose_languages(architecture, text, options)

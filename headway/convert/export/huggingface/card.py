@@ -2,7 +2,7 @@
 
 from headway import __version__
 from headway.convert.export.huggingface.marian_files import is_marian_pair
-from headway.convert.export.huggingface.proposals import Family
+from headway.convert.export.huggingface.proposals import ENDINGS, Family
 from headway.convert.export.huggingface.tokenizer import spell_tag
 from headway.convert.export.stored_model import StoredModel
 from headway.storage.card import format_front_matter
@@ -43,8 +43,9 @@ def has_two_folders(model: StoredModel) -> bool:
 
 def find_model_class(model: StoredModel, family: Family) -> str:
     """The class of transformers that loads the model."""
-    gives_vectors = model.objective == "masked" and model.config.model.head.kind != "masked"
-    return "AutoModel" if gives_vectors else family.auto_class
+    if model.objective != "masked":
+        return family.auto_class
+    return f"AutoModel{ENDINGS.get(model.config.model.head.kind, '')}"
 
 
 def find_tokenizer_class(model: StoredModel, family: Family) -> str:
@@ -76,6 +77,11 @@ def _format_usage(model: StoredModel, family: Family) -> str:
         lines += [
             'ids = tokenizer("Once", return_tensors="pt")',
             "print(tokenizer.decode(model.generate(**ids)[0], skip_special_tokens=True))",
+        ]
+    elif model.config.model.head.kind in ("pooled", "tags"):
+        lines += [
+            'ids = tokenizer("The weather is nice today.", return_tensors="pt")',
+            "print(model(**ids).logits.softmax(-1), model.config.id2label)",
         ]
     elif maker == "AutoModel":
         lines += [

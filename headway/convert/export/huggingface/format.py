@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from headway.convert.export.formats import ExportReport
 from headway.convert.export.huggingface.card import find_tokenizer_class, format_card
@@ -48,6 +49,7 @@ class HuggingFaceFormat:
         max_tokens = match.config.get("max_position_embeddings") or match.config.get("n_positions") or MAX_POSITIONS
         dtype = str(headers[0].dtype).removeprefix("torch.")
         config = {**match.config, **token_settings(model), "dtype": dtype}
+        config.pop("num_labels", None)  # which id2label says
         write_json(folder / "config.json", config)
         if model.objective != "masked":
             write_json(folder / "generation_config.json", make_generation_config(model, max_tokens))
@@ -78,6 +80,9 @@ class HuggingFaceFormat:
         source = model.tokenizers.source
         if isinstance(source, ImportedTokenizer) and (source.source_prefix or source.source_suffix):
             lost.append("the tokens that name the languages of a text: add them as the original's tokenizer does")
+        objective = model.config.train.objective
+        if objective.kind == "match" and not model.config.labels and (objective.low, objective.high) != (0, 1):
+            lost.append(f"the range of its scores, {objective.low:g} to {objective.high:g}: they are from 0 to 1")
         if model.is_int8 and self.dtype != "int8":
             lost.append("the storage in int8: its matrices are written as floats of the same values")
         if (loader := find_tokenizer_class(model, match.family)) != "AutoTokenizer":
@@ -92,8 +97,8 @@ def _positions(model: StoredModel) -> list[dict[str, object]]:
     return [part for side in ("encoder", "decoder") if table[side]["layers"] for part in table[side]["position"]]
 
 
-def token_settings(model: StoredModel) -> dict[str, int | bool | None]:
-    """The special ids in a config.json."""
+def token_settings(model: StoredModel) -> dict[str, Any]:
+    """The special ids and the labels in a config.json."""
     tokens = special_tokens(model.tokenizers.target)
     if model.objective == "translation":
         return {
@@ -104,7 +109,13 @@ def token_settings(model: StoredModel) -> dict[str, int | bool | None]:
             "pad_token_id": tokens.pad,
             "is_encoder_decoder": True,
         }
+    labels = list(model.config.labels or ["LABEL_0"] * (model.config.model.head.kind == "pooled"))
+    named = {
+        "id2label": {str(n): label for n, label in enumerate(labels)},
+        "label2id": {label: n for n, label in enumerate(labels)},
+    }
     return {
+        **(named if labels else {}),
         "bos_token_id": line_end_id(model.tokenizers.target),
         "eos_token_id": tokens.end,
         "pad_token_id": tokens.pad,

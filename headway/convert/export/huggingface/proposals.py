@@ -23,6 +23,9 @@ MAX_POSITIONS = 1024  # of a table for positions that have no limit here
 SEQ2SEQ, CAUSAL, MASKED = "AutoModelForSeq2SeqLM", "AutoModelForCausalLM", "AutoModelForMaskedLM"
 
 
+ENDINGS = {"masked": "ForMaskedLM", "pooled": "ForSequenceClassification", "tags": "ForTokenClassification"}
+
+
 class Family(NamedTuple):
     model_type: str
     name: str  # as its users call it
@@ -251,7 +254,8 @@ def propose_bert(model: Json) -> Json:
     encoder = model["encoder"]
     mixer, feedforward = first_part(encoder, "mixer"), first_part(encoder, "feedforward")
     return {
-        "architectures": ["BertForMaskedLM" if model["head"]["kind"] == "masked" else "BertModel"],
+        "architectures": [f"Bert{ENDINGS.get(model['head']['kind'], 'Model')}"],
+        **({"num_labels": model["head"]["classes"]} if "classes" in model["head"] else {}),
         "hidden_size": model["d_model"],
         "num_hidden_layers": encoder["layers"],
         "num_attention_heads": mixer.get("heads", 1),
@@ -281,6 +285,7 @@ def propose_distilbert(model: Json) -> Json:
     bert = propose_bert(model)
     return {
         "architectures": [str(bert["architectures"][0]).replace("Bert", "DistilBert")],
+        **({"num_labels": bert["num_labels"]} if "num_labels" in bert else {}),
         "dim": bert["hidden_size"],
         "n_layers": bert["num_hidden_layers"],
         "n_heads": bert["num_attention_heads"],
