@@ -29,7 +29,7 @@ class LabelledExample(NamedTuple):
     labels: tuple[str, ...] = ()  # of tag one for each word; of embed none
 
 
-class Columns(NamedTuple):
+class TaskColumns(NamedTuple):
     """What the columns of a task are called. The first name is the one that messages use."""
 
     texts: tuple[tuple[str, ...], ...]
@@ -43,10 +43,10 @@ class Columns(NamedTuple):
 
 
 COLUMNS = {
-    "classify": Columns((("text", "sentence"),), ("label", "class")),
-    "tag": Columns((("words", "tokens"),), ("tags", "labels")),
-    "match": Columns((("text1", "sentence1", "premise"), ("text2", "sentence2", "hypothesis")), ("label", "score")),
-    "embed": Columns((("anchor", "query", "text1"), ("positive", "text2")), more=("negative",)),
+    "classify": TaskColumns((("text", "sentence"),), ("label", "class")),
+    "tag": TaskColumns((("words", "tokens"),), ("tags", "labels")),
+    "match": TaskColumns((("text1", "sentence1", "premise"), ("text2", "sentence2", "hypothesis")), ("label", "score")),
+    "embed": TaskColumns((("anchor", "query", "text1"), ("positive", "text2")), more=("negative",)),
 }
 
 

@@ -66,6 +66,11 @@ class ServedModel:
         return self.summary.objective == "causal"
 
     @property
+    def is_encoder(self) -> bool:
+        """Whether it is an encoder alone: a masked language model, or a task on top of one."""
+        return not self.is_translator and not self.is_causal
+
+    @property
     def language_model(self) -> "LanguageModel":
         from headway.translate.language_model import LanguageModel
 

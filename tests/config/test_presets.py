@@ -79,7 +79,7 @@ def test_an_unknown_preset_is_refused() -> None:
         find_preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
-        "tiny_lm, small_lm, gpt2, bert, retnet."
+        "tiny_lm, small_lm, tiny_encoder, small_encoder, gpt2, bert, retnet."
     )
 
 
