@@ -6,6 +6,7 @@ A preset is a table of settings with the lowest priority: a config file, the env
 from typing import Any, NamedTuple
 
 from headway.config.config import Config, read_config
+from headway.config.objective_kinds import has_source, reads_pairs
 from headway.errors import ConfigError, did_you_mean
 
 Table = dict[str, Any]
@@ -42,6 +43,19 @@ def _decoder_only(d_model: int, stack: Table, dropout: float) -> Table:
 def _encoder_only(d_model: int, stack: Table, dropout: float) -> Table:
     head = {"kind": "pooled", "pooling": "mean", "dense": False}
     return {"d_model": d_model, "dropout": dropout, "encoder": stack, "decoder": {"layers": 0}, "head": head}
+
+
+def t5_model(d_model: int, layers: int, heads: int, hidden: int, feedforward: str = "relu") -> Table:
+    """T5: relative biases, an RMS norm before each sub-layer, no biases, scores that are not scaled. T5 divides its
+    logits by √d_model; with the embedding multiplied by it instead, as here, the same weights have the usual size."""
+    stack = {
+        "layers": layers,
+        "position": "t5(32, 128)",
+        "mixer": {"kind": "attention", "heads": heads, "d_k": 64, "bias": False, "scale": 1.0},
+        "feedforward": {"kind": feedforward, "hidden": hidden, "bias": False},
+        "residual": "pre",
+    }
+    return {**_encoder_decoder(d_model, stack, 0.1), "norm": "rmsnorm(1e-6)"}
 
 
 PRESETS: dict[str, Table] = {
@@ -196,6 +210,20 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "t5": {
+        "tokenizer": {"kind": "unigram", "size": 32_128},
+        "model": t5_model(512, 6, 8, 2048),
+        "train": {
+            "objective": "span_corruption(0.15, 3, lines=0)",
+            "batch_tokens": 65_536,
+            "max_tokens": 512,
+            "schedule": "inverse_sqrt(0.001, warmup=10000)",
+            "steps": 524_288,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
     "retnet": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
         "model": _decoder_only(
@@ -246,8 +274,8 @@ def find_preset_for(name: str, objective: str) -> Table:
 
 def choose_preset(corpus: CorpusStatistics, objective: str) -> tuple[str, Table, str]:
     """The name, the settings and the reason. The more text there is, the larger the model."""
-    size = f"{corpus.lines:,} {'pairs' if objective == 'translation' else 'lines'}, about {corpus.words:,} words"
-    if objective != "translation":
+    size = f"{corpus.lines:,} {'pairs' if reads_pairs(objective) else 'lines'}, about {corpus.words:,} words"
+    if not has_source(objective):
         name = "tiny_lm" if corpus.words < 50_000 else "small_lm"
         return name, find_preset_for(name, objective), f"{size}: a larger language model would memorise this text"
     for name, limit, reason in (
@@ -312,6 +340,11 @@ def gpt2(vocabulary: int | None = 50_257) -> Config:
 def retnet(vocabulary: int | None = 50_257) -> Config:
     """RetNet, 1.3 billion parameters."""
     return _build_config("retnet", vocabulary)
+
+
+def t5(vocabulary: int | None = 32_128) -> Config:
+    """T5 small, 60 million parameters."""
+    return _build_config("t5", vocabulary)
 
 
 def bert(vocabulary: int | None = 30_522) -> Config:

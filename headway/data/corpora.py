@@ -87,6 +87,17 @@ class SwappedPairs:
 
 
 @dataclass(frozen=True)
+class PrefixedPairs:
+    """The pairs of another source with the name of their task before each source, as in T5."""
+
+    base: PairSource
+    prefix: str
+
+    def read(self) -> Iterator[Pair]:
+        return ((f"{self.prefix} {source}" if source else "", target) for source, target in self.base.read())
+
+
+@dataclass(frozen=True)
 class ParallelCorpus:
     """Parallel text in one direction."""
 
@@ -107,6 +118,12 @@ class ParallelCorpus:
         identity = fingerprint([self.identity, "turned"])
         counts = count_pairs(origin, identity)
         return ParallelCorpus(origin, identity, counts, self.target_language, self.source_language, self.weight)
+
+    def add_prefix(self, prefix: str) -> "ParallelCorpus":
+        """The same text with a task prefix, "translate to German:", before each source."""
+        origin = PrefixedPairs(self.origin, prefix.strip())
+        identity = fingerprint([self.identity, "prefix", prefix.strip()])
+        return replace(self, origin=origin, identity=identity, counts=count_pairs(origin, identity))
 
     def split(self, held: int) -> tuple["ParallelCorpus", "ParallelCorpus"]:
         """The corpus without `held` random pairs, always the same ones, and these pairs, held in memory."""

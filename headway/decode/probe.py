@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.config.objective_kinds import has_source
 from headway.decode.stored_config import JsonObject, UnsupportedModelError, check_config
 from headway.device import is_cpu_only
 from headway.errors import HeadwayError
@@ -71,7 +72,7 @@ def _read_model(paths: Sequence[str | Path], device: str) -> tuple[ModelSummary,
         raise UnsupportedModelError(f"it runs on the CPU only, and {why}")
     folder = Path(paths[0])
     read = read_summary(folder)
-    if read is None or read[0].objective != "translation":
+    if read is None or not has_source(read[0].objective):
         raise UnsupportedModelError("its config.json is not that of a translator")
     check_config(read[1])
     try:

@@ -40,6 +40,8 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "batch_tokens micro_batch_tokens max_tokens steps epochs seconds validate_every patience metric decode_lines "
     "keep_last keep_best average batches precision compile cuda_graphs log_every",
     "objective translation": "",
+    "objective span_corruption": "share mean_span lines sentinels",
+    "objective denoising": "share mean_span permute masked deleted lines",
     "alignment none": "",
     "alignment guided": "weight layer head",
     "shortlist none": "",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from headway.config.config import Config
+from headway.config.objective_kinds import has_source, reads_pairs
 from headway.config.presets import CorpusStatistics, find_preset_for
 from headway.config.sources import Layer, compose
 from headway.nn.transformer import Transformer
@@ -31,7 +32,8 @@ TIMED_STEPS = 4  # at most, after one that is not
 MAX_TIMED_SECONDS = 2.0
 CHARACTERS_PER_TOKEN = 3.5
 VOCABULARY_SHARE = 1.3  # times √tokens: a larger vocabulary takes the time of a small model, and is not learned
-SMALLEST_VOCABULARY = {"translation": 1024, "causal": 320, "masked": 320}
+SMALLEST_VOCABULARY = 320
+SMALLEST_TRANSLATOR_VOCABULARY = 1024
 VALIDATIONS = 10  # that are planned in a run
 
 
@@ -62,7 +64,7 @@ def plan_new_model(
 ) -> BudgetPlan | None:
     """Which preset, up to the one that suits this much text, and which steps. `upper`: settings that the user gave,
     which are kept. None where there is nothing to plan."""
-    ladder = LADDERS["translation" if objective == "translation" else "causal"]
+    ladder = LADDERS["translation" if has_source(objective) else "causal"]
     seconds = _find_time_budget([Layer("", find_preset_for(preset, objective)), *upper], device)
     if not seconds:
         return None
@@ -97,10 +99,12 @@ def measure_token_rate(config: Config, length: int) -> float:
     """Tokens a second on each side, forward and backward, on this CPU."""
     model = Transformer(config.model).train()
     random = np.random.default_rng(0)
-    special = SpecialTokens(start=1, end=2)
     objective = config.train.objective
     first = len(FIXED_CONTROL_TOKENS)
-    sizes = (config.model.resolved().source_vocabulary, config.model.vocabulary)
+    resolved = config.model.resolved()
+    assert resolved.source_vocabulary is not None and resolved.vocabulary is not None
+    sizes = (resolved.source_vocabulary, resolved.vocabulary)
+    special = SpecialTokens(start=1, end=2, sentinels=tuple(range(first, min(sizes))))
     rows = max(1, TIMED_TOKENS // length)
     draws = ([random.integers(first, size, length) for size in sizes] for _ in range(rows))
     examples = [Example(source, target) for source, target in draws]
@@ -125,7 +129,8 @@ def _plan_vocabulary(layers: Sequence[Layer], corpus: CorpusStatistics, seconds:
     tokenizer = config.tokenizer.to_dict()
     if not hasattr(config.tokenizer, "size") or any("tokenizer" in layer.values for layer in layers[1:]):
         return {}
-    smallest = SMALLEST_VOCABULARY[config.train.objective.kind]
+    translates = has_source(config.train.objective.kind)
+    smallest = SMALLEST_TRANSLATOR_VOCABULARY if translates else SMALLEST_VOCABULARY
     tokens = _count_tokens(_compose_with_size(layers, corpus, smallest), corpus, seconds)
     size = max(round_up_size(int(VOCABULARY_SHARE * tokens**0.5)), smallest)
     return {"tokenizer": {**tokenizer, "size": size}} if size < _vocabulary_size(config, corpus) else {}
@@ -144,13 +149,13 @@ def _compose_with_size(layers: Sequence[Layer], corpus: CorpusStatistics, size: 
 
 
 def _vocabulary_size(config: Config, corpus: CorpusStatistics) -> int:
-    sides = 2 if config.train.objective.kind == "translation" else 1
+    sides = 2 if reads_pairs(config.train.objective.kind) else 1
     return round_up_size(getattr(config.tokenizer, "size", None) or recommend_size(sides * corpus.characters))
 
 
 def _typical_length(config: Config, corpus: CorpusStatistics) -> int:
     """Tokens of a text."""
-    if config.train.objective.kind != "translation":
+    if not has_source(config.train.objective.kind):
         return int(config.train.max_tokens)
     mean = corpus.characters / max(corpus.lines, 1) / CHARACTERS_PER_TOKEN
     return int(min(max(mean, 8), config.train.max_tokens))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.config.config import Config
+from headway.config.objective_kinds import is_denoising, reads_pairs
 from headway.data.labelled_files import TASKS
 from headway.storage.card import format_front_matter, read_card
 from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
@@ -22,7 +23,9 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
             return f"headway embed --model {model} lines.txt --out vectors.npy"
         second = ' "…"' if config.train.objective.kind == "match" else ""
         return f'headway predict --model {model} "…"{second}'
-    if config.train.objective.kind == "translation":
+    if is_denoising(config.train.objective.kind):
+        return f"headway train --from-model {model} --source FILE --target FILE --out DIR"
+    if reads_pairs(config.train.objective.kind):
         return f'headway translate --{"adapter" if adapter else "model"} {model}{_format_to_flag(config)} "…"'
     if adapter:
         return f"headway merge --adapter {model} --out DIR"
@@ -36,7 +39,7 @@ def format_evaluate_command(config: Config, folder: str | Path) -> str:
     model = shlex.quote(str(folder))
     if config.train.objective.kind in TASKS:
         return f"headway evaluate --model {model} --data FILE"
-    if config.train.objective.kind == "translation":
+    if reads_pairs(config.train.objective.kind):
         return f"headway evaluate --model {model}{_format_to_flag(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
 
@@ -59,12 +62,13 @@ def model_card(
 ) -> str:
     """The text of the card. `base`: the model that was fine-tuned, or for which this is an adapter."""
     corpus = texts.statistics()
-    translates = config.train.objective.kind == "translation"
+    translates = reads_pairs(config.train.objective.kind)
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
+    what = "denoising" if is_denoising(config.train.objective.kind) else "language"
     task = config.train.objective.kind if config.train.objective.kind in TASKS else ""
-    title = f"A translator, {sides}" if translates else f"A language model ({config.train.objective.kind})"
-    title = f"An encoder with the task {task}" if task else title
     unit = "pairs" if translates else "examples" if task else "lines"
+    title = f"A translator, {sides}" if translates else f"A {what} model ({config.train.objective.kind})"
+    title = f"An encoder with the task {task}" if task else title
     rows = [
         ("trained by", f"Headway {__version__}, {step:,} steps, seed {config.train.seed}"),
         ("parameters", f"{config.model.parameter_count():,}"),

@@ -32,6 +32,7 @@ class Example(NamedTuple):
     target: np.ndarray  # without start and end
     alignment: np.ndarray | None = None  # (n, 2) source word, target word; for guided alignment
     others: tuple[np.ndarray, ...] = ()  # what a task reads beside these: see headway.train.task_objectives
+    line_ends: np.ndarray | None = None  # where each line of the target ends; for denoising
 
 
 class Batch(NamedTuple):

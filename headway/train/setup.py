@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headway.config.catalogue import find_entry
 from headway.config.config import Config
+from headway.config.objective_kinds import is_denoising, reads_pairs
 from headway.config.presets import choose_preset, find_preset
 from headway.config.shorthand import expand
 from headway.config.sources import Layer, compose
@@ -30,10 +31,12 @@ from headway.storage.model_dir import WEIGHTS_FILE, load_model, load_weights, sa
 from headway.storage.packing import is_packed
 from headway.storage.registry import model_directory
 from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.special_tokens import special_tokens
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.alignment_links import align_corpora
 from headway.train.budget_plan import plan_fine_tuning, plan_new_model
 from headway.train.dataset import Dataset, ParallelDataset, make_sides, tokenizer_dropout
+from headway.train.line_dataset import LineDataset, encode_text_lines
 from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_text_file, make_validation_dataset
 from headway.train.preparation import Log, log_nothing
 from headway.train.resume import find_changes
@@ -138,6 +141,12 @@ def collect_layers(
         layers = pretrained.layers(texts)
         reason = f"the settings of {pretrained.folder}, as a starting point"
         objective = pretrained.config.train.objective.kind
+        if texts.pairs and is_denoising(objective) and not _find_objective(upper):
+            objective = by_text
+            layers += [Layer("the pairs given", {"train": {"objective": objective}})]
+            layers += _language_layers(texts, files, from_flags=False)
+            reason = f"{reason}, now to translate"
+        objective = _find_objective(upper) or objective
         if planned_for and (plan := plan_fine_tuning(layers, upper, texts.statistics(), planned_for)):
             layers.append(Layer(PLAN_ORIGIN, plan.settings))
             reason = f"{reason}; {plan.reason}"
@@ -157,7 +166,7 @@ def collect_layers(
         layers = [Layer(f"preset {base}", find_preset(base))]
         reason = f"preset {base}, as requested"
         objective = _find_objective([*layers, *upper]) or by_text
-    if (objective == "translation") != bool(texts.pairs):
+    if reads_pairs(objective) != bool(texts.pairs):
         given, needed = ("pairs", "--text") if texts.pairs else ("--text", "--source and --target, or --pairs")
         raise ConfigError(
             f"the objective {objective} learns from {needed}, not from {given}. Give that, or choose another "
@@ -167,7 +176,8 @@ def collect_layers(
         layers.append(_resumed_layer(resumed))
         reason = "the settings that were chosen when the run began"
     if pretrained is not None:
-        return [*layers, *upper], reason
+        from_flags = _language_layers(texts, files, from_flags=True) if not pretrained.config.target_languages else []
+        return [*layers, *upper, *from_flags], reason
     if _find_objective([*layers, *upper]) != objective:
         layers.append(Layer("the text given", {"train": {"objective": objective}}))
     from_names = _language_layers(texts, files, from_flags=False)
@@ -249,7 +259,8 @@ def refuse_oversized_model(config: Config, device: torch.device) -> None:
 def make_tokenizers(config: Config, texts: TrainingTexts, log: Log = log_nothing) -> Tokenizers:
     """Learned from the training text alone; from the cache if the same were learned before."""
     part = json.dumps(config.tokenizer.to_dict(), sort_keys=True)
-    key = fingerprint([texts.identity, part, config.vocabularies, *config.tags])
+    sentinels = _count_sentinels(config)
+    key = fingerprint([texts.identity, part, config.vocabularies, *config.tags, *([str(sentinels)] * bool(sentinels))])
 
     def build(folder: Path) -> None:
         if config.tokenizer.kind != "bytes":  # which has none
@@ -265,12 +276,17 @@ def make_tokenizers(config: Config, texts: TrainingTexts, log: Log = log_nothing
     )
 
 
+def _count_sentinels(config: Config) -> int:
+    """That the objective needs in a new vocabulary."""
+    return int(getattr(config.train.objective, "sentinels", 0))
+
+
 def _train_tokenizers(config: Config, texts: TrainingTexts) -> Tokenizers:
     if texts.task is not None:
         one = Tokenizer.train(texts.task.texts(), config.tokenizer)
         return Tokenizers(one, one)
     if texts.text:
-        one = Tokenizer.train(TokenizerText([texts.text]), config.tokenizer)
+        one = Tokenizer.train(TokenizerText([texts.text]), config.tokenizer, sentinels=_count_sentinels(config))
         return Tokenizers(one, one)
     if config.vocabularies == "shared":
         both = Tokenizer.train(TokenizerText(texts.pairs, (0, 1)), config.tokenizer, tags=config.tags)
@@ -326,6 +342,11 @@ def make_datasets(
         return tuple(TaskDataset(data, tokenizers.source, config) for data in (texts.task, texts.valid_task))  # type: ignore[return-value]  # two
     if texts.text and texts.valid_text:
         both = (texts.text, texts.valid_text)
+        if is_denoising(settings.objective.kind):
+            settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
+            rows, valid_rows = (encode_text_lines(text, tokenizers.target, log) for text in both)
+            lines = settings.objective.lines
+            return LineDataset(rows, max_tokens, lines), LineDataset(valid_rows, max_tokens, lines)
         stream, valid_stream = (encode_text_file(text, tokenizers.target, log) for text in both)
         validation = make_validation_dataset(valid_stream, max_tokens, settings.objective)
         if settings.objective.carry:

@@ -34,6 +34,7 @@ class TrainingFiles:
     source_languages: Sequence[str] = ()
     target_languages: Sequence[str] = ()
     weights: Sequence[float] = ()
+    prefixes: Sequence[str] = ()  # the task of each corpus, as text before its sources
     columns: tuple[str, str] | None = None  # of pairs
     both_ways: bool = False  # use every corpus in the opposite direction too
     task: str = ""  # on top of an encoder: classify, tag, match, embed
@@ -73,13 +74,28 @@ class TrainingFiles:
             ("--from", self.source_languages),
             ("--to", self.target_languages),
             ("--weight", self.weights),
+            ("--prefix", self.prefixes),
         ):
             if len(given) not in (0, 1, corpora):
                 what = "1 corpus" if corpora == 1 else f"{corpora} corpora"
                 raise ConfigError(
                     f"{name} was given {_format_times(given)} for {what}: give it once for all, or once for each."
                 )
-        for name, value in (("--weight", self.weights), ("--both-ways", self.both_ways), ("--noise", self.vary)):
+        valid_corpora = len(self.valid_source) + len(self.valid_pairs)
+        if len(self.prefixes) > 1 and valid_corpora not in (0, corpora):
+            raise ConfigError(
+                f"--prefix was given once for each of {corpora} corpora, and there are {valid_corpora} to validate on: "
+                "give one of these for each corpus, in the same order, or none."
+            )
+        if self.prefixes and self.both_ways:
+            raise ConfigError(
+                "--prefix names one task for a corpus, and --both-ways uses it for two: give the corpus twice, each "
+                "time with its prefix."
+            )
+        for name, value in (
+            ("--weight", self.weights), ("--both-ways", self.both_ways), ("--noise", self.vary),
+            ("--prefix", self.prefixes),
+        ):  # fmt: skip
             if self.text and value:
                 raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 
@@ -222,10 +238,12 @@ def _read_corpora(
     found = []
     for number, one in enumerate(all_files):
         named = one._replace(
-            source_language=_language_at(files.source_languages, number, count) or one.source_language,
-            target_language=_language_at(files.target_languages, number, count) or one.target_language,
+            source_language=_value_at(files.source_languages, number, count) or one.source_language,
+            target_language=_value_at(files.target_languages, number, count) or one.target_language,
         )
-        found.append(open_corpus(named))
+        corpus = open_corpus(named)
+        prefix = _value_at(files.prefixes, number, count).strip()
+        found.append(corpus.add_prefix(prefix) if prefix else corpus)
     return found
 
 
@@ -252,8 +270,8 @@ def _swap_sides(corpus: ParallelCorpus) -> ParallelCorpus:
     return corpus.swap_sides()
 
 
-def _language_at(values: Sequence[str], number: int, count: int) -> str:
-    """The language of one of `count` corpora; a single value applies to all of them."""
+def _value_at(values: Sequence[str], number: int, count: int) -> str:
+    """The language or the prefix of one of `count` corpora; a single value applies to all of them."""
     if len(values) == 1:
         return values[0]
     return values[number] if len(values) == count else ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.config.objective_kinds import reads_pairs
 from headway.config.search import Search
 from headway.decode.forking import ForkSafeLock, call_after_fork, use_one_torch_thread
 from headway.decode.probe import TORCH_FREE_ENGINES, EngineProbe, probe_engines
@@ -23,7 +24,7 @@ from headway.storage.model_files import list_versions, refuse_replaced
 from headway.storage.summary import ModelSummary, summarise
 from headway.storage.tensor_file import TensorFile
 from headway.text.tokenizer.pair import Tokenizers
-from headway.text.tokenizer.special_tokens import special_tokens
+from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
 from headway.translate.reloading import LoadSettings
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Engines:
             return str(error).rstrip(".")
         if probe.model.vocabularies != (tokenizers.source.size, tokenizers.target.size):
             return "its tokenizer.json and config.json do not fit together"
-        special = special_tokens(tokenizers.target)
+        special = _search_tokens(probe.summary, tokenizers)
         if isinstance(probe.model, Ct2Model):
             from headway.decode.ctranslate2.backend import Ct2Engine
 
@@ -181,13 +182,16 @@ class Engines:
             models = [loaded.model for loaded in self.loaded]
             if self.torch_free is not None:
                 self._shortlist = self._load_shortlist()
-            special = special_tokens(self.tokenizers.target)
-            self._torch = TorchEngine(models, special, self.tokenizers.source.pad, self._precision())
+            self._torch = TorchEngine(models, self.special_tokens, self.tokenizers.source.pad, self._precision())
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        return _search_tokens(self.summary, self.tokenizers)
+
     def _load_shortlist(self) -> "Shortlist | UnreadableShortlist | None":
-        if self.objectives[0] != "translation":
+        if not reads_pairs(self.objectives[0]):
             return None
         from headway.text.shortlist import load_shortlist
 
@@ -238,6 +242,11 @@ class Engines:
             self._last_message = message
             self._log(message)
         return engine
+
+
+def _search_tokens(summary: ModelSummary, tokenizers: Tokenizers) -> SpecialTokens:
+    """Those of the target, as a search needs them."""
+    return special_tokens(tokenizers.target, writes_sentinels=summary.objective == "span_corruption")
 
 
 def check_ensemble(models: "Sequence[LoadedModel]") -> None:

@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.config.objective_kinds import is_denoising
 from headway.config.search import Search
 from headway.decode.types import Engine, Hypothesis, Recorder
 from headway.errors import HeadwayError
 from headway.text.degenerate import is_copy, is_repetitive
+from headway.text.gaps import GapReader
 from headway.text.negation import find_negation_fault
 from headway.text.numbers import find_lost_numbers, share_number_format
 from headway.text.spans.protect import PLACEHOLDER, Protector, make_protector
@@ -106,7 +108,8 @@ class TranslationStages:
         self.admit_retries = functools.partial((retries or RetryBudget()).admit, first_line=first_line)
         self.settings = options.search or summary.search
         self.span_protector: Protector | None = None
-        if options.protect is not None:
+        denoises = is_denoising(summary.objective)
+        if options.protect is not None and not denoises:
             ascii_only = all(request.text.isascii() for request in requests)  # then no word can be in an unknown script
             self.span_protector = make_protector(options.protect, None if ascii_only else translator.repertoire)
         direction = translator.direction_tokens(options.source, options.target)
@@ -123,6 +126,10 @@ class TranslationStages:
             options.glossary,
         )
         self.memory = self._open_memory(language or "", direction.target)
+        self.gaps: GapReader | None = None
+        if denoises:
+            self.gaps = GapReader(translator.tokenizers.source, summary.objective == "span_corruption")
+            self.reader = replace(self.reader, gaps=self.gaps, split=False)
 
     def _open_memory(self, source: str, target: str) -> MemoryMatcher | None:
         options = self.options
@@ -141,7 +148,7 @@ class TranslationStages:
 
     def search(self, sentences: list[Sentence]) -> Plan[None]:
         """Up to n_best hypotheses for each sentence, and their links if those are wanted."""
-        retry = self.options.retry
+        retry = self.options.retry and self.gaps is None
         if self.memory is not None:
             for sentence in sentences:
                 self.memory.fill(sentence)
@@ -155,10 +162,17 @@ class TranslationStages:
             self.admit_retries,
             self.options.mbr,
         )
+        for sentence in sentences if self.gaps else ():
+            self._fill_gaps(sentence)
         if self.options.align:
             from headway.translate.alignment import align_sentences
 
             yield from align_sentences(self.translator, sentences)
+
+    def _fill_gaps(self, sentence: Sentence) -> None:
+        assert self.gaps is not None
+        decode = self.translator.tokenizers.target.decode
+        sentence.outputs = [decode(self.gaps.fill(sentence.ids, one.ids)).strip() for one in sentence.hypotheses]
 
     def join(self, line: SourceLine) -> Translation:
         """When all its sentences have been searched for."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.decode.types import Hypothesis
+from headway.text.gaps import GapReader
 from headway.text.segment.long_sentences import split_long_sentence
 from headway.text.segment.sentences import Segment, make_segments, split_sentences
 from headway.text.segment.wrapped_lines import WrappedText, unwrap_text
@@ -96,6 +97,7 @@ class SourceReader:
     protector: Protector | None = None
     placeholders: bool = False  # whether the model has learned them; else it reads spans as they are
     glossary: "Glossary | None" = None
+    gaps: GapReader | None = None  # of a denoising model
 
     def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> SourceLine:
         """The sentences of a line. `prefix` is how the output of the first must begin."""
@@ -168,4 +170,4 @@ class SourceReader:
     def _encode(self, text: str, masked: MaskedText | None) -> list[int]:
         if masked is not None:
             text = space_placeholders(text) if self.placeholders else fill_placeholders(text, masked.spans)
-        return self.tokenizer.encode(text)
+        return self.tokenizer.encode(text) if self.gaps is None else self.gaps.encode(text)

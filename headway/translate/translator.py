@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from headway.config import own_kinds
+from headway.config.objective_kinds import has_source
 from headway.config.search import Search
 from headway.data.labelled_files import TASKS
 from headway.decode.probe import EngineProbe
@@ -19,7 +20,6 @@ from headway.storage.registry import ModelChoice, choose_models
 from headway.text.language_codes import describe_languages, format_languages, match_languages
 from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
 from headway.text.tokenizer.direction_tokens import DirectionTokens, find_direction_tokens
-from headway.text.tokenizer.special_tokens import special_tokens
 from headway.translate.backends import Engines, Log, check_ensemble
 from headway.translate.options import TranslateOptions, options_from_keywords, resolve_target
 from headway.translate.reloading import (
@@ -81,7 +81,7 @@ def make_loaded(
     engines: Engines, direction: tuple[str, str] = ("", ""), batch_tokens: int | None = None
 ) -> "Translator | LanguageModel":
     """As what the model is."""
-    if engines.summary.objective != "translation":
+    if not has_source(engines.summary.objective):
         from headway.translate.language_model import LanguageModel
         from headway.translate.task_model import TaskModel
 
@@ -127,7 +127,7 @@ def load_choice(
     log: called with the engine that was chosen, and why; probe: what probe_engines found for the same arguments"""
     engines = Engines(choice.paths, device, engine, compute, threads, log, probe)
     for path, objective in zip(choice.paths, engines.objectives):
-        if objective != "translation":
+        if not has_source(objective):
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
@@ -156,7 +156,7 @@ class Translator:
         self.summary = self.engines.summary
         self.tokenizers = self.engines.tokenizers
         self.max_positions = self.engines.max_positions  # how many the models have learned; None: no limit
-        self.special_tokens = special_tokens(self.tokenizers.target)
+        self.special_tokens = self.engines.special_tokens
         self.source, self.target = direction
         self._batch_tokens: int | None = None
         self._adapted: LoadSettings | None = None  # where an adapter is over the model: its base, and the adapter

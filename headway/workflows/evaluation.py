@@ -91,6 +91,23 @@ class Perplexity(NamedTuple):
         return self.loss * self.tokens / math.log(2) / self.characters
 
 
+def measure_denoising(translator: Translator, lines: Sequence[str]) -> Perplexity:
+    """How well a denoising model predicts its targets for these lines, with the same noise each time."""
+    from headway.data.encoding import encode_lines
+    from headway.text.tokenizer.special_tokens import special_tokens
+    from headway.train.line_dataset import LineDataset
+    from headway.train.validation import mean_loss
+
+    config, tokenizer = translator.config, translator.tokenizers.target
+    rows = encode_lines(tokenizer, [line.strip() for line in lines])
+    dataset = LineDataset(rows, config.train.max_tokens, config.train.objective.lines)
+    if not dataset.size:
+        raise HeadwayError("there is no line of two tokens or more in this text.")
+    measured = mean_loss(translator.steppers[0].model, dataset, config, special_tokens(tokenizer))
+    characters = sum(map(len, lines)) * measured.tokens / len(rows.flat)
+    return Perplexity(measured.loss, measured.tokens, characters)
+
+
 def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
     """Of a text, read in pieces as long as those of the training."""
     from headway.text.lm_text import encode_text

@@ -3,6 +3,7 @@
 import pytest
 
 from headway.config import presets
+from headway.config.config import read_config
 from headway.config.presets import PRESETS, CorpusStatistics, choose_preset, find_preset
 from headway.errors import ConfigError
 
@@ -79,7 +80,7 @@ def test_an_unknown_preset_is_refused() -> None:
         find_preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
-        "tiny_lm, small_lm, tiny_encoder, small_encoder, gpt2, bert, retnet."
+        "tiny_lm, small_lm, tiny_encoder, small_encoder, gpt2, bert, t5, retnet."
     )
 
 
@@ -99,3 +100,24 @@ def test_choosing_changes_no_preset() -> None:
     choose_preset(CorpusStatistics(1, 1, 1), "masked")
     presets.base(128)
     assert repr(PRESETS) == before
+
+
+@pytest.mark.parametrize("kind", ["relu", "gated-gelu"])
+@pytest.mark.parametrize(("name", "sizes"), [("small", (512, 6, 8, 2048)), ("base", (768, 12, 12, 3072))])
+def test_t5_has_the_size_of_the_original(name: str, sizes: tuple[int, int, int, int], kind: str) -> None:
+    """Against transformers, on the meta device; with the gated feed-forward of version 1.1 too."""
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    d_model, layers, heads, hidden = sizes
+    theirs = T5Config(
+        vocab_size=32_128, d_model=d_model, num_layers=layers, num_heads=heads, d_ff=hidden, feed_forward_proj=kind
+    )  # fmt: skip
+    with torch.device("meta"):
+        original = T5ForConditionalGeneration(theirs)
+    shared = {id(parameter): parameter.numel() for parameter in original.parameters()}
+    table = presets.t5_model(d_model, layers, heads, hidden, "relu" if kind == "relu" else "geglu_tanh")
+    ours = read_config({"model": {**table, "vocabulary": 32_128}}).model
+    assert ours.parameter_count() == sum(shared.values())
+    if (name, kind) == ("small", "relu"):
+        assert presets.t5().model.parameter_count() == ours.parameter_count() == 60_506_624

@@ -260,21 +260,28 @@ def print_task_scores(
 
 
 def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: str | None = None) -> None:
+    from headway.config.objective_kinds import is_denoising
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import load
+    from headway.workflows.evaluation import measure_denoising
 
-    content = "\n".join(read_lines(text)) + "\n"
+    lines = list(read_lines(text))
+    content = "\n".join(lines) + "\n"
     for path in models:
         model = load(path, device)
-        if not isinstance(model, LanguageModel):
+        objective = model.config.train.objective.kind
+        if not isinstance(model, LanguageModel) and not is_denoising(objective):
             raise HeadwayError(f"{path} is a translator: give --source and --target.")
         if adapter and path == models[0]:
             model = model.with_adapter(adapter)
-        result = model.perplexity(content)
+        if isinstance(model, LanguageModel):
+            result = model.perplexity(content)
+        else:
+            result = measure_denoising(model, lines)
         name = f"{path}: " if len(models) > 1 else ""
-        kind = "tokens" if model.config.train.objective.kind == "causal" else "hidden tokens"
+        kind = {"causal": "tokens", "masked": "hidden tokens"}.get(objective, "tokens of targets")
         click.echo(
             f"{name}perplexity {result.perplexity:.3f}, {result.loss:.4f} nats a token, "
             f"{result.bits_per_character:.4f} bits a character ({result.tokens:,} {kind})"

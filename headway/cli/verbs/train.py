@@ -30,6 +30,10 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
         ("headway train --text corpus.txt --out my-lm", "a language model"),
         ("headway train --task classify --data mails.tsv --out my-classifier", "labels of texts: see docs/tasks.md"),
         (
+            "headway train --text mono.txt --objective span_corruption --out base",
+            "pre-train a translator on text of either language: then --from-model base",
+        ),
+        (
             "headway train --pairs big.en-de.tsv.xz --pairs mine.en-de.tsv --weight 1 --weight 5 --out my-model",
             "two corpora, the second sampled five times as often",
         ),
@@ -83,6 +87,14 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
     metavar="W",
     group="Text",
     help="Times that each pair is seen in an epoch; give one for all corpora, or one for each.",
+)
+@option(
+    "--prefix",
+    "prefixes",
+    multiple=True,
+    metavar="TEXT",
+    group="Text",
+    help="Text before each source, which names the task; give one for all corpora, or one for each.",
 )
 @option(
     "--both-ways",
@@ -206,7 +218,7 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
 )
 @option(
     "--objective",
-    type=click.Choice(["translation", "causal", "masked"]),
+    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising"]),
     group="Settings",
     help="Training objective. Default: translation, or causal with --text.",
 )

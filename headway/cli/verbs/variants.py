@@ -31,6 +31,7 @@ SLOT_PAGES = {
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",
 }
+KIND_PAGES = {"span_corruption": "denoising.md"}  # of kinds that share a page
 MAX_SUGGESTIONS = 4
 
 
@@ -188,5 +189,5 @@ def _wrap_comment(text: str, width: int) -> list[str]:
 
 def docs_page(entry: "Entry") -> str:
     """Its own page docs/<kind>.md if there is one, otherwise that of its slot."""
-    own = f"{entry.kind}.md"
+    own = KIND_PAGES.get(entry.kind, f"{entry.kind}.md")
     return own if (DOCS / own).exists() else SLOT_PAGES[entry.slot]

@@ -20,6 +20,7 @@ class SpecialTokens:
     end: int  # the id that ends an output (EOS)
     pad: int = 0
     mask: int = 3  # stands for a hidden token in masked language modelling
+    sentinels: tuple[int, ...] = ()  # each stands for a missing span in span corruption
     suppress: tuple[int, ...] = ()  # ids that a search never produces
     vocabulary: int = 0  # how many ids there are; 0: not needed
     target_lead: int = 0  # ids that every output begins with, which count in its length; see direction_tokens
@@ -28,14 +29,16 @@ class SpecialTokens:
     target_roles: "np.ndarray | None" = field(default=None, compare=False)
 
 
-def special_tokens(tokenizer: "Tokenizer") -> SpecialTokens:
-    """Those of a tokenizer."""
+def special_tokens(tokenizer: "Tokenizer", *, writes_sentinels: bool = False) -> SpecialTokens:
+    """Those of a tokenizer. `writes_sentinels`: a search may produce sentinels, as models of span corruption do."""
+    allowed = frozenset(tokenizer.sentinels) if writes_sentinels else frozenset()
     return SpecialTokens(
         start=tokenizer.start,
         end=tokenizer.end,
         pad=tokenizer.pad,
         mask=tokenizer.mask,
-        suppress=tuple(sorted(tokenizer.suppressed_ids)),
+        sentinels=tokenizer.sentinels,
+        suppress=tuple(sorted(tokenizer.suppressed_ids - allowed)),
         vocabulary=tokenizer.size,
         target_lead=max(map(len, tokenizer.target_prefix.values()), default=0),
     )

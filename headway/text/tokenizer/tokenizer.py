@@ -3,6 +3,7 @@
 import codecs
 import functools
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from headway.errors import HeadwayError
 from headway.text.tokenizer.training import Bpe, Bytes, Characters, Imported, Json, Unigram, WordPiece, detect_kind
 from headway.text.tokenizer.vocabulary import (
     FIXED_CONTROL_TOKENS,
+    SENTINELS,
     SIZE_MULTIPLE,
     UNKNOWN,
     byte_alphabet,
@@ -102,11 +104,14 @@ class Tokenizer:
     target_prefix: Mapping[str, Sequence[int]] = {}
 
     @classmethod
-    def train(cls, lines: Iterable[str], config: Part | str = "bpe", *, tags: Sequence[str] = ()) -> "Tokenizer":
-        """Learn a vocabulary from lines of text, which may be an iterator. The same text gives the same tokenizer."""
+    def train(
+        cls, lines: Iterable[str], config: Part | str = "bpe", *, tags: Sequence[str] = (), sentinels: int = 0
+    ) -> "Tokenizer":
+        """Learn a vocabulary from lines of text, which may be an iterator. The same text gives the same tokenizer.
+        `sentinels`: how many tokens it has for spans that are missing."""
         part = make_part("tokenizer", config)
         owner = import_target(catalogue.find_entry("tokenizer", part.kind).target)
-        return cls(owner.train(lines, part, list_control_tokens(tags)))
+        return cls(owner.train(lines, part, list_control_tokens(tags, sentinels)))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without control tokens."""
@@ -193,6 +198,14 @@ class Tokenizer:
     def suppressed_ids(self) -> frozenset[int]:
         """Ids that a search never produces: control tokens other than the end."""
         return self.control_ids - {self.end}
+
+    @functools.cached_property
+    def sentinels(self) -> tuple[int, ...]:
+        """The ids that stand for missing spans, in their order; those of T5, if the tokenizer is imported from it."""
+        known = {spelling: n for n, spelling in enumerate(self._spellings)}
+        spelled = next((name for name in SENTINELS if name.format(0) in known), "")
+        names = (spelled.format(index) for index in range(self.size)) if spelled else ()
+        return tuple(itertools.takewhile(lambda n: n >= 0, (known.get(name, -1) for name in names)))
 
     @functools.cached_property
     def fragment_ids(self) -> frozenset[int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from headway.errors import HeadwayError
 
 PAD, START, END, MASK = "⟨pad⟩", "⟨s⟩", "⟨/s⟩", "⟨mask⟩"
+SENTINELS = ("⟨gap:{}⟩", "<extra_id_{}>")  # how the n-th is spelled: by us, by T5
 UNKNOWN = "⟨unk⟩"  # WordPiece only. It stands for text, so it is no control token
 FIXED_CONTROL_TOKENS = [PAD, START, END, MASK]
 SIZE_MULTIPLE = 64  # matrix kernels are fastest when the vocabulary size is a multiple of this
@@ -30,8 +31,13 @@ def parse_tag(spelling: str) -> str | None:
     return spelling[4:-1] if spelling.startswith("⟨to:") else None
 
 
-def list_control_tokens(tags: Sequence[str]) -> list[str]:
-    """The control tokens in the order of their ids: pad, start, end, mask, then one per language tag."""
+def format_sentinel(index: int) -> str:
+    return SENTINELS[0].format(index)
+
+
+def list_control_tokens(tags: Sequence[str], sentinels: int = 0) -> list[str]:
+    """The control tokens in the order of their ids: pad, start, end, mask, then one per language tag, then the
+    sentinels of span corruption."""
     for tag in tags:
         if not tag or not all(character.isalnum() or character in "-_" for character in tag):
             raise HeadwayError(
@@ -39,7 +45,7 @@ def list_control_tokens(tags: Sequence[str]) -> list[str]:
             )
         if list(tags).count(tag) > 1:
             raise HeadwayError(f'the language tag "{tag}" is given twice. Give each once.')
-    return FIXED_CONTROL_TOKENS + [format_tag(tag) for tag in tags]
+    return FIXED_CONTROL_TOKENS + [format_tag(tag) for tag in tags] + [format_sentinel(n) for n in range(sentinels)]
 
 
 def list_filler_tokens(size: int) -> list[str]:

@@ -260,7 +260,10 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
         (["--for", "0"], "--for: '0' is not a duration."),
         (["--steps", "0"], "--steps: 0 is not in the range x>=1."),
         (["--epochs", "-1"], "--epochs: -1 is not in the range x>=1."),
-        (["--objective", "rank"], "--objective: 'rank' is not one of 'translation', 'causal', 'masked'."),
+        (
+            ["--objective", "rank"],
+            "--objective: 'rank' is not one of 'translation', 'causal', 'masked', 'span_corruption', 'denoising'.",
+        ),
         (["--objective", "causal"], "the objective causal learns from --text, not from pairs."),
         (["--text", "x"], "give --source and --target, or --pairs, for a translator, or --text for a language model."),
         (["--source", "x"], "--source was given 2 times and --target once: give as many of one as of the other."),

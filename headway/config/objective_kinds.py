@@ -1,0 +1,29 @@
+"""What kinds of objectives have in common, for whoever knows only the kind. Needs no torch.
+
+                 reads            makes
+translation      pairs            a translator
+masked_target    pairs            a translator without an order of words: headway.decode.mask_predict
+span_corruption  running text     a translator from damaged text to what is missing
+denoising        running text     a translator from damaged text to whole text
+causal, masked   running text     a language model
+classify, tag,   labelled text    an encoder with a head: headway.translate.task_model
+match, embed
+"""
+
+PAIR_OBJECTIVES = ("translation", "masked_target")
+DENOISING_OBJECTIVES = ("span_corruption", "denoising")
+
+
+def reads_pairs(kind: str) -> bool:
+    """Whether models with this objective are trained on pairs, and so translate."""
+    return kind in PAIR_OBJECTIVES
+
+
+def is_denoising(kind: str) -> bool:
+    """Whether source and target are both made of running text."""
+    return kind in DENOISING_OBJECTIVES
+
+
+def has_source(kind: str) -> bool:
+    """Whether models with this objective have an encoder and a decoder."""
+    return reads_pairs(kind) or is_denoising(kind)
