@@ -35,7 +35,7 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "residual pre": "",
     "head logits": "bias",
     # What translating does not need is checked by its names.
-    "config": "format_version source_languages target_languages tokenizer vocabularies model train search",
+    "config": "format_version source_languages target_languages labels? tokenizer vocabularies model train search",
     "train": "objective optimiser schedule alignment shortlist placeholder_share label_smoothing clip ema seed "
     "batch_tokens micro_batch_tokens max_tokens steps epochs seconds validate_every patience metric decode_lines "
     "keep_last keep_best average batches precision compile cuda_graphs log_every",
@@ -69,7 +69,7 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
 # Written only where a model has them.
 UNSUPPORTED_SETTINGS = {"output_bias", "qk_norm", "output_norm", "scaling"}
 TRAIN_CHOICES = {
-    "metric": ("loss", "bleu", "chrf"),
+    "metric": ("loss", "bleu", "chrf", "task"),
     "batches": ("auto", "padded", "packed"),
     "precision": ("auto", "float32", "bfloat16"),
     "compile": ("auto", "on", "off"),

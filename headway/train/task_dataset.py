@@ -55,7 +55,7 @@ def encode_examples(examples: Sequence[LabelledExample], tokenizer: Tokenizer, c
     """As the objective of the task collates them."""
     limit = config.train.max_tokens
     task = config.train.objective.kind
-    index = {label: number for number, label in enumerate(config.labels)}
+    index = {label: number for number, label in enumerate(config.labels or ())}
     if task == "tag":
         return [_encode_tagged(example, index, tokenizer, limit) for example in examples]
     if task == "match":

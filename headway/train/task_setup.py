@@ -87,7 +87,7 @@ def collect_task_layers(
     if data.task == "embed":  # every text in a step is a negative of all others: they must not be split
         train["micro_batch_tokens"] = 1 << 20
     origin = f"task {data.task}"
-    table = {"labels": list(labels), "source_languages": [], "target_languages": [], "vocabularies": "shared"}
+    table = {"labels": list(labels) or None, "source_languages": [], "target_languages": [], "vocabularies": "shared"}
     task_layers = [Layer(origin, {**table, "model": model, "train": train}), *upper]
     if "classes" in head:
         task_layers.append(Layer("the labels given", {"model": {"head": {"classes": head["classes"]}}}))
@@ -186,7 +186,7 @@ def take_encoder(pretrained: Any, task: LabelledData) -> Any:
     if pretrained.lora is not None:
         raise ConfigError("an adapter has no head of its own: --task trains all weights. Leave out --lora.", "lora")
     head = config.model.head
-    same_labels = config.train.objective.kind == task.task and config.labels == find_labels(task)
+    same_labels = config.train.objective.kind == task.task and (config.labels or ()) == find_labels(task)
     kept = ["head."] if same_labels or head.kind == "embedding" else ["head.pool."] if head.kind == "pooled" else []
     weights: dict[str, Tensor] = {
         name: tensor

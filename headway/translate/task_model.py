@@ -61,7 +61,7 @@ class TaskModel(LanguageModel):
     def __init__(self, loaded: LoadedModel, engines: "Engines | None" = None) -> None:
         super().__init__(loaded, engines)
         self.task: str = self.config.train.objective.kind
-        self.labels = self.config.labels
+        self.labels: tuple[str, ...] = self.config.labels or ()
         self.max_tokens = self.config.train.max_tokens
 
     def __repr__(self) -> str:

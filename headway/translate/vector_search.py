@@ -3,6 +3,7 @@ stays on disk."""
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headway.errors import HeadwayError
-from headway.files.atomic import write_text_atomically
+from headway.files.atomic import atomic_file, write_text_atomically
 
 ROWS_PER_BLOCK = 65_536
 MIN_LENGTH = 1e-12  # of a vector that is divided by its length
@@ -35,22 +36,17 @@ def normalise(vectors: np.ndarray) -> np.ndarray:
 
 def write_index(path: Path, blocks: Iterable[np.ndarray], about: dict[str, Any]) -> int:
     """Write blocks of vectors as one .npy file, and beside it NAME.npy.json. Returns how many there are."""
-    partial = path.with_name(f".{path.name}.partial")
     count, width = 0, 0
-    try:
-        with partial.open("wb") as raw:
-            for block in blocks:
-                raw.write(np.ascontiguousarray(block, np.float32).tobytes())
-                count += len(block)
-                width = block.shape[1]
-        final = path.with_name(f".{path.name}.whole")
-        with final.open("wb") as file, partial.open("rb") as raw:
+    with tempfile.TemporaryFile(dir=path.parent) as raw:  # how many there are is known, and written, last
+        for block in blocks:
+            raw.write(np.ascontiguousarray(block, np.float32).tobytes())
+            count += len(block)
+            width = block.shape[1]
+        raw.seek(0)
+        with atomic_file(path) as partial, partial.open("wb") as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
             np.lib.format.write_array_header_1_0(file, header)
             shutil.copyfileobj(raw, file)
-        final.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     write_text_atomically(about_path(path), json.dumps({**about, "vectors": count, "width": width}) + "\n")
     return count
 

@@ -196,7 +196,7 @@ def test_options_that_exclude_each_other(files: dict[str, Any], message: str) ->
         ({"decoder": {"layers": 1}, "head": "logits"}, "tag", '"tag" needs an encoder only'),
         ({"head": "pooled"}, "tag", 'needs the head "tags", not "pooled"'),
         ({"head": "pooled(3)"}, "classify(weights=[1.0, 2.0])", "2 weights for 3 labels"),
-        ({"head": "tags"}, "masked", "this head predicts no tokens"),
+        ({"head": "tags"}, "masked", "a tags head predicts no tokens"),
     ],
 )
 def test_configs_that_do_not_fit(model: dict[str, Any], objective: str, message: str) -> None:
