@@ -121,6 +121,7 @@ TRANSLATE: dict[str, Any] = {
             alignments={"type": "array"},
             warnings={"type": "array"},
         ),
+        404,
         *COMMON_ERRORS,
     ),
 }
@@ -185,6 +186,7 @@ TRANSLATE_FILE: dict[str, Any] = {
             warnings=TEXTS,
             detectedLanguage=DETECTION,
         ),
+        404,
         *COMMON_ERRORS,
     ),
 }

@@ -294,7 +294,9 @@ class MaskedObjective:
                     "train.objective",
                 )
             if model.head.kind in ("pooled", "tags"):
-                raise ConfigError(f'a {model.head.kind} head predicts no tokens. Set model.head = "masked".', "model.head")
+                raise ConfigError(
+                    f'a {model.head.kind} head predicts no tokens. Set model.head = "masked".', "model.head"
+                )
 
         def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
             ids, valid = pad_sequences([example.target for example in examples], special.pad)
