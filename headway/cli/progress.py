@@ -98,6 +98,9 @@ class TrainingProgress:
         self.validation = f"valid {result.loss:.3f}"
         scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
         scores += "" if result.lines is None else f" lines={result.lines}"
+        if result.next_sentence_loss is not None:
+            scores += f" next_sentence_loss={result.next_sentence_loss:.4f}"
+        scores += "".join(f" {name}={value:.4f}" for name, value in result.accuracies.items())
         scores += "".join(f" {name}={value:.4f}" for name, value in (result.task or {}).items())
         perplexity = f" perplexity={result.perplexity:.2f}" if result.task is None else ""
         self.clear()
@@ -132,6 +135,9 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
         rows.append(("", result.scores_line))
     if result.bleu is not None:
         rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} ({result.method})"))
+    if result.accuracies:
+        parts = (f"{name.replace('_', ' ')} {value:.1%}" for name, value in result.accuracies.items())
+        rows.append(("", ", ".join(parts)))
     if len(curve) > 1:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:

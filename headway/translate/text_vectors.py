@@ -10,7 +10,7 @@ import torch
 from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.nn.layers.heads import EmbeddingHead
-from headway.text.task_text import MAX_CHARACTERS_PER_TOKEN, encode_texts
+from headway.text.task_text import MAX_CHARACTERS_PER_TOKEN
 from headway.text.tokenizer.direction_tokens import find_direction_tokens
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def embed_texts(model: "LanguageModel", texts: Sequence[str]) -> np.ndarray:
     if "encoder" not in model.model.config.sides:
         raise HeadwayError("this model has no encoder, which makes vectors of texts. Choose a BERT or its like.")
     model.stepper.check_process()
-    rows = encode_texts(texts, model.tokenizer, model.config.train.max_tokens)
+    limit = model.config.train.max_tokens - len(model.frame([]))
+    cut = [text[: limit * MAX_CHARACTERS_PER_TOKEN] for text in texts]
+    rows = [model.frame(model.encode(text)[:limit]) for text in cut]
     return compute_vectors(model.model, rows, model.tokenizer.pad)
 
 

@@ -9,7 +9,7 @@ BERT          yes          from 0                     yes
 RoBERTa       one          from pad_token_id + 1      yes
 DistilBERT    no           from 0                     no"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.convert.architecture import (
@@ -51,6 +51,7 @@ class EncoderNames:
     classifier: str = "classifier"  # of labels, after a dense layer where texts have labels
     classifier_dense: str = ""
     classifier_activation: str = "tanh"  # of that layer
+    pairs: str = ""  # scores of next sentences, from the pooled output
     settings: tuple[str, ...] = ()  # names of sizes in config.json: width, layers, heads, hidden width
 
 
@@ -71,6 +72,7 @@ BERT = EncoderNames(
     tied_bias="cls.predictions.bias",
     pooler="pooler.dense",
     classifier_dense="bert.pooler.dense",
+    pairs="cls.seq_relationship",
     settings=("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
 )  # fmt: skip
 ROBERTA = EncoderNames(
@@ -78,6 +80,7 @@ ROBERTA = EncoderNames(
         **vars(BERT),
         "family": "RoBERTa",
         "prefix": "roberta.",
+        "pairs": "",
         "transform": "lm_head.dense",
         "transform_norm": "lm_head.layer_norm",
         "output": "lm_head.decoder",
@@ -140,6 +143,7 @@ def _encoder(
     tied = require(config, "tie_word_embeddings", (True, False), True)
     use = _find_use(names, config)
     masked = use == "words"
+    pairs = masked and bool(names.pairs)  # whether it may tell next sentences
     sentence: Json = config.get("sentence_embedding") or {}
     pooler = bool(names.pooler) and use == "vectors" and not sentence
     rules = _encoder_rules(names, layers, segments, first)
@@ -161,9 +165,9 @@ def _encoder(
         head, objective, labels, more = _describe_labels(names, use, labels)
         rules += more
     lost = []
-    if names.pooler and not pooler and use in ("words", "vectors"):
-        lost.append("its pooler and its head for next sentences, if it has them, which this use does not need")
-    return Architecture(
+    if names.pooler and not pooler and not pairs and use in ("words", "vectors"):
+        lost.append("its pooler, if it has one, which this use does not need")
+    alone = Architecture(
         family=names.family,
         objective=objective,
         labels=labels,
@@ -190,6 +194,20 @@ def _encoder(
         lost=tuple(lost),
         prefix=names.prefix,
     )  # fmt: skip
+    return _with_pairs(alone, names) if pairs else alone
+
+
+def _with_pairs(alone: Architecture, names: EncoderNames) -> Architecture:
+    """With the head for next sentences, where the weights have it: the name of the class does not always tell."""
+    rules = linear_rules("head.pool", f"{names.prefix}{names.pooler}") + linear_rules("head.follows", names.pairs)
+    head = {**alone.model["head"], "next_sentence": True}
+    return replace(
+        alone,
+        model={**alone.model, "head": head},
+        rules=(*alone.rules, *rules),
+        unused=tuple(name for name in alone.unused if name not in (f"{names.pairs}.*", f"*{names.pooler}.*")),
+        otherwise=alone,
+    )
 
 
 def _find_use(names: EncoderNames, config: Json) -> str:
@@ -265,7 +283,8 @@ def _encoder_rules(names: EncoderNames, layers: int, segments: int, first: int) 
 
 def _list_unused(names: EncoderNames, masked: bool, pooler: bool) -> list[str]:
     """What no rule reads: a pattern may name what one does."""
-    unused = ["cls.seq_relationship.*", f"{names.output}.*", names.tied_bias]  # copies of each other, if tied
+    unused = [f"{names.output}.*", names.tied_bias]  # copies of each other, if tied
+    unused += [f"{names.pairs or BERT.pairs}.*"]
     if names.pooler and not pooler:
         unused.append(f"*{names.pooler}.*")
     if not masked:  # a head that is there although the class has none

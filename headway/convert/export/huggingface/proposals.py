@@ -252,8 +252,10 @@ def propose_bitnet(model: Json) -> Json:
 def propose_bert(model: Json) -> Json:
     encoder = model["encoder"]
     mixer, feedforward = first_part(encoder, "mixer"), first_part(encoder, "feedforward")
+    ending = ENDINGS.get(model["head"]["kind"], "Model")
+    masked = "BertForPreTraining" if model["head"].get("next_sentence") else "BertForMaskedLM"
     return {
-        "architectures": [f"Bert{ENDINGS.get(model['head']['kind'], 'Model')}"],
+        "architectures": [masked if model["head"]["kind"] == "masked" else f"Bert{ending}"],
         **({"num_labels": model["head"]["classes"]} if "classes" in model["head"] else {}),
         "hidden_size": model["d_model"],
         "num_hidden_layers": encoder["layers"],
