@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from headway.data.labelled_files import TASKS
 from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.storage.model_dir import LoadedModel
@@ -53,6 +54,12 @@ class Prediction:
     @property
     def tags(self) -> list[str]:
         return [word.tag for word in self.words]
+
+
+def make_language_model(engines: "Engines") -> LanguageModel:
+    """A model that does not translate, as what it is."""
+    kind = TaskModel if engines.summary.objective in TASKS else LanguageModel
+    return kind(engines.loaded[0], engines)
 
 
 class TaskModel(LanguageModel):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 from headway.config import own_kinds
 from headway.config.objective_kinds import has_source
 from headway.config.search import Search
-from headway.data.labelled_files import TASKS
 from headway.decode.probe import EngineProbe
 from headway.decode.types import Compute, EngineName
 from headway.device import choose_device
@@ -86,11 +85,9 @@ def make_loaded(
 ) -> "Translator | LanguageModel":
     """As what the model is."""
     if not has_source(engines.summary.objective):
-        from headway.translate.language_model import LanguageModel
-        from headway.translate.task_model import TaskModel
+        from headway.translate.task_model import make_language_model
 
-        is_task = engines.summary.objective in TASKS
-        return (TaskModel if is_task else LanguageModel)(engines.loaded[0], engines)
+        return make_language_model(engines)
     translator = Translator(engines, direction=direction)
     translator._batch_tokens = batch_tokens
     return translator
