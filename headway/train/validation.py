@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from headway.config.config import Config
+from headway.config.objective_kinds import reads_pairs
 from headway.config.search import Search
 from headway.data.corpora import ParallelCorpus
 from headway.nn.transformer import Transformer
@@ -109,7 +110,7 @@ def validate(
     loss = mean_loss(model, dataset, config, special).loss
     if not math.isfinite(loss):
         return ValidationResult(loss)  # nothing can be translated either
-    if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
+    if not reads_pairs(config.train.objective.kind) or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])
     parts = samples if deadline is None else split_samples(samples)

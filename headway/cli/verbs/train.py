@@ -201,9 +201,11 @@ OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "al
 )
 @option(
     "--objective",
-    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising"]),
+    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising", "masked_target"]),
+    metavar="NAME",
     group="Settings",
-    help="Training objective. Default: translation, or causal with --text.",
+    help="Training objective: translation (default), masked_target; with --text: causal (default), masked, "
+    "span_corruption, denoising.",
 )
 @option(
     "--config",
