@@ -114,7 +114,7 @@ def _format_statistics(snapshot: "ProgressSnapshot") -> str:
 
 def log_summary(outcome: "TrainingResult", config: "Config") -> None:
     """After training: a table, the validation curve, and the next command."""
-    from headway.storage.adapter import is_adapter
+    from headway.storage.registry import is_adapter
     from headway.train.history import read_history
     from headway.train.model_card import format_usage_command
 

@@ -14,7 +14,7 @@ from typing import Any
 from headway.errors import HeadwayError
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*(/[\w./-]+\.gguf)?")
-TEXT_FILES = ["*.json", "*.txt", "*.model", "*.spm", "README.md"]
+TEXT_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja", "README.md"]
 WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors", "model.bin"]  # model.bin: CTranslate2's, not a pickle
 PICKLES = ["pytorch_model.bin", "pytorch_model-*-of-*.bin"]
 

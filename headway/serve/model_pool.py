@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.device import available_cores, choose_device
 from headway.errors import HeadwayError
+from headway.serve.adapters import find_bases, read_served_adapter
 from headway.serve.batch_queue import BatchQueue
 from headway.serve.errors import ApiError
 from headway.serve.languages import language_name, resolve_code
@@ -17,6 +18,7 @@ from headway.serve.queue_budget import QueueBudget
 from headway.serve.served_model import ServedModel, load_checkpoint, read_checkpoints, read_served_model
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.studies import ServedStudy, StudyModel, read_studies
+from headway.storage.registry import is_adapter
 from headway.text.language_codes import count_directions, describe_languages, usual_direction
 from headway.translate.results import Translation
 
@@ -43,10 +45,13 @@ class ModelPool:
         self.budget = QueueBudget(settings.limits.queue_tokens)
         self.ends_at: float | None = None  # by time.monotonic, once the server is to end
         self.models: list[ServedModel] = []
-        for path in settings.models:
-            model = read_served_model(Path(path), [model.name for model in self.models])
+        for path in map(Path, settings.models):
+            names = [model.name for model in self.models]
+            model = read_served_adapter(path, names) if is_adapter(path) else read_served_model(path, names)
             self._add(model)
-            model.checkpoints = read_checkpoints(model, log)
+            if not is_adapter(path):
+                model.checkpoints = read_checkpoints(model, log)
+        self._find_bases()
         self._warn_of_overlaps()
         self.studies = read_studies(settings.studies)
         for study in self.studies:
@@ -64,6 +69,12 @@ class ModelPool:
                 f"{memory // 2**20} MB. Raise --memory, or leave this model out."
             )
         self.models.append(model)
+
+    def _find_bases(self) -> None:
+        """Of the adapters among the models."""
+        adapters = [model for model in self.models if is_adapter(model.path)]
+        if adapters:
+            find_bases(adapters, [model for model in self.models if model not in adapters])
 
     def _add_study(self, study: ServedStudy) -> None:
         """The models of its finished trials, and their names in its results. One that cannot be served is left out."""
@@ -131,16 +142,20 @@ class ModelPool:
             raise ApiError(400, f"{given[:40]} is not supported")
         return code
 
-    def model_for(self, source: str, target: str) -> ServedModel | None:
-        """The model that translates this pair; None if both languages are the same."""
+    def model_for(self, source: str, target: str, name: str = "") -> ServedModel | None:
+        """The model that translates this pair, the one of this name if there is one; None if both languages are the
+        same."""
+        named = [model for model in self.models if name in ("", model.name)]
+        if not named:
+            raise ApiError(404, f"there is no model {name[:100]}").because("no_model", name=name[:100])
         if source == target:
             return None
-        found = next((model for model in self.models if model.translates(source, target)), None)
+        found = next((model for model in named if model.translates(source, target)), None)
         if found is None:
             raise ApiError(
                 400,
                 f"{language_name(target)} ({target}) is not available as a target language from "
-                f"{language_name(source)} ({source})",
+                f"{language_name(source)} ({source})" + (f" by {name}" if name else ""),
             )
         return found
 
@@ -176,14 +191,24 @@ class ModelPool:
     def acquire(self, model: ServedModel) -> None:
         """Load it if it is not loaded, and keep it so until `release`. Takes seconds: not for the event loop."""
         with self._load_lock:
-            if self.try_acquire(model):
-                return
+            self._acquire(model)
+
+    def _acquire(self, model: ServedModel) -> None:
+        if self.try_acquire(model):
+            return
+        if model.base is not None:
+            self._acquire(model.base)  # until the adapter is unloaded
+        try:
             self._unload_for(model)
             loaded = self._load(model)
-            with self._lock:
-                model.loaded = loaded
-                self._loaded.append(model)
-                model.users += 1
+        except BaseException:
+            if model.base is not None:
+                self.release(model.base)
+            raise
+        with self._lock:
+            model.loaded = loaded
+            self._loaded.append(model)
+            model.users += 1
 
     def release(self, model: ServedModel) -> None:
         with self._lock:
@@ -241,6 +266,8 @@ class ModelPool:
         self._loaded.remove(model)
         queue, model.queue = model.queue, None
         model.loaded = None
+        if model.base is not None:
+            model.base.users -= 1
         return queue
 
     def _close_unloaded(self, model: ServedModel, queue: "BatchQueue[Translation] | None") -> None:
@@ -265,7 +292,10 @@ class ModelPool:
 
         s = self.settings
         try:
-            if model.checkpoint is None:
+            if model.base is not None:
+                assert model.base.loaded is not None
+                loaded = model.base.loaded.with_adapter(model.path)
+            elif model.checkpoint is None:
                 loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
             else:
                 loaded = load_checkpoint(model, s.device)

@@ -120,6 +120,7 @@ TRANSLATE: dict[str, Any] = {
             alignments={"type": "array"},
             warnings={"type": "array"},
         ),
+        404,
         *COMMON_ERRORS,
     ),
 }
@@ -184,6 +185,7 @@ TRANSLATE_FILE: dict[str, Any] = {
             warnings=TEXTS,
             detectedLanguage=DETECTION,
         ),
+        404,
         *COMMON_ERRORS,
     ),
 }

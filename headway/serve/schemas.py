@@ -39,6 +39,9 @@ class SuggestBody(RequestBody):
 class ExtendedOptions(RequestBody):
     """Options of a translation beyond LibreTranslate's."""
 
+    model: str = Field(
+        "", max_length=500, description="its name, where several translate this pair; default: the first"
+    )
     beam_size: int | None = Field(
         None, ge=1, le=MAX_BEAM_SIZE, description="hypotheses that beam search follows; 1 is greedy"
     )

@@ -42,6 +42,7 @@ class ServedModel:
     bytes: int  # of its weights in memory, about
     checkpoint: "ServedCheckpoint | None" = None  # whose weights it has; None: the model's own
     checkpoints: "list[ServedModel]" = field(default_factory=list)  # of its training, oldest first
+    base: "ServedModel | None" = None  # of an adapter: the model whose weights it shares
     users: int = 0  # requests that need it loaded
     loaded: "Translator | LanguageModel | None" = None
     queue: BatchQueue[Translation] | None = None
@@ -81,6 +82,17 @@ class ServedModel:
 def read_served_model(path: Path, names: Sequence[str], name: str = "") -> ServedModel:
     """The model in this directory, not loaded. names: those that are taken; name: the one to have, if it is free, in
     place of the directory's."""
+    summary = read_served_summary(path)
+    weights = path / "model.safetensors"
+    if not weights.is_file():
+        raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
+    name = free_name(name or path.resolve().name, names)
+    size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
+    return ServedModel(name, path, summary, size)
+
+
+def read_served_summary(path: Path) -> ModelSummary:
+    """What requests can ask of the model in this directory."""
     read = read_summary(path)
     if read is None:  # loading its config reports what is wrong with it
         from headway.storage.model_dir import load_model
@@ -88,18 +100,13 @@ def read_served_model(path: Path, names: Sequence[str], name: str = "") -> Serve
         summary = summarise(load_model(path).config)
     else:
         summary = read[0]
-    weights = path / "model.safetensors"
-    if not weights.is_file():
-        raise HeadwayError(f"{path} has no model.safetensors yet: its training has not saved a model so far.")
     directions = count_directions(summary.source_languages, summary.target_languages)
     if reads_pairs(summary.objective) and not directions:
         raise HeadwayError(
             f"{path} does not say between which languages it translates, so no request could select it. Add "
             "source_languages and target_languages to its config.json, or train it with --from and --to."
         )
-    name = free_name(name or path.resolve().name, names)
-    size = weights.stat().st_size * (4 if TensorFile(weights).is_int8 else 1)
-    return ServedModel(name, path, summary, size)
+    return summary
 
 
 def read_checkpoints(model: ServedModel, log: Log) -> list[ServedModel]:

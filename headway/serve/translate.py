@@ -28,6 +28,7 @@ class RequestOptions:
     options: TranslateOptions
     search_changes: tuple[tuple[str, Any], ...] = ()
     needs_scores: bool = False
+    model: str = ""  # its name; "": the first for the languages
 
     def with_options(self, **changes: Any) -> "RequestOptions":
         """The same with other TranslateOptions."""

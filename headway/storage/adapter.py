@@ -17,9 +17,8 @@ from headway.files.cache import fingerprint
 from headway.nn.layers.lora import LORA_NAMES, LoraConfig, add_lora, lora_layers, merged_state, share_weights
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import WEIGHTS_FILE, LoadedModel, load_weights, read_tensors
-from headway.storage.registry import portable_name
+from headway.storage.registry import ADAPTER_FILE, portable_name
 
-ADAPTER_FILE = "adapter.json"
 ADAPTER_WEIGHTS_FILE = "adapter.safetensors"
 ADAPTER_FORMAT = 1
 
@@ -100,10 +99,6 @@ def load_trained_state(model: Transformer, weights: Mapping[str, Tensor], path: 
 def has_weights(folder: Path) -> bool:
     """Whether a directory holds a model or an adapter."""
     return any((folder / name).exists() for name in (WEIGHTS_FILE, ADAPTER_WEIGHTS_FILE))
-
-
-def is_adapter(folder: str | Path) -> bool:
-    return (Path(folder) / ADAPTER_FILE).exists()
 
 
 def fingerprint_model(folder: str | Path) -> str:

@@ -36,6 +36,7 @@ LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{
 MODEL_NAME = re.compile(r"\w[\w.-]*")
 DEFAULTS_FILE = "defaults.json"  # in the user's folder: direction to name
 ALL_DIRECTIONS = "*"  # in it: those of a model that has many, unless they are there
+ADAPTER_FILE = "adapter.json"  # of a directory that holds a LoRA adapter, and no model
 REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 Direction = tuple[str, str]  # source language, target language
@@ -187,6 +188,10 @@ def locate_model(given: str | Path) -> ModelChoice:
 def model_directory(given: str | Path) -> str:
     """The directory of a model given by its path, its name, or a direction."""
     return locate_model(given).paths[0]
+
+
+def is_adapter(folder: str | Path) -> bool:
+    return (Path(folder) / ADAPTER_FILE).exists()
 
 
 def portable_name(folder: str | Path) -> str:

@@ -29,11 +29,8 @@ class TrainingResult:
     @cached_property
     def model(self) -> "Translator | LanguageModel":
         """The model, loaded as what it is."""
-        from headway.storage.adapter import is_adapter, load_adapter
         from headway.translate.translator import load
 
-        if is_adapter(self.folder):
-            return load(load_adapter(self.folder).base).with_adapter(self.folder)
         return load(self.folder)
 
     @property

@@ -21,7 +21,13 @@ from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import StreamDecoder
 from headway.translate.adapters import adapt_model
 from headway.translate.masked_words import MaskedWord, fill_masks
-from headway.translate.reloading import describe_paths, load_settings, reload_model, require_load_settings
+from headway.translate.reloading import (
+    LoadSettings,
+    describe_paths,
+    load_settings,
+    reload_model,
+    require_load_settings,
+)
 from headway.translate.text_vectors import embed_texts
 
 if TYPE_CHECKING:
@@ -51,6 +57,7 @@ class LanguageModel:
         self.loaded = loaded
         self.config, self.model, tokenizers = loaded
         self.engines = engines
+        self._adapted: LoadSettings | None = None  # where an adapter is over the model: its base, and the adapter
         self.tokenizer = tokenizers.target
         self.stepper: Any = ModelStepper(self.model.eval())
         if ends := getattr(self.tokenizer, "other_ends", ()):
@@ -62,13 +69,14 @@ class LanguageModel:
         self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 
     def __repr__(self) -> str:
-        settings = None if self.engines is None else self.engines.load_settings
+        settings = self._settings
         name = "in memory" if settings is None else describe_paths(settings.paths)
+        name += f" with {Path(self._adapted.adapter).name!r}" if self._adapted else ""
         return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {self.stepper.device}>"
 
     def _repr_html_(self) -> str:
         """Notebooks show what it is."""
-        settings, model = None if self.engines is None else self.engines.load_settings, self.config.model
+        settings, model = self._settings, self.config.model
         rows = [
             ("model", "in memory" if settings is None else describe_paths(settings.paths)),
             ("objective", self.config.train.objective.kind),
@@ -80,16 +88,26 @@ class LanguageModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by path and settings."""
-        return reload_model, (require_load_settings(self.engines, "language model"),)
+        return reload_model, (self._load_settings(),)
 
     def __deepcopy__(self, memo: Any) -> "LanguageModel":
-        copied = load_settings(require_load_settings(self.engines, "language model"))
+        copied = load_settings(self._load_settings())
         assert isinstance(copied, LanguageModel)
         return copied
 
     def with_adapter(self, folder: str | Path) -> "LanguageModel":
         """This model with an adapter: another one, which shares the weights of this one."""
-        return LanguageModel(adapt_model(self.engines, folder))
+        adapted = LanguageModel(adapt_model(self.engines, folder))
+        adapted._adapted = self._load_settings()._replace(adapter=str(Path(folder).resolve()))
+        return adapted
+
+    @property
+    def _settings(self) -> LoadSettings | None:
+        """What it was loaded from; None for a model in memory."""
+        return self._adapted or (None if self.engines is None else self.engines.load_settings)
+
+    def _load_settings(self) -> LoadSettings:
+        return self._adapted or require_load_settings(self.engines, "language model")
 
     def __call__(self, prompt: str = "", **settings: Any) -> str:
         """The prompt and its continuation. Settings are those of `search`."""

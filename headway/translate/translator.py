@@ -19,6 +19,7 @@ from headway.storage.registry import ModelChoice, choose_models
 from headway.text.language_codes import describe_languages, format_languages, match_languages
 from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
 from headway.text.tokenizer.direction_tokens import DirectionTokens, find_direction_tokens
+from headway.translate.adapters import find_base
 from headway.translate.backends import Engines, Log, check_ensemble
 from headway.translate.options import TranslateOptions, options_from_keywords, resolve_target
 from headway.translate.reloading import (
@@ -65,7 +66,8 @@ def load(
 ) -> "Translator | LanguageModel":
     """Load a model as what it is: a Translator or a LanguageModel.
 
-    name: a model directory, the name of an installed model, or a direction like "de-en"; by default en-de
+    name: a model directory, that of an adapter, the name of an installed model, or a direction like "de-en"; by default
+        en-de
     engine: "native", "ctranslate2", "torch", or "auto" for the first of these that can run the model
     compute: "float32", "bfloat16" (on a GPU), "int8" (on a CPU), or "auto" for what the directory holds
     threads: of the CPU; by default all
@@ -73,7 +75,9 @@ def load(
     See docs/translating.md."""
     own_kinds.allow_code(allow_code)
     choice = choose_models([name] if name else [])
-    return make_loaded(Engines(choice.paths, device, engine, compute, threads), choice.direction)
+    paths, engine, adapter = find_base(choice.paths, engine)
+    model = make_loaded(Engines(paths, device, engine, compute, threads), choice.direction)
+    return model.with_adapter(adapter) if adapter else model
 
 
 def make_loaded(
@@ -122,13 +126,15 @@ def load_choice(
     """Load the translator, or the ensemble, that headway.storage.registry.choose_models has chosen.
 
     log: called with the engine that was chosen, and why; probe: what probe_engines found for the same arguments"""
-    engines = Engines(choice.paths, device, engine, compute, threads, log, probe)
-    for path, objective in zip(choice.paths, engines.objectives):
+    paths, engine, adapter = find_base(choice.paths, engine)
+    engines = Engines(paths, device, engine, compute, threads, log, None if adapter else probe)
+    for path, objective in zip(paths, engines.objectives):
         if not has_source(objective):
             raise HeadwayError(
                 f"{path} is a language model and does not translate. Try: headway generate --model {path}"
             )
-    return Translator(engines, direction=choice.direction)
+    translator = Translator(engines, direction=choice.direction)
+    return translator.with_adapter(adapter) if adapter else translator
 
 
 class Translator:

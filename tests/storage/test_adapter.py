@@ -1,5 +1,6 @@
 """Adapters: trained by one call, saved as a small directory, used over their base and no other, merged."""
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -59,8 +60,10 @@ def test_several_over_one_base_in_python(base: Path, adapter: Path, tmp_path: Pa
     model, adapted = (each.engines.loaded[0].model for each in (translator, one))
     assert adapted.output_embedding is model.output_embedding and not lora_layers(model)
     assert f"<Translator '{base}' with 'law': en → qtx; engine torch" in repr(one)
-    again = pickle.loads(pickle.dumps(one))
-    assert again(LINES) == one(LINES) and repr(again) == repr(one)
+    for again in (pickle.loads(pickle.dumps(one)), headway.load(adapter), headway.load_translator(adapter)):
+        assert again(LINES) == one(LINES) and repr(again) == repr(one)
+    with pytest.raises(HeadwayError, match="is an adapter, which runs in torch, not in native"):
+        headway.load(adapter, engine="native")
 
 
 def test_merged_it_scores_the_same(base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -127,6 +130,9 @@ def test_a_language_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     base = headway.train(LINES * 20, out=tmp_path / "lm", **options)
     tuned = headway.train(LINES * 10, out=tmp_path / "a", from_model=base.folder, lora=2, **FINE)
     text = LINES[0]
+    for again in (pickle.loads(pickle.dumps(tuned.language_model)), copy.deepcopy(tuned.language_model)):
+        assert again.perplexity(text) == tuned.language_model.perplexity(text)
+        assert repr(again) == repr(tuned.language_model) and "with 'a'" in repr(again)
     assert tuned.language_model.perplexity(text) != base.language_model.perplexity(text)
     words = ["--model", str(base.folder), "--adapter", str(tmp_path / "a")]
     assert main(["generate", *words, "--max-length", "3", "--beam-size", "1", "The"]) == 0

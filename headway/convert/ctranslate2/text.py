@@ -14,6 +14,7 @@ from headway.convert.huggingface.language_tokens import read_multilingual_text
 from headway.convert.huggingface.marian_text import TAG
 from headway.convert.huggingface.mbart import read_bart_text
 from headway.convert.huggingface.model_folder import ModelFolder, ModelText, read_optional
+from headway.convert.huggingface.original_files import keep_original
 from headway.convert.huggingface.t5_text import read_t5_text
 from headway.convert.huggingface.tokenizer_files import (
     SENTENCEPIECE_FILES,
@@ -40,6 +41,12 @@ def read_text(
 ) -> tuple[ModelText, ModelFolder]:
     """Tokenizers and languages, and the directory that they were found in."""
     folder = open_folder(path, file, architecture, settings, options)
+    return keep_original(read_tokenizers(path, file, architecture, settings, folder), folder), folder
+
+
+def read_tokenizers(
+    path: Path, file: ModelFile, architecture: Architecture, settings: Json, folder: ModelFolder
+) -> ModelText:
     vocabularies = read_vocabularies(path, architecture.objective)
     rows = count_rows(file, architecture.objective)
     for vocabulary, count in zip(vocabularies, rows):
@@ -50,7 +57,7 @@ def read_text(
     reader = READERS.get(folder.config["model_type"])
     is_pair = reader is None and architecture.objective == "translation" and not folder.has("tokenizer.json")
     if is_pair:
-        return read_pieces(folder, vocabularies, rows, starts_with_zeros(file), settings), folder
+        return read_pieces(folder, vocabularies, rows, starts_with_zeros(file), settings)
     check_files(folder)
     if starts_with_zeros(file):
         raise ConversionError(
@@ -64,7 +71,7 @@ def read_text(
     text = reader(folder) if reader else read_model_text(folder, architecture.objective)
     text = apply_generation(text, folder) if architecture.objective == "translation" else text
     check_vocabulary(text.tokenizers.target, vocabularies[1], folder.path)
-    return text, folder
+    return text
 
 
 def open_folder(

@@ -17,6 +17,8 @@ from headway.storage.tensor_file import SCALE_SUFFIX
 from headway.text.shortlist import SHORTLIST_FILE
 from headway.text.tokenizer.pair import Tokenizers
 
+MAX_POSITIONS = 1024  # of a table for positions that have no limit here
+
 
 @dataclass(frozen=True)
 class StoredModel:
@@ -41,6 +43,11 @@ class StoredModel:
     @property
     def name(self) -> str:
         return self.folder.resolve().name
+
+    @property
+    def max_positions(self) -> int:
+        """The length of tables of positions that have no limit here: that of the original, if the model has one."""
+        return self.config.train.max_tokens if self.tokenizers.target.kind == "imported" else MAX_POSITIONS
 
     def load(self) -> LoadedModel:
         """The whole model in memory."""

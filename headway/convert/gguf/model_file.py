@@ -150,7 +150,7 @@ def list_losses(file: GgufFile) -> list[str]:
     kinds = sorted({place.kind.name for place in file.tensors.values() if place.kind.read})
     lost = [f"the small size: tensors in {', '.join(kinds)} are float32 here, with the same values"] if kinds else []
     if "tokenizer.chat_template" in file.metadata:
-        lost.append("its chat template: prompts are continued as they are")
+        lost.append("its chat template, which is kept for exports alone: prompts are continued as they are")
     return lost
 
 

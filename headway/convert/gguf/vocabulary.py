@@ -58,7 +58,9 @@ def read_vocabulary(metadata: Json, path: Path, size: int) -> ImportedTokenizer:
         adds_start = metadata.get("tokenizer.ggml.add_bos_token", starts) is True
         special = _special_ids(metadata, types)
         ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom")} - {None, special["end"]}
-        more = {"special": special, "size": size, "adds_start": adds_start}
+        more: Json = {"special": special, "size": size, "adds_start": adds_start}
+        if isinstance(template := metadata.get("tokenizer.chat_template"), str):
+            more["original"] = {"config": {"chat_template": template}, "files": []}
         return ImportedTokenizer({**data, **more, **({"other_ends": sorted(ends)} if ends else {})})
     except HeadwayError:
         raise

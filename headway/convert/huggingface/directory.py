@@ -7,6 +7,7 @@ from headway.convert.architecture import Architecture, ConversionError, Json, fi
 from headway.convert.card import format_import_card
 from headway.convert.huggingface.generation import read_search, read_suppressed
 from headway.convert.huggingface.model_folder import ModelFolder, ModelText
+from headway.convert.huggingface.original_files import keep_original
 from headway.convert.huggingface.sentence_transformers import read_sentence_modules
 from headway.convert.huggingface.tokenizer_files import read_model_text
 from headway.convert.importer import ImportPlan
@@ -30,9 +31,7 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
     if (sentence := read_sentence_modules(path)) is not None:
         folder = replace(folder, config={**folder.config, "sentence_embedding": sentence})
     architecture = read_architecture(folder)
-    text = architecture.read_text(folder) if architecture.read_text else read_model_text(folder, architecture.objective)
-    if architecture.objective == "translation":
-        text = apply_generation(text, folder)
+    text = keep_original(read_text(architecture, folder), folder)
     sources, targets = choose_languages(architecture, text, options)
     architecture = replace(architecture, lost=(*architecture.lost, *text.lost))
     return ImportPlan(
@@ -43,6 +42,15 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
         target_languages=targets,
         card=format_import_card(architecture, path, options, [*sources, *targets]),
     )
+
+
+def read_text(architecture: Architecture, folder: ModelFolder) -> ModelText:
+    """Tokenizers and languages, as the family reads them."""
+    if architecture.read_text is None:
+        text = read_model_text(folder, architecture.objective)
+    else:
+        text = architecture.read_text(folder)
+    return apply_generation(text, folder) if architecture.objective == "translation" else text
 
 
 def read_architecture(folder: ModelFolder) -> Architecture:

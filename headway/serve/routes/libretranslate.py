@@ -169,7 +169,7 @@ def parse_options(body: ExtendedOptions, target: str, alternatives: int = 0) -> 
         )
     except HeadwayError as error:
         raise ApiError(400, f"Invalid request: {error}") from None
-    return RequestOptions(options, tuple(sorted(changes.items())), needs_scores=body.scores)
+    return RequestOptions(options, tuple(sorted(changes.items())), needs_scores=body.scores, model=body.model)
 
 
 async def translate_by_language(
@@ -179,7 +179,7 @@ async def translate_by_language(
     translations: list[Translation] = [unscored_translation(text, text) for text in texts]
 
     async def fill(source: str) -> None:
-        model = state.pool.model_for(source, request.options.target)
+        model = state.pool.model_for(source, request.options.target, request.model)
         if model is None:
             return
         indices = [n for n, one in enumerate(sources) if one == source]
@@ -189,7 +189,7 @@ async def translate_by_language(
 
     wanted = dict.fromkeys(sources)
     for source in wanted:
-        state.pool.model_for(source, request.options.target)  # refuse before anything is translated
+        state.pool.model_for(source, request.options.target, request.model)  # refuse before anything is translated
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_catch_error(fill(source))) for source in wanted]
     for task in tasks:
@@ -212,7 +212,7 @@ async def translate_html_texts(
 ) -> list[Translation]:
     translations = []
     for text, source in zip(texts, sources):
-        model = state.pool.model_for(source, request.options.target)
+        model = state.pool.model_for(source, request.options.target, request.model)
         translated, warnings = await documents.translate_html(
             state.pool, state.memory, model, text, request.with_options(source=source)
         )
@@ -287,7 +287,7 @@ async def translate_upload(
             found = await documents.detect_file_language(segments, pool.sources_for(target), target)
             detected = {"detectedLanguage": found._asdict()}
         source = named_source or found.language
-        model = pool.model_for(source, target)
+        model = pool.model_for(source, target, request.model)
         results = await documents.translate_segments(pool, model, segments, request.with_options(source=source))
         counts = await document.write(result, results)
         state.downloads.make_room()

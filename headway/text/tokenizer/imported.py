@@ -8,6 +8,8 @@ In tokenizer.json it is an object with the key "imported":
 
     {"imported": "sentencepiece", "model": base64, "vocabulary": ["<pad>", …] by id, "special": {…}, "tags": {…}, …}
     {"imported": "tokenizers", "model": the library's JSON, …}
+
+Its key "original" is of no use here: it says what the files of the original said besides, for exports.
 """
 
 import base64
@@ -132,8 +134,25 @@ class ImportedTokenizer(Tokenizer):
     def to_json(self) -> Json:
         return self._data
 
+    @property
+    def original_config(self) -> Json:
+        """What the original's tokenizer_config.json says; empty where that is not known."""
+        found: Json = self._read_original("config", dict)
+        return found
+
+    @property
+    def original_files(self) -> list[str]:
+        """The names of its files, if a sentencepiece model is among them."""
+        return [str(name) for name in self._read_original("files", list)]
+
+    def _read_original(self, name: str, kind: Any) -> Any:
+        original = self._data.get("original")
+        found = original.get(name) if isinstance(original, dict) else None
+        return kind(found) if isinstance(found, kind) else kind()
+
     def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(self._data, sort_keys=True).encode()).hexdigest()
+        meaning = {name: value for name, value in self._data.items() if name != "original"}
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"ImportedTokenizer({self._data['imported']}, {self.size} entries)"

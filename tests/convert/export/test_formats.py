@@ -61,3 +61,12 @@ def test_int8_weights_are_read_as_floats(tmp_path: Path) -> None:
     for name, tensor in expected.items():
         assert opened.weights.dtype(name) == torch.float32
         assert torch.equal(opened.weights.read(name), tensor)
+
+
+def test_objectives_that_other_toolkits_do_not_have_are_refused(tmp_path: Path) -> None:
+    write_random_model(tmp_path / "model", translator_table(), "denoising")
+    for name in FORMATS:
+        with pytest.raises(
+            ConversionError, match="its objective is denoising, and other toolkits have models of transl"
+        ):
+            export_model(open_model(tmp_path / "model"), name, tmp_path / name)

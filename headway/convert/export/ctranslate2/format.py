@@ -12,7 +12,9 @@ from headway.convert.export.differences import expand_table
 from headway.convert.export.formats import ExportReport
 from headway.convert.export.huggingface.generation import find_length_penalty
 from headway.convert.export.huggingface.marian_files import is_marian_pair, write_marian_tokenizer
-from headway.convert.export.huggingface.tokenizer import spell_tag, unsupported_tokenizer, write_tokenizer
+from headway.convert.export.huggingface.sentencepiece_files import find_pieces_file, is_sentencepiece
+from headway.convert.export.huggingface.tokenizer import spell_tag
+from headway.convert.export.huggingface.tokenizer import write_tokenizers as write_both_tokenizers
 from headway.convert.export.stored_model import StoredModel
 from headway.files.atomic import write_text_atomically
 from headway.storage.card import format_front_matter
@@ -81,12 +83,8 @@ def write_tokenizers(model: StoredModel, folder: Path) -> list[str]:
     if is_marian_pair(model.tokenizers):
         write_marian_tokenizer(folder, model, MAX_POSITIONS)
         return []
-    sides = {"": model.tokenizers.source} | ({} if model.tokenizers.shared else {"target": model.tokenizers.target})
-    if any(unsupported_tokenizer(tokenizer) for tokenizer in sides.values()):
-        return ["its tokenizer, which is not written: use that of the original"]
-    for name, tokenizer in sides.items():
-        write_tokenizer(folder / name, tokenizer, model.objective, MAX_POSITIONS)
-    return []
+    lost = write_both_tokenizers(model, folder, MAX_POSITIONS)
+    return [] if is_sentencepiece(model.tokenizers.target) else lost  # which has no tokenizer.json, and needs none
 
 
 def find_stored_dtype(model: StoredModel) -> str:
@@ -124,8 +122,51 @@ def format_card(model: StoredModel) -> str:
     languages = list(dict.fromkeys([*config.source_languages, *config.target_languages]))
     front_matter = format_front_matter(languages, model.card.scores, model.card.licence)
     about = f"A model of Headway {__version__}, for CTranslate2."
-    code = _format_marian_usage(model) if is_marian_pair(model.tokenizers) else _format_usage(model)
+    code = _choose_usage(model)
     return "\n\n".join([f"{front_matter}# {model.name}", about, code]) + "\n"
+
+
+def _choose_usage(model: StoredModel) -> str:
+    if is_marian_pair(model.tokenizers):
+        return _format_marian_usage(model)
+    return _format_sentencepiece_usage(model) if is_sentencepiece(model.tokenizers.target) else _format_usage(model)
+
+
+def _format_sentencepiece_usage(model: StoredModel) -> str:
+    """With the tokens that name languages, where the model has some: of the first direction."""
+    source, target = model.tokenizers.source, model.tokenizers.target
+    assert isinstance(target, ImportedTokenizer)
+    file = find_pieces_file(target, "")
+    first = [source.spelling(n) for n in next(iter(source.source_prefix.values()), ())]
+    last = [source.spelling(n) for n in next(iter(source.source_suffix.values()), ())]
+    leads = [[target.spelling(n) for n in ids] for ids in target.target_prefix.values()]
+    lead = leads[-1] if leads else []
+    lines = [
+        "import ctranslate2",
+        "import sentencepiece",
+        "",
+        f'pieces = sentencepiece.SentencePieceProcessor(model_file="{model.name}/{file}")',
+    ]
+    if model.objective == "translation":
+        text = 'pieces.encode("The weather is nice today.", out_type=str)'
+        parts = [*map(repr, first), f"*{text}", repr(source.spelling(source.end)), *map(repr, last)]
+        prefix = f", target_prefix=[{lead!r}]" if lead else ""
+        lines += [
+            f'translator = ctranslate2.Translator("{model.name}")',
+            f"tokens = [{', '.join(parts)}]",
+            f"result = translator.translate_batch([tokens]{prefix}, **{format_search(model)})[0]",
+            f"print(pieces.decode(result.hypotheses[0]{f'[{len(lead)}:]' if lead else ''}))",
+        ]
+    else:
+        start = [target.spelling(target.start)] if target.adds_start else []
+        parts = [*map(repr, start), '*pieces.encode("Once", out_type=str)']
+        lines += [
+            f'generator = ctranslate2.Generator("{model.name}")',
+            f"tokens = [{', '.join(parts)}]",
+            "result = generator.generate_batch([tokens], max_length=50, sampling_topk=0)[0]",
+            "print(pieces.decode(result.sequences[0]))",
+        ]
+    return "\n".join(["```python", *lines, "```"])
 
 
 def _format_marian_usage(model: StoredModel) -> str:

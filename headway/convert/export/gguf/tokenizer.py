@@ -5,7 +5,8 @@ sentencepiece     "llama": pieces with their scores
 """
 
 import base64
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from headway.convert.architecture import Json
 from headway.text.lm_text import line_end_id
@@ -21,6 +22,7 @@ PATTERNS = {
     WORDS_PATTERN + r"|\p{N}" + SIGNS_PATTERN + SPACES_PATTERN: "qwen2",
 }
 GPT2_SPLIT = "gpt-2"
+BPE = 2  # in the file of a sentencepiece model
 
 
 def unsupported_tokenizer(tokenizer: Tokenizer) -> str:
@@ -29,7 +31,10 @@ def unsupported_tokenizer(tokenizer: Tokenizer) -> str:
         return "" if tokenizer.kind in ("bpe", "bytes", "characters") else f'its tokenizer is "{tokenizer.kind}".'
     data = tokenizer.to_json()
     if data["imported"] == "sentencepiece":
-        return "its sentencepiece model has ids of its own." if data.get("vocabulary") else ""
+        if data.get("vocabulary"):
+            return "its sentencepiece model has ids of its own."
+        algorithm = read_settings(base64.b64decode(data["model"])).algorithm
+        return "" if algorithm == BPE else "its sentencepiece model is no BPE, which is the only one of llama.cpp's."
     style = detect_spelling_style(data["model"])
     model = data["model"]["model"]["type"]
     if model != "BPE" or style != "bytes":
@@ -53,6 +58,11 @@ def find_split(tokenizer: Tokenizer) -> str:
 
 def describe_lost_tokenizer(tokenizer: Tokenizer) -> tuple[str, ...]:
     if isinstance(tokenizer, ImportedTokenizer) and tokenizer.to_json()["imported"] == "sentencepiece":
+        settings = read_settings(base64.b64decode(tokenizer.to_json()["model"]))
+        if settings.charsmap or settings.squeezes:
+            return (
+                "how its sentencepiece model normalises text (Unicode, runs of spaces), which llama.cpp leaves out",
+            )
         return ()
     if find_split(tokenizer):
         return ()
@@ -67,6 +77,9 @@ def add_tokenizer(writer: Any, tokenizer: Tokenizer) -> None:
         _add_sentencepiece(writer, tokenizer)
     else:
         _add_byte_bpe(writer, tokenizer)
+    template = tokenizer.original_config.get("chat_template") if isinstance(tokenizer, ImportedTokenizer) else None
+    if isinstance(template, str):
+        writer.add_chat_template(template)
     writer.add_bos_token_id(line_end_id(tokenizer))
     writer.add_eos_token_id(tokenizer.end)
     writer.add_pad_token_id(tokenizer.pad)
@@ -95,8 +108,9 @@ def _add_sentencepiece(writer: Any, tokenizer: ImportedTokenizer) -> None:
     import gguf
     import sentencepiece
 
+    model = base64.b64decode(tokenizer.to_json()["model"])
     processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(base64.b64decode(tokenizer.to_json()["model"]))
+    processor.LoadFromSerializedProto(model)
     known = processor.GetPieceSize()
     kinds = []
     for n in range(tokenizer.size):
@@ -114,3 +128,56 @@ def _add_sentencepiece(writer: Any, tokenizer: ImportedTokenizer) -> None:
     writer.add_token_scores([processor.GetScore(n) if n < known else 0.0 for n in range(tokenizer.size)])
     writer.add_token_types(kinds)
     writer.add_unk_token_id(processor.unk_id())
+    writer.add_add_bos_token(tokenizer.adds_start)
+    settings = read_settings(model)
+    writer.add_add_space_prefix(settings.prefixes)
+    writer.add_remove_extra_whitespaces(settings.squeezes)
+    if settings.charsmap:
+        writer.add_precompiled_charsmap(settings.charsmap)
+
+
+class SentencepieceSettings(NamedTuple):
+    """What a sentencepiece model does to text besides its pieces."""
+
+    algorithm: int = 1  # unigram
+    charsmap: bytes = b""  # of its normalisation
+    prefixes: bool = True  # a space stands before every text
+    squeezes: bool = True  # runs of spaces are one
+
+
+def read_settings(model: bytes) -> SentencepieceSettings:
+    """From the file, a protocol buffer: its fields 2 (trainer) and 3 (normaliser)."""
+    parts = dict(_read_fields(model))
+    trainer, normaliser = (dict(_read_fields(parts.get(number, b""))) for number in (2, 3))
+    default = SentencepieceSettings()
+    return SentencepieceSettings(
+        trainer.get(3, default.algorithm),
+        normaliser.get(2, default.charsmap),
+        bool(normaliser.get(3, default.prefixes)),
+        bool(normaliser.get(4, default.squeezes)),
+    )
+
+
+def _read_fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and value of each: an integer, or bytes."""
+    place = 0
+
+    def read_varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        number, kind = divmod(read_varint(), 8)
+        if kind == 0:
+            yield number, read_varint()
+            continue
+        size = {1: 8, 5: 4}.get(kind) or read_varint()
+        yield number, message[place : place + size]
+        place += size

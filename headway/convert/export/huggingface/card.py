@@ -1,8 +1,8 @@
 """The card of an exported model: README.md, with licence, languages, and how to use it."""
 
 from headway import __version__
-from headway.convert.export.huggingface.marian_files import is_marian_pair
 from headway.convert.export.huggingface.proposals import Family
+from headway.convert.export.huggingface.sentencepiece_files import is_sentencepiece
 from headway.convert.export.huggingface.tokenizer import spell_tag
 from headway.convert.export.stored_model import StoredModel
 from headway.storage.card import format_front_matter
@@ -38,7 +38,7 @@ def format_card(model: StoredModel, family: Family, lost: tuple[str, ...]) -> st
 
 def has_two_folders(model: StoredModel) -> bool:
     """Whether the tokenizer of the outputs is in a folder of its own. Marian's reads and writes."""
-    return not model.tokenizers.shared and not is_marian_pair(model.tokenizers)
+    return not model.tokenizers.shared and not is_sentencepiece(model.tokenizers.target)
 
 
 def find_model_class(model: StoredModel, family: Family) -> str:

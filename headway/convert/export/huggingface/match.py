@@ -35,7 +35,7 @@ def match_family(model: StoredModel, family: Family) -> FamilyMatch:
     if table["source_vocabulary"] != table["vocabulary"] and not family.two_vocabularies:
         return FamilyMatch(family, {}, None, model.weights, ("it has one vocabulary for both sides",))
     pad = model.tokenizers.target.pad
-    proposed = family.propose({**table, "pad_token_id": pad})
+    proposed = family.propose({**table, "pad_token_id": pad, "max_positions": model.max_positions})
     sizes = {"vocab_size": table["source_vocabulary"], "pad_token_id": pad}
     config = {"model_type": family.model_type, **proposed, **sizes}
     try:

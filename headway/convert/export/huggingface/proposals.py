@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.convert.architecture import Json
+from headway.convert.export.stored_model import MAX_POSITIONS
 from headway.nn.positions.positions import sinusoids
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "swiglu": "silu"}
@@ -17,8 +18,6 @@ T5_FEEDFORWARDS = {
     "relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "geglu_tanh": "gated-gelu",
     "swiglu": "gated-silu",
 }  # fmt: skip
-MAX_POSITIONS = 1024  # of a table for positions that have no limit here
-
 
 SEQ2SEQ, CAUSAL, MASKED = "AutoModelForSeq2SeqLM", "AutoModelForCausalLM", "AutoModelForMaskedLM"
 
@@ -87,7 +86,7 @@ def propose_gpt_neox(model: Json) -> Json:
         "hidden_dropout": model["dropout"],
         "attention_dropout": mixer.get("dropout", 0.0),
         "layer_norm_eps": model["norm"].get("eps", 1e-5),
-        "max_position_embeddings": MAX_POSITIONS,
+        "max_position_embeddings": model["max_positions"],
         "rope_parameters": {**propose_rope(first_part(decoder, "position")), "partial_rotary_factor": 1.0},
         "use_parallel_residual": False,
         "attention_bias": mixer.get("bias", True),
@@ -111,7 +110,7 @@ def propose_llama(model: Json) -> Json:
         "attention_bias": mixer.get("bias", False),
         "mlp_bias": feedforward.get("bias", False),
         "rms_norm_eps": model["norm"].get("eps", 1e-6),
-        "max_position_embeddings": MAX_POSITIONS,
+        "max_position_embeddings": model["max_positions"],
         "rope_parameters": propose_rope(first_part(decoder, "position")),
         "tie_word_embeddings": model["embedding"]["tied"] != "none",
     }
@@ -170,7 +169,7 @@ def propose_marian(model: Json) -> Json:
         "attention_dropout": mixer.get("dropout", 0.0),
         "activation_dropout": feedforward.get("dropout", 0.0),
         "scale_embedding": model["embedding"]["scale"],
-        "max_position_embeddings": MAX_POSITIONS,
+        "max_position_embeddings": model["max_positions"],
         "share_encoder_decoder_embeddings": tied in ("all", "inputs"),
         "tie_word_embeddings": tied in ("all", "target"),
         "decoder_vocab_size": model["vocabulary"],
@@ -277,6 +276,11 @@ def propose_roberta(model: Json) -> Json:
     }
 
 
+def propose_xlm_roberta(model: Json) -> Json:
+    config = propose_roberta(model)
+    return {**config, "architectures": [str(config["architectures"][0]).replace("Roberta", "XLMRoberta")]}
+
+
 def propose_distilbert(model: Json) -> Json:
     bert = propose_bert(model)
     return {
@@ -317,6 +321,8 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "masked": (
         Family("roberta", "RoBERTa", MASKED, propose_roberta),
+        # Of these two, the first that has a place for the tokenizer.
+        Family("xlm-roberta", "XLM-RoBERTa", MASKED, propose_xlm_roberta),
         Family("bert", "BERT", MASKED, propose_bert),
         Family("distilbert", "DistilBERT", MASKED, propose_distilbert),
     ),

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.convert.architecture import Json
+from headway.convert.export.huggingface.sentencepiece_files import (
+    complete_config,
+    is_sentencepiece,
+    write_sentencepiece,
+)
 from headway.convert.export.stored_model import StoredModel
 from headway.files.atomic import write_text_atomically
 from headway.text.lm_text import line_end_id
@@ -27,29 +32,25 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, objective: str, max_toke
     """The files of one side."""
     folder.mkdir(exist_ok=True)
     data, config = make_tokenizer_files(tokenizer, objective)
-    config["model_max_length"] = max_tokens
+    if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.original_config:
+        config["model_max_length"] = max_tokens
     for name, table in (("tokenizer.json", data), ("tokenizer_config.json", config)):
         write_text_atomically(folder / name, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_tokenizers(model: StoredModel, folder: Path, max_tokens: int) -> list[str]:
-    """Write those of both sides that have a tokenizer.json; returns what is lost where one has none. For formats that
-    are of use without."""
+    """Write those of both sides; returns what is lost where one has no tokenizer.json. For formats that are of use
+    without."""
     sides = {"": model.tokenizers.source} | ({} if model.tokenizers.shared else {"target": model.tokenizers.target})
     lost = []
     for place, tokenizer in sides.items():
-        if reason := unsupported_tokenizer(tokenizer):
-            lost.append(f"the tokenizer: {reason.removesuffix('.')}. Use the one that the model came with")
+        if is_sentencepiece(tokenizer):
+            assert isinstance(tokenizer, ImportedTokenizer)
+            name = write_sentencepiece(folder / place, tokenizer, "", max_tokens)[0]
+            lost.append(f"tokenizer.json: its tokenizer is the sentencepiece model {Path(place, name)}")
         else:
             write_tokenizer(folder / place, tokenizer, model.objective, max_tokens)
     return lost
-
-
-def unsupported_tokenizer(tokenizer: Tokenizer) -> str:
-    """Why it has no tokenizer.json; "" if it has one."""
-    if isinstance(tokenizer, ImportedTokenizer) and tokenizer.to_json()["imported"] != "tokenizers":
-        return f"its tokenizer is an imported {tokenizer.to_json()['imported']} model, which has no tokenizer.json."
-    return ""
 
 
 def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Json]:
@@ -144,4 +145,4 @@ def _imported_files(tokenizer: ImportedTokenizer) -> tuple[Json, Json]:
     roles |= {"mask_token": tokenizer.mask, "unk_token": tokenizer.unknown}
     names = {role: tokenizer.spelling(n) for role, n in roles.items() if n >= 0}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **names, "clean_up_tokenization_spaces": False}
-    return data["model"], config
+    return data["model"], complete_config(tokenizer, config)
