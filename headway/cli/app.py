@@ -41,6 +41,7 @@ VERBS = {
     "calibrate": ("headway.cli.verbs.calibrate:calibrate", "Calibrate a model's confidence on validation text."),
     "align": ("headway.cli.verbs.align:align", "Align the words of given sentence pairs."),
     "generate": ("headway.cli.verbs.generate:generate", "Continue a text with a language model."),
+    "fill": ("headway.cli.verbs.fill:fill", "Guess masked words with a masked language model."),
     "serve": (
         "headway.cli.verbs.serve:serve",
         "Serve models over HTTP, with the LibreTranslate and OpenAI APIs.",

@@ -98,6 +98,9 @@ class TrainingProgress:
         self.validation = f"valid {result.loss:.3f}"
         scores = "" if result.bleu is None else f" bleu={result.bleu:.2f} chrf={result.chrf:.2f}"
         scores += "" if result.lines is None else f" lines={result.lines}"
+        if result.next_sentence_loss is not None:
+            scores += f" next_sentence_loss={result.next_sentence_loss:.4f}"
+        scores += "".join(f" {name}={value:.4f}" for name, value in result.accuracies.items())
         self.clear()
         log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
 
@@ -128,6 +131,9 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
     ]
     if result.bleu is not None:
         rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} ({result.method})"))
+    if result.accuracies:
+        parts = (f"{name.replace('_', ' ')} {value:.1%}" for name, value in result.accuracies.items())
+        rows.append(("", ", ".join(parts)))
     if len(curve) > 1:
         rows.append(("validation loss", f"{curve[0]:.3f} {sparkline(curve, 32)} {curve[-1]:.3f}"))
     for name, value in rows:

@@ -40,6 +40,55 @@ def _decoder_only(d_model: int, stack: Table, dropout: float) -> Table:
     return {"d_model": d_model, "dropout": dropout, "encoder": {"layers": 0}, "decoder": stack, "embedding": embedding}
 
 
+def _gpt2(d_model: int, layers: int, heads: int, rate: float) -> Table:
+    """GPT-2's shapes. It publishes no learning rates: these are those of GPT-3 for models of its sizes."""
+    stack = _stack(layers, heads, 4 * d_model, "pre", "learned(1024)")
+    return {
+        "tokenizer": {"kind": "bpe", "size": 50_240},
+        "model": _decoder_only(d_model, {**stack, "feedforward": f"gelu_tanh({4 * d_model})"}, 0.1),
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 500_000,
+            "max_tokens": 1024,
+            "schedule": f"cosine({rate}, warmup=2000)",
+            "optimiser": "adamw(0.1, beta2=0.95, eps=1e-8)",
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    }
+
+
+def _bert(d_model: int, layers: int, heads: int, vocabulary: int = 30_528, **train: Any) -> Table:
+    """BERT: masked words and next sentences. The smallest is of Turc 2019, with a vocabulary and steps for little
+    text."""
+    stack = _stack(layers, heads, 4 * d_model, "post", "learned(512)")
+    return {
+        "tokenizer": {"kind": "wordpiece", "size": vocabulary, "lowercase": True},
+        "model": {
+            "d_model": d_model,
+            "dropout": 0.1,
+            "norm": "layernorm(1e-12)",
+            "encoder": {**stack, "feedforward": f"gelu({4 * d_model})"},
+            "decoder": {"layers": 0},
+            "embedding": {"scale": False, "norm": True, "segments": 2},
+            "head": "masked(next_sentence=true)",
+        },
+        "train": {
+            "objective": "masked(next_sentence=true)",
+            "batch_tokens": 131_072,
+            "max_tokens": 512,
+            "schedule": "linear(0.0001, warmup=10000)",
+            "optimiser": "adamw(0.01, beta2=0.999, eps=1e-6)",
+            "steps": 1_000_000,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+            **train,
+        },
+    }
+
+
 def t5_model(d_model: int, layers: int, heads: int, hidden: int, feedforward: str = "relu") -> Table:
     """T5: relative biases, an RMS norm before each sub-layer, no biases, scores that are not scaled. T5 divides its
     logits by √d_model; with the embedding multiplied by it instead, as here, the same weights have the usual size."""
@@ -131,45 +180,23 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
-    "gpt2": {
-        "tokenizer": {"kind": "bpe", "size": 50_240},
-        "model": _decoder_only(
-            768, {**_stack(12, 12, 3072, "pre", "learned(1024)"), "feedforward": "gelu_tanh(3072)"}, 0.1
-        ),
-        "train": {
-            "objective": "causal",
-            "batch_tokens": 500_000,
-            "max_tokens": 1024,
-            "schedule": "cosine(0.0006, warmup=2000)",
-            "optimiser": "adamw(0.1, beta2=0.95, eps=1e-8)",
-            "label_smoothing": 0.0,
-            "average": 1,
-            "clip": 1.0,
-        },
-    },
-    "bert": {
-        "tokenizer": {"kind": "wordpiece", "size": 30_528},
-        "model": {
-            "d_model": 768,
-            "dropout": 0.1,
-            "norm": "layernorm(1e-12)",
-            "encoder": {**_stack(12, 12, 3072, "post", "learned(512)"), "feedforward": "gelu(3072)"},
-            "decoder": {"layers": 0},
-            "embedding": {"scale": False, "norm": True, "segments": 2},
-            "head": "masked",
-        },
-        "train": {
-            "objective": "masked",
-            "batch_tokens": 131_072,
-            "max_tokens": 512,
-            "schedule": "linear(0.0001, warmup=10000)",
-            "optimiser": "adamw(0.01, beta2=0.999, eps=1e-6)",
-            "steps": 1_000_000,
-            "label_smoothing": 0.0,
-            "average": 1,
-            "clip": 1.0,
-        },
-    },
+    "gpt2": _gpt2(768, layers=12, heads=12, rate=0.0006),
+    "gpt2-medium": _gpt2(1024, layers=24, heads=16, rate=0.0003),
+    "gpt2-large": _gpt2(1280, layers=36, heads=20, rate=0.00025),
+    "gpt2-xl": _gpt2(1600, layers=48, heads=25, rate=0.0002),
+    "bert": _bert(768, layers=12, heads=12),
+    "bert-large": _bert(1024, layers=24, heads=16),
+    "bert-tiny": _bert(
+        128,
+        layers=2,
+        heads=2,
+        vocabulary=8000,
+        batch_tokens=2048,
+        max_tokens=128,
+        schedule="linear(0.002, warmup=100)",
+        steps=4000,
+        validate_every=250,
+    ),
     "t5": {
         "tokenizer": {"kind": "unigram", "size": 32_128},
         "model": t5_model(512, 6, 8, 2048),

@@ -17,7 +17,6 @@ from headway.inspect.events import TOP_TOKENS
 from headway.inspect.trace import Tokens, Trace
 from headway.nn.context import ForwardReport
 from headway.nn.transformer import Transformer
-from headway.text.lm_text import frame_text
 from headway.text.segment.sentences import split_sentences
 from headway.text.segment.wrapped_lines import unwrap_text
 from headway.text.spans.uppercase import lowercased
@@ -152,7 +151,7 @@ def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any
     if not text.strip():
         raise HeadwayError("there is nothing to trace: give a sentence.")
     nothing = _make_tokens(model.tokenizer, [])
-    source = frame_text(model.encode(text), model.tokenizer)
+    source = model.frame(model.encode(text))
     return Trace(
         kind="masked",
         text=text,

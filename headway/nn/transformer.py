@@ -178,7 +178,7 @@ class Transformer(nn.Module):
         report: ForwardReport | None = None,
     ) -> Memory:
         """Ids (B, S) -> encoder output. `valid` (B, S) is false on padding, or says how texts are packed into one
-        row."""
+        row. `segments` (B, S): which of two texts each token belongs to, 0 or 1 (BERT's token types)."""
         tokens = positions_from_start(ids.shape[1], valid, ids.device)
         ctx = Context(tokens, report or ForwardReport())
         return Memory(self._run("encoder", ids, ctx, segments=segments), tokens)
@@ -217,9 +217,10 @@ class Transformer(nn.Module):
         target_valid: Tensor | PackedPositions | None = None,
         report: ForwardReport | None = None,
         state: DecoderState | None = None,
+        segments: Tensor | None = None,
     ) -> ModelOutput:
         report = report or ForwardReport()
-        memory = None if source is None else self.encode(source, source_valid, report=report)
+        memory = None if source is None else self.encode(source, source_valid, segments=segments, report=report)
         if target is None:
             assert memory is not None
             return ModelOutput(memory.values, report.losses, report.statistics)

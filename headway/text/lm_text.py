@@ -32,10 +32,10 @@ def encode_after_line_end(text: str, tokenizer: Tokenizer) -> list[int]:
     return tokenizer.encode(before + text)[len(tokenizer.encode(before)) :]
 
 
-def frame_text(ids: list[int], tokenizer: Tokenizer) -> list[int]:
-    """The ids of a text as an encoder reads it: after the line end, or, if the tokenizer is that of another toolkit,
-    between start and end ([CLS] and [SEP])."""
-    if tokenizer.kind == "imported":
+def frame_text(ids: list[int], tokenizer: Tokenizer, framed: bool = False) -> list[int]:
+    """The ids of a text as an encoder reads it: after the line end, or between start and end ([CLS] and [SEP]): if the
+    tokenizer is that of another toolkit, or with `framed`, for models that were trained so, on pairs of texts."""
+    if framed or tokenizer.kind == "imported":
         return [tokenizer.start, *ids, tokenizer.end]
     return [line_end_id(tokenizer), *ids]
 

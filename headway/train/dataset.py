@@ -8,7 +8,7 @@ An epoch is a sequence of shards: examples that are sorted and shuffled together
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from headway.data.epoch_encoder import EpochEncoder
 from headway.data.ragged import RaggedArray, concatenate_ragged, iterate_ranges, open_ragged, ragged_from_arrays
 from headway.errors import HeadwayError
 from headway.files.cache import fingerprint, load_or_build
-from headway.text.align.words import token_roles
+from headway.text.align.words import subword_roles, token_roles
 from headway.text.tokenizer.direction_tokens import find_direction_tokens
 from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
@@ -32,7 +32,7 @@ EXAMPLES_PER_SHARD = 1 << 20  # more would take memory and change little
 
 class Examples(Protocol):
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Example: ...
+    def __getitem__(self, index: int) -> Any: ...  # what the objective collates: an Example, or a SentencePair
 
 
 class EpochShard(NamedTuple):
@@ -230,8 +230,11 @@ def encode_corpus(pairs: ParallelCorpus, sides: Sequence[EncodedSide], log: Log 
 
 
 def training_special_tokens(config: Config, tokenizers: Tokenizers) -> SpecialTokens:
-    """Those of the target vocabulary; with guided alignment also the role of each token in a word."""
+    """Those of the target vocabulary; with guided alignment, or where words are masked, also the role of each token in
+    a word."""
     special = special_tokens(tokenizers.target)
+    if getattr(config.train.objective, "needs_words", False):
+        return dataclasses.replace(special, target_roles=subword_roles(tokenizers.target))
     if config.train.alignment.kind == "none":
         return special
     return dataclasses.replace(

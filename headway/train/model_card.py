@@ -23,6 +23,8 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
         return f"headway merge --adapter {model} --out DIR"
     if config.train.objective.kind == "causal":
         return f'headway generate --model {model} "…"'
+    if config.model.head.kind == "masked":
+        return f'headway fill --model {model} "… [MASK] …"'
     return format_evaluate_command(config, folder)
 
 

@@ -1,4 +1,4 @@
-"""Training objectives: translation, causal and masked language modelling.
+"""Training objectives: translation and causal language modelling. The masked one has its own file.
 
     Example ─► objective.collate(): a padded batch, or objective.pack(): a packed one ─► Batch with labels ─► loss
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.config.schema import Part, number
+from headway.config.schema import Part
 from headway.data.batches import round_up_lengths
 from headway.data.ragged import RaggedArray, ragged_from_arrays
 from headway.errors import ConfigError
@@ -46,6 +46,8 @@ class Batch(NamedTuple):
     label_count: int  # labels that count
     token_count: int  # real tokens, source and target
     alignment: Tensor | None = None  # (B, T, S) bool: source tokens linked with the token that the decoder reads at t
+    segments: Tensor | None = None  # (B, S) which of two texts each token of the source belongs to, 0 or 1
+    follows: Tensor | None = None  # (B,) 0: the second text follows the first, 1: it does not; IGNORE_INDEX: no pair
 
     @property
     def width(self) -> int:
@@ -78,6 +80,8 @@ class Batch(NamedTuple):
             self.label_count,
             self.token_count,
             _pad_tensor(self.alignment, rows, pad_multiple, 0),
+            _pad_tensor(self.segments, rows, pad_multiple, 0),
+            _pad_tensor(self.follows, rows, pad_multiple, IGNORE_INDEX),
         )
 
     def to(self, device: torch.device) -> "Batch":
@@ -267,40 +271,3 @@ def refuse_unbounded_memory(decoder: Any) -> None:
                 "layer.",
                 "model.decoder.mask",
             )
-
-
-class MaskedObjective:
-    """Predict masked tokens from those around them (BERT)."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config(Part):
-        carry: ClassVar[bool] = False
-        lookahead: ClassVar[int] = 0
-        kind: str = "masked"
-        share: float = number(0.15, low=0.001, high=0.9)  # of the tokens that are predicted
-        masked: float = number(0.8, low=0, high=1)  # of these, the share replaced by the mask token
-        random: float = number(0.1, low=0, high=1)  # the share replaced by a random token; the rest stay as they are
-
-        def check(self, model: "Transformer.Config") -> None:
-            if model.decoder.layers or not model.encoder.layers:
-                raise ConfigError("the masked objective needs an encoder only. Set decoder.layers = 0.", "model")
-            if self.masked + self.random > 1:
-                raise ConfigError(
-                    f"masked = {self.masked} and random = {self.random} are shares of the same tokens: their sum "
-                    "must be at most 1.",
-                    "train.objective",
-                )
-            if model.head.kind == "pooled":
-                raise ConfigError('a pooled head predicts no tokens. Set model.head = "masked".', "model.head")
-
-        def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
-            ids, valid = pad_sequences([example.target for example in examples], special.pad)
-            predicted = valid & torch.from_numpy(random.random(ids.shape) < self.share)
-            predicted[:, 0] |= ~predicted.any(1)  # every row has at least one label
-            dice = torch.from_numpy(random.random(ids.shape))
-            masked = torch.where(predicted & (dice < self.masked), special.mask, ids)
-            other = torch.from_numpy(random.integers(special.mask + 1, special.vocabulary, ids.shape))
-            swap = predicted & (dice >= self.masked) & (dice < self.masked + self.random)
-            labels = torch.where(predicted, ids, IGNORE_INDEX)
-            count = int(predicted.sum())
-            return Batch(torch.where(swap, other, masked), valid, None, None, labels, count, int(valid.sum()))

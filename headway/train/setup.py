@@ -36,6 +36,7 @@ from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.alignment_links import align_corpora
 from headway.train.budget_plan import plan_fine_tuning, plan_new_model
 from headway.train.dataset import Dataset, ParallelDataset, make_sides, tokenizer_dropout
+from headway.train.document_pairs import DocumentPairs, encode_document_file
 from headway.train.line_dataset import LineDataset, encode_text_lines
 from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_text_file, make_validation_dataset
 from headway.train.preparation import Log, log_nothing
@@ -329,6 +330,12 @@ def make_datasets(
     max_tokens = settings.max_tokens
     if texts.text and texts.valid_text:
         both = (texts.text, texts.valid_text)
+        if getattr(settings.objective, "next_sentence", False):
+            documents, valid_documents = (encode_document_file(text, tokenizers.target, log) for text in both)
+            return (
+                DocumentPairs(documents, max_tokens, settings.seed),
+                DocumentPairs(valid_documents, max_tokens, 0, "the validation text"),
+            )
         if is_denoising(settings.objective.kind):
             settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
             rows, valid_rows = (encode_text_lines(text, tokenizers.target, log) for text in both)

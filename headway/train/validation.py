@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from headway.config.config import Config
 from headway.config.search import Search
 from headway.data.corpora import ParallelCorpus
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import LoadedModel
 from headway.text.bleu_tokenization import choose_tokenization
@@ -20,7 +22,7 @@ from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.carried_state import CarriedState
 from headway.train.dataset import Dataset
-from headway.train.loss import cross_entropy
+from headway.train.loss import compute_hidden, cross_entropy, score_pairs
 from headway.translate.options import TranslateOptions
 from headway.translate.translator import Translator
 
@@ -34,6 +36,9 @@ class ValidationResult(NamedTuple):
     bleu: float | None = None
     chrf: float | None = None
     lines: int | None = None  # that were translated, where time was up before the last
+    accuracy: float | None = None  # share of masked tokens that were guessed
+    next_sentence_loss: float | None = None  # nats per pair
+    next_sentence_accuracy: float | None = None
 
     @property
     def method(self) -> str:
@@ -44,6 +49,12 @@ class ValidationResult(NamedTuple):
     def perplexity(self) -> float:
         return math.exp(min(self.loss, 700.0))
 
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """Those of masked words and of next sentences, where they were measured, by the names in a log."""
+        found = {"masked_accuracy": self.accuracy, "next_sentence_accuracy": self.next_sentence_accuracy}
+        return {name: value for name, value in found.items() if value is not None}
+
     def score(self, metric: str) -> float:
         """The number to compare by, higher is better."""
         value = {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[metric]
@@ -53,6 +64,10 @@ class ValidationResult(NamedTuple):
 class MeanLoss(NamedTuple):
     loss: float  # nats per token
     tokens: int  # that were predicted
+    accuracy: float | None = None  # share of these that were guessed; of the masked objective
+    next_sentence_loss: float | None = None  # nats per pair; where there are pairs
+    next_sentence_accuracy: float | None = None
+    pairs: int = 0
 
 
 @torch.no_grad()
@@ -64,6 +79,8 @@ def mean_loss(
     batch_tokens: int = VALIDATION_BATCH_TOKENS,
 ) -> MeanLoss:
     """Over the whole dataset. With the masked objective, the same tokens are masked each time."""
+    if config.train.objective.kind == "masked":
+        return score_masked(model, dataset, config, special, batch_tokens)
     total, count = 0.0, 0
     carried = CarriedState(model, config.train.objective.carry, trainable=False)
     for part, shard in enumerate(dataset.epoch(0)):
@@ -74,6 +91,34 @@ def mean_loss(
             total += float(cross_entropy(model, batch.to(model.device), state=state))
             count += batch.label_count
     return MeanLoss(total / max(count, 1), count)
+
+
+@torch.no_grad()
+def score_masked(
+    model: Transformer, dataset: Dataset, config: Config, special: SpecialTokens, batch_tokens: int
+) -> MeanLoss:
+    """The same for masked tokens, with their accuracy and that of next sentences."""
+    sums = torch.zeros(6, dtype=torch.float64)  # of tokens, then of pairs: loss, correct, count
+    for part, shard in enumerate(dataset.epoch(0)):
+        for number, indices in enumerate(shard.batches(batch_tokens, [0, part])):
+            random = np.random.default_rng([0, part, number])
+            batch = config.train.objective.collate([shard.examples[i] for i in indices], special, random)
+            batch = batch.to(model.device)
+            hidden, kept = compute_hidden(model, batch), batch.labels != IGNORE_INDEX
+            logits = F.linear(*model.factors(hidden[kept]))  # (labels, V)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            labels = batch.labels[kept]
+            found = [F.cross_entropy(logits, labels, reduction="sum"), (logits.argmax(1) == labels).sum(), kept.sum()]
+            if batch.follows is not None:
+                found += score_pairs(model, hidden, batch.follows)
+            sums[: len(found)] += torch.stack([number.double() for number in found]).cpu()
+    loss, correct, count, pair_loss, pair_correct, pairs = sums.tolist()
+    words = MeanLoss(loss / max(count, 1), int(count), correct / max(count, 1))
+    if not pairs:
+        return words
+    return words._replace(
+        next_sentence_loss=pair_loss / pairs, next_sentence_accuracy=pair_correct / pairs, pairs=int(pairs)
+    )
 
 
 class ValidationSample(NamedTuple):
@@ -106,7 +151,11 @@ def validate(
     deadline: float | None = None,
 ) -> ValidationResult:
     """`deadline`, by time.monotonic(): after it, no more lines are translated."""
-    loss = mean_loss(model, dataset, config, special).loss
+    mean = mean_loss(model, dataset, config, special)
+    loss = mean.loss
+    if config.train.objective.kind == "masked":
+        told = (mean.accuracy, mean.next_sentence_loss, mean.next_sentence_accuracy)
+        return ValidationResult(loss, None, None, None, *told)
     if not math.isfinite(loss):
         return ValidationResult(loss)  # nothing can be translated either
     if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):

@@ -16,11 +16,12 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.files.notebook_html import render_table
 from headway.nn.positions.positions import Learned
 from headway.storage.model_dir import LoadedModel
-from headway.text.lm_text import encode_after_line_end, line_end_id
+from headway.text.lm_text import encode_after_line_end, frame_text, line_end_id
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import StreamDecoder
 from headway.translate.adapters import adapt_model
 from headway.translate.masked_words import MaskedWord, fill_masks
+from headway.translate.next_sentence import judge_pair
 from headway.translate.reloading import (
     LoadSettings,
     describe_paths,
@@ -162,6 +163,11 @@ class LanguageModel:
         """The likeliest words for each mask token in the text, such as [MASK]. See headway.translate.masked_words."""
         return fill_masks(self, text, candidates)
 
+    def follows(self, first: str, second: str) -> float:
+        """The probability that the second text stands behind the first in a document, as BERT's next sentence head
+        judges it. See headway.translate.next_sentence."""
+        return judge_pair(self, first, second)
+
     def widget(self, text: str, height: int = 900, **settings: Any) -> "PageWidget":
         """The page of `headway serve` about one text, for a notebook cell. The settings are those of `trace`."""
         from headway.inspect.html_page import make_widget
@@ -188,9 +194,18 @@ class LanguageModel:
             return Prompt(replace(self.special_tokens, start=ids[0]), ids[1:])
         return Prompt(self.special_tokens, ids)
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it was trained on pairs of texts between [CLS] and [SEP], as BERT."""
+        return bool(getattr(self.config.model.head, "next_sentence", False))
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text that begins like every line of a longer one."""
-        return encode_after_line_end(text, self.tokenizer)
+        return self.tokenizer.encode(text) if self.reads_pairs else encode_after_line_end(text, self.tokenizer)
+
+    def frame(self, ids: list[int]) -> list[int]:
+        """The ids of a text, with those around it that an encoder reads."""
+        return frame_text(ids, self.tokenizer, self.reads_pairs)
 
     def decode(self, ids: Sequence[int], start: int | None = None) -> str:
         """The text of ids that follow a start token: by default that of special_tokens."""

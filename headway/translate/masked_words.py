@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from headway.errors import HeadwayError
-from headway.text.lm_text import encode_after_line_end, frame_text
 from headway.text.tokenizer.imported import ImportedTokenizer
 
 if TYPE_CHECKING:
-    from headway.text.tokenizer.tokenizer import Tokenizer
     from headway.translate.language_model import LanguageModel
 
 MASKS = ("[MASK]", "<mask>")  # how a mask may be written, whatever the tokenizer calls it
@@ -25,10 +23,13 @@ def fill_masks(model: "LanguageModel", text: str, candidates: int) -> list[list[
     """The likeliest tokens for each mask of the text, best first."""
     tokenizer, network = model.tokenizer, model.model
     if network.config.head.kind != "masked" or tokenizer.mask < 0:
-        raise HeadwayError('this model guesses no masked words: its head is not "masked", or it has no mask token.')
+        raise HeadwayError(
+            'this model guesses no masked words: its head is not "masked", or it has no mask token. Train one with '
+            "--objective masked or --preset bert, or import a BERT."
+        )
     if not 1 <= candidates <= tokenizer.size:
         raise HeadwayError(f"candidates = {candidates}: give a number from 1 to {tokenizer.size}.")
-    ids = frame_text(encode_with_masks(text, tokenizer), tokenizer)
+    ids = model.frame(encode_with_masks(text, model))
     if tokenizer.mask not in ids:
         raise HeadwayError(f"there is nothing to guess in this text: write {MASKS[0]} where a word is missing.")
     if len(ids) > model.config.train.max_tokens:
@@ -45,8 +46,9 @@ def fill_masks(model: "LanguageModel", text: str, candidates: int) -> list[list[
     ]
 
 
-def encode_with_masks(text: str, tokenizer: "Tokenizer") -> list[int]:
+def encode_with_masks(text: str, model: "LanguageModel") -> list[int]:
     """The ids of a text, with the mask token where it says so."""
+    tokenizer = model.tokenizer
     spelled = tokenizer.pieces([tokenizer.mask])[0]
     for mask in MASKS:
         text = text.replace(mask, spelled)
@@ -55,7 +57,7 @@ def encode_with_masks(text: str, tokenizer: "Tokenizer") -> list[int]:
     special = tokenizer.encode_special(text) if others and isinstance(tokenizer, ImportedTokenizer) else None
     if special is not None:
         return special
-    ids = encode_after_line_end(before, tokenizer)
+    ids = model.encode(before)
     for part in others:
         ids += [tokenizer.mask, *tokenizer.encode(part)]
     return ids

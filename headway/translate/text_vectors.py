@@ -9,7 +9,6 @@ import torch
 from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.nn.layers.heads import EmbeddingHead
-from headway.text.lm_text import encode_after_line_end, frame_text
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
@@ -26,8 +25,8 @@ def embed_texts(model: "LanguageModel", texts: Sequence[str]) -> np.ndarray:
     if "encoder" not in network.config.sides:
         raise HeadwayError("this model has no encoder, which makes vectors of texts. Choose a BERT or its like.")
     model.stepper.check_process()
-    limit = model.config.train.max_tokens - len(frame_text([], model.tokenizer))
-    rows = [frame_text(encode_after_line_end(text, model.tokenizer)[:limit], model.tokenizer) for text in texts]
+    limit = model.config.train.max_tokens - len(model.frame([]))
+    rows = [model.frame(model.encode(text)[:limit]) for text in texts]
     head = network.head
     if not isinstance(head, EmbeddingHead):
         head = EmbeddingHead(EmbeddingHead.Config(), network.config.scope("encoder"))

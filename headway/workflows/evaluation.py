@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.errors import HeadwayError
 from headway.text.bleu_tokenization import choose_tokenization
@@ -81,6 +81,10 @@ class Perplexity(NamedTuple):
     loss: float  # nats a token
     tokens: int  # predicted: all but the first, or those that were masked
     characters: float  # that these tokens stand for
+    accuracy: float | None = None  # share of masked tokens that were guessed
+    next_sentence_loss: float | None = None  # nats per pair, of a model with such a head, on a text with documents
+    next_sentence_accuracy: float | None = None
+    pairs: int = 0
 
     @property
     def perplexity(self) -> float:
@@ -109,9 +113,11 @@ def measure_denoising(translator: Translator, lines: Sequence[str]) -> Perplexit
 
 
 def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
-    """Of a text, read in pieces as long as those of the training."""
+    """Of a text, read in pieces as long as those of the training. A model that tells next sentences reads pairs, if the
+    text has documents: empty lines between them."""
     from headway.text.lm_text import encode_text
-    from headway.text.tokenizer.special_tokens import special_tokens
+    from headway.train.dataset import training_special_tokens
+    from headway.train.document_pairs import DocumentPairs, encode_documents, has_documents
     from headway.train.lm_dataset import make_validation_dataset
     from headway.train.validation import mean_loss
 
@@ -119,7 +125,9 @@ def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
     if not text.strip() or len(ids) < MIN_PERPLEXITY_TOKENS:
         raise HeadwayError("this text is too short to measure: give at least a few words.")
     config = model.config
-    dataset = make_validation_dataset(ids, config.train.max_tokens, config.train.objective)
-    measured = mean_loss(model.model, dataset, config, special_tokens(model.tokenizer))
+    dataset: Any = make_validation_dataset(ids, config.train.max_tokens, config.train.objective)
+    if model.reads_pairs and has_documents(sentences := encode_documents(text.split("\n"), model.tokenizer)):
+        dataset = DocumentPairs(sentences, config.train.max_tokens, 0)
+    measured = mean_loss(model.model, dataset, config, training_special_tokens(config, model.loaded.tokenizers))
     characters = len(text) * measured.tokens / (len(ids) - 1)  # the first id is not part of the text
-    return Perplexity(measured.loss, measured.tokens, characters)
+    return Perplexity(measured.loss, measured.tokens, characters, *measured[2:])

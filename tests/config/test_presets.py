@@ -1,11 +1,14 @@
 """Presets are complete, have the papers' sizes, and can be built."""
 
 import pytest
+import torch
+from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
 
 from headway.config import presets
 from headway.config.config import read_config
 from headway.config.presets import PRESETS, CorpusStatistics, choose_preset, find_preset
 from headway.errors import ConfigError
+from headway.nn.transformer import Transformer
 
 
 def paper(vocabulary: int, d: int, hidden: int, layers: int = 6) -> int:
@@ -26,12 +29,53 @@ def test_big_has_the_papers_size() -> None:
     assert presets.big().model.parameter_count() == paper(37_000, 1024, 4096) == 214_245_376
 
 
-def test_gpt2_has_its_size() -> None:
+@pytest.mark.parametrize(
+    ("name", "width", "layers", "heads", "parameters"),
+    [
+        ("gpt2", 768, 12, 12, 124_439_808),  # "117M" in the paper: it counted 117 million where there are 124
+        ("gpt2-medium", 1024, 24, 16, 354_823_168),  # "345M"
+        ("gpt2-large", 1280, 36, 20, 774_030_080),  # "762M"
+        ("gpt2-xl", 1600, 48, 25, 1_557_611_200),  # "1542M"
+    ],
+)
+def test_gpt2_has_its_sizes(name: str, width: int, layers: int, heads: int, parameters: int) -> None:
+    """Counted by hand, by transformers, and by ours when it is built: on the meta device, without memory."""
+    table = find_preset(name)
+    config = read_config({**table, "model": {**table["model"], "vocabulary": 50_257}})
+    assert config.model.parameter_count() == parameters
+    with torch.device("meta"):
+        ours = Transformer(config.model)
+        theirs = GPT2LMHeadModel(GPT2Config(n_embd=width, n_layer=layers, n_head=heads))
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) == parameters
+    layer = 4 * (width**2 + width) + 2 * 4 * width**2 + 5 * width + 4 * width
+    assert 50_257 * width + 1024 * width + layers * layer + 2 * width == parameters
+
+
+def test_gpt2_is_the_smallest() -> None:
     assert presets.gpt2().model.parameter_count() == 124_439_808
 
 
-def test_bert_has_its_size() -> None:
-    assert presets.bert().model.parameter_count() == 109_514_298  # Hugging Face's BertForMaskedLM
+@pytest.mark.parametrize(
+    ("name", "width", "layers", "heads", "parameters"),
+    [
+        ("bert", 768, 12, 12, 110_106_428),
+        ("bert-large", 1024, 24, 16, 336_226_108),
+        ("bert-tiny", 128, 2, 2, 4_433_468),  # with BERT's vocabulary; the preset's own is smaller
+    ],
+)
+def test_bert_has_its_sizes(name: str, width: int, layers: int, heads: int, parameters: int) -> None:
+    table = find_preset(name)
+    config = read_config({**table, "model": {**table["model"], "vocabulary": 30_522}})
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
+    with torch.device("meta"):
+        ours = Transformer(config.model)
+        theirs = BertForPreTraining(BertConfig(intermediate_size=4 * width, **sizes))
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) == parameters
+    assert config.model.parameter_count() == parameters
+
+
+def test_bert_is_the_base_model() -> None:
+    assert presets.bert().model.parameter_count() == 110_106_428
 
 
 def test_retnet_has_its_size() -> None:
@@ -63,8 +107,6 @@ def test_base_trains_and_searches_as_in_the_paper() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_a_config(name: str) -> None:
-    from headway.config.config import read_config
-
     config = read_config(find_preset(name))
     assert config == config.resolved()
 
@@ -80,15 +122,14 @@ def test_an_unknown_preset_is_refused() -> None:
         find_preset("bases")
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
-        "tiny_lm, small_lm, gpt2, bert, t5, retnet."
+        "tiny_lm, small_lm, gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert, bert-large, "
+        "bert-tiny, t5, retnet."
     )
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked"])
 @pytest.mark.parametrize(("words", "name"), [(1000, "tiny_lm"), (100_000, "small_lm")])
 def test_auto_for_text_alone(objective: str, words: int, name: str) -> None:
-    from headway.config.config import read_config
-
     chosen, table, reason = choose_preset(CorpusStatistics(10, words, 6 * words), objective)
     config = read_config(table)
     assert (chosen, config.train.objective.kind) == (name, objective)

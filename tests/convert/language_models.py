@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headway.convert.architecture import Architecture, find_family
 from headway.convert.importer import ImportPlan
 from headway.convert.json_files import read_json_object
+from headway.convert.readings import choose_reading
 from headway.convert.tensor_rules import OneMinus, SkipRows, read_tensor, write_tensor
 from headway.convert.weight_files import WeightSource, open_weights
 from headway.decode import Search, decode
@@ -64,7 +65,7 @@ def import_model(theirs: Any, folder: Path) -> LanguageModel:
 
 def check_round_trip(folder: Path) -> None:
     """The rules turn their tensors into ours and back, bit for bit; what they leave out is named as unused."""
-    architecture, weights = read_directory(folder)
+    architecture, weights = choose_reading(*read_directory(folder))
     parts: dict[str, list[Any]] = {}
     for rule in architecture.rules:
         parts.setdefault(rule.theirs, []).append(rule)

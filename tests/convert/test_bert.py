@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from random_models import write_random_model
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 from transformers import PreTrainedTokenizerFast
 
 from convert.language_models import check_round_trip, stir
+from headway.cli.app import main
+from headway.config.presets import PRESETS
 from headway.convert.architecture import ConversionError, find_family
 from headway.convert.export.formats import export_model
 from headway.convert.export.stored_model import open_model
@@ -27,6 +30,7 @@ from headway.nn.transformer import valid_mask
 from headway.storage.model_dir import load_model
 from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.pair import Tokenizers
+from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.language_model import LanguageModel
 
 WORDS = [
@@ -126,6 +130,61 @@ def test_pooled_output(name: str, tmp_path: Path) -> None:
     wanted = theirs(input_ids=ids, attention_mask=valid.long()).pooler_output
     found = ours.model.head.vector(ours.model.encode(ids, valid).values, valid)  # type: ignore[operator]
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("said", ["BertForPreTraining", "BertForMaskedLM"])
+def test_next_sentences(said: str, tmp_path: Path) -> None:
+    """Both heads, with token types, in float64; and back. Some config.json name the class without the second head."""
+    theirs = build("BERT", "ForPreTraining")
+    theirs.save_pretrained(tmp_path / "theirs")
+    config = read_json_object(tmp_path / "theirs" / "config.json")
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "architectures": [said]}))
+    ours = import_encoder(tmp_path / "theirs", tmp_path / "ours")
+    ids, valid = batch(theirs.config.pad_token_id)
+    segments = ((torch.arange(9) >= 3) & valid).long()
+    theirs, network = theirs.double(), ours.model.double()
+    wanted = theirs(input_ids=ids, attention_mask=valid.long(), token_type_ids=segments)
+    hidden = network.encode(ids, valid, segments=segments).values
+    torch.testing.assert_close(network.logits(hidden)[valid], wanted.prediction_logits[valid], rtol=0, atol=1e-9)
+    found = network.head.next_sentence(hidden)  # type: ignore[operator]
+    torch.testing.assert_close(found, wanted.seq_relationship_logits, rtol=0, atol=1e-9)
+    assert not torch.allclose(found, network.head.next_sentence(network.encode(ids, valid).values))  # type: ignore[operator]
+    row = torch.tensor([[2, 5, 7, 3, 6, 8, 9, 3]])
+    types = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
+    logits = theirs(input_ids=row, token_type_ids=types).seq_relationship_logits
+    assert ours.follows("the cat", "a dog sat") == pytest.approx(float(logits.softmax(-1)[0, 0]), rel=1e-6)
+    if said == "BertForPreTraining":
+        check_round_trip(tmp_path / "theirs")
+    with pytest.raises(HeadwayError, match="these two texts have 27 tokens, and the model reads 16"):
+        ours.follows("the cat " * 6, "a dog " * 6)
+
+
+@torch.no_grad()
+def test_a_model_of_ours_with_both_heads_is_exported(tmp_path: Path) -> None:
+    """transformers computes what ours does, with the tokenizer that stands beside it."""
+    lines = ["the cat sat on the mat .", "a dog saw the cat , and the red mats ."]
+    tokenizer = Tokenizer.train(lines, "wordpiece")
+    side = {"layers": 2, "mixer": "attention(3)", "position": "learned(64)", "feedforward": "gelu(20)"}
+    table = {**PRESETS["bert"]["model"], "d_model": 12, "dropout": 0.0, "encoder": side}
+    write_random_model(tmp_path / "model", table, "masked", tokenizer)
+    ours = LanguageModel(load_model(tmp_path / "model"))
+    assert main(["export", str(tmp_path / "model"), "--to", "huggingface", "--out", str(tmp_path / "out")]) == 0
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "out").eval()
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    given = reader("the cat sat", "a dog", return_tensors="pt")
+    wanted = theirs(**given)
+    left, right = ours.frame(ours.encode("the cat sat")), [*ours.encode("a dog"), tokenizer.end]
+    assert given.input_ids[0].tolist() == left + right
+    assert given.token_type_ids[0].tolist() == [0] * len(left) + [1] * len(right)
+    assert ours.follows("the cat sat", "a dog") == pytest.approx(
+        float(wanted.seq_relationship_logits.softmax(-1)[0, 0]), rel=1e-5
+    )
+    assert reader("the cat sat").input_ids == ours.frame(ours.encode("the cat sat"))
+    [[best]] = ours.fill("the [MASK] sat", 1)
+    spelled = reader.mask_token
+    logits = theirs(**reader(f"the {spelled} sat", return_tensors="pt")).prediction_logits[0, 2]
+    assert best.probability == pytest.approx(float(logits.softmax(-1).max()), rel=1e-5)
 
 
 def write_modules(folder: Path, pooling: str, normalise: bool) -> None:

@@ -241,7 +241,13 @@ def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: s
             result = measure_denoising(model, lines)
         name = f"{path}: " if len(models) > 1 else ""
         kind = {"causal": "tokens", "masked": "hidden tokens"}.get(objective, "tokens of targets")
+        guessed = "" if result.accuracy is None else f", {result.accuracy:.2%} of them guessed"
         click.echo(
             f"{name}perplexity {result.perplexity:.3f}, {result.loss:.4f} nats a token, "
-            f"{result.bits_per_character:.4f} bits a character ({result.tokens:,} {kind})"
+            f"{result.bits_per_character:.4f} bits a character ({result.tokens:,} {kind}{guessed})"
         )
+        if result.next_sentence_accuracy is not None:
+            click.echo(
+                f"{name}next sentence: {result.next_sentence_accuracy:.2%} of {result.pairs:,} pairs right, "
+                f"{result.next_sentence_loss:.4f} nats a pair"
+            )

@@ -35,6 +35,11 @@ class StoredModel:
         return read_card(self.folder)
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether it reads pairs of texts between [CLS] and [SEP], and tells whether the second follows."""
+        return bool(getattr(self.config.model.head, "next_sentence", False))
+
+    @property
     def objective(self) -> str:
         """ "translation", "causal" or "masked"."""
         kind: str = self.config.train.objective.kind

@@ -8,7 +8,7 @@ BERT          yes          from 0                     yes
 RoBERTa       one          from pad_token_id + 1      yes
 DistilBERT    no           from 0                     no"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.convert.architecture import (
@@ -45,6 +45,7 @@ class EncoderNames:
     output: str  # of the same, over the vocabulary: weight and bias
     tied_bias: str  # the bias, where the weight is that of the embedding
     pooler: str = ""
+    pairs: str = ""  # scores of next sentences, from the pooled output
     settings: tuple[str, ...] = ()  # names of sizes in config.json: width, layers, heads, hidden width
 
 
@@ -64,6 +65,7 @@ BERT = EncoderNames(
     output="cls.predictions.decoder",
     tied_bias="cls.predictions.bias",
     pooler="pooler.dense",
+    pairs="cls.seq_relationship",
     settings=("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
 )  # fmt: skip
 ROBERTA = EncoderNames(
@@ -71,6 +73,7 @@ ROBERTA = EncoderNames(
         **vars(BERT),
         "family": "RoBERTa",
         "prefix": "roberta.",
+        "pairs": "",
         "transform": "lm_head.dense",
         "transform_norm": "lm_head.layer_norm",
         "output": "lm_head.decoder",
@@ -129,6 +132,7 @@ def _encoder(
     positions = read_size(config, "max_position_embeddings", 512) - first
     tied = require(config, "tie_word_embeddings", (True, False), True)
     masked = _predicts_words(names, config)
+    pairs = masked and bool(names.pairs)  # whether it may tell next sentences
     sentence: Json = config.get("sentence_embedding") or {}
     pooler = bool(names.pooler) and not masked and not sentence
     rules = _encoder_rules(names, layers, segments, first)
@@ -144,9 +148,9 @@ def _encoder(
     if pooler:
         rules += linear_rules("head.pool", f"{names.prefix}{names.pooler}")
     lost = []
-    if names.pooler and not pooler:
-        lost.append("its pooler and its head for next sentences, if it has them, which this use does not need")
-    return Architecture(
+    if names.pooler and not pooler and not pairs:
+        lost.append("its pooler, if it has one, which this use does not need")
+    alone = Architecture(
         family=names.family,
         objective="masked",
         model={
@@ -172,6 +176,20 @@ def _encoder(
         lost=tuple(lost),
         prefix=names.prefix,
     )  # fmt: skip
+    return _with_pairs(alone, names) if pairs else alone
+
+
+def _with_pairs(alone: Architecture, names: EncoderNames) -> Architecture:
+    """With the head for next sentences, where the weights have it: the name of the class does not always tell."""
+    rules = linear_rules("head.pool", f"{names.prefix}{names.pooler}") + linear_rules("head.follows", names.pairs)
+    head = {**alone.model["head"], "next_sentence": True}
+    return replace(
+        alone,
+        model={**alone.model, "head": head},
+        rules=(*alone.rules, *rules),
+        unused=tuple(name for name in alone.unused if name not in (f"{names.pairs}.*", f"*{names.pooler}.*")),
+        otherwise=alone,
+    )
 
 
 def _predicts_words(names: EncoderNames, config: Json) -> bool:
@@ -212,7 +230,8 @@ def _encoder_rules(names: EncoderNames, layers: int, segments: int, first: int) 
 
 def _list_unused(names: EncoderNames, masked: bool, pooler: bool) -> list[str]:
     """What no rule reads: a pattern may name what one does."""
-    unused = ["cls.seq_relationship.*", f"{names.output}.*", names.tied_bias]  # copies of each other, if tied
+    unused = [f"{names.output}.*", names.tied_bias]  # copies of each other, if tied
+    unused += [f"{names.pairs or BERT.pairs}.*"]
     if names.pooler and not pooler:
         unused.append(f"*{names.pooler}.*")
     if not masked:  # a head that is there although the class has none

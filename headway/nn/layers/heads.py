@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config.schema import Part, number
+from headway.errors import HeadwayError
 from headway.nn.build import Cost, Scope, make_linear, make_norm
 from headway.nn.layers.feedforward import ACTIVATIONS
 
@@ -44,28 +45,47 @@ class LogitsHead(nn.Module):
 
 
 class MaskedLMHead(nn.Module):
-    """norm(gelu(xW + b))Eᵀ + c, BERT's masked language modelling"""
+    """norm(gelu(xW + b))Eᵀ + c, BERT's masked language modelling; and tanh(x₀V + d)U + e, its next sentence"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "masked"
         activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+        next_sentence: bool = False  # then two scores for a pair of texts: the second follows the first, or does not
 
         def build(self, scope: Scope, vocabulary: int, tied: bool) -> "MaskedLMHead":
-            return MaskedLMHead(scope, vocabulary, tied, self.activation)
+            return MaskedLMHead(self, scope, vocabulary, tied)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
             transform = scope.linear_parameters(scope.d_model, scope.d_model) + scope.norm_parameters()
             flops = 2 * scope.d_model * (scope.d_model + vocabulary)
             weights = vocabulary + (0 if tied else vocabulary * scope.d_model)
-            return Cost(parameters=transform + weights, flops_per_query=flops)
+            pairs = Cost()
+            if self.next_sentence:
+                linear = scope.linear_parameters(scope.d_model, scope.d_model)
+                linear += scope.linear_parameters(scope.d_model, 2)
+                pairs = Cost(parameters=linear, flops_per_text=2 * scope.d_model * (scope.d_model + 2))
+            return Cost(parameters=transform + weights, flops_per_query=flops) + pairs
 
-    def __init__(self, scope: Scope, vocabulary: int, tied: bool, activation: str) -> None:
+    def __init__(self, config: Config, scope: Scope, vocabulary: int, tied: bool) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.activation = ACTIVATIONS[config.activation]
         self.transform = make_linear(scope.d_model, scope.d_model, scope)
         self.norm = make_norm(scope)
         self.logits = LogitsHead(scope, vocabulary, tied, bias=True)
+        self.pool, self.follows = (
+            make_linear(scope.d_model, size, scope) if config.next_sentence else None for size in (scope.d_model, 2)
+        )
+
+    def next_sentence(self, x: Tensor) -> Tensor:
+        """(B, T, d) of pairs -> (B, 2): scores that the second text follows the first, and that it does not."""
+        if self.pool is None or self.follows is None:
+            raise HeadwayError(
+                "this model does not tell whether a text follows another. Train one with the head "
+                '"masked(next_sentence=true)", such as that of the preset bert.'
+            )
+        result: Tensor = self.follows(torch.tanh(self.pool(x[:, 0])))
+        return result
 
     def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.logits.factors(self.norm(self.activation(self.transform(x))), embedding)

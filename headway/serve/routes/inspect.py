@@ -304,9 +304,7 @@ def _tokenize_given(model: ServedModel, body: Any) -> Any:
     elif model.is_causal:
         read, written = [], list(loaded.make_prompt(body.q + body.output)[1])
     else:
-        from headway.text.lm_text import frame_text
-
-        read, written = frame_text(loaded.encode(body.q), loaded.tokenizer), []
+        read, written = loaded.frame(loaded.encode(body.q)), []
     return body.model_copy(update={"read": list(read), "written": written})
 
 

@@ -66,6 +66,19 @@ def token_roles(tokenizer: Tokenizer) -> "np.ndarray":
     return roles
 
 
+def subword_roles(tokenizer: Tokenizer) -> "np.ndarray":
+    """The same for any tokenizer, with words as it sees them: WordPiece's end at punctuation. For masking, which needs
+    no words between spaces."""
+    import numpy as np
+
+    if tokenizer.kind != "wordpiece":
+        return token_roles(tokenizer)
+    continues = np.array([tokenizer.spelling(n).startswith("##") for n in range(tokenizer.size)])
+    roles = np.where(continues, CONTINUES_WORD, STARTS_WORD).astype(np.uint8)
+    roles[list(tokenizer.control_ids)] = CONTROL
+    return roles
+
+
 def word_indices(ids: "Sequence[int] | np.ndarray", roles: "np.ndarray") -> "np.ndarray":
     """The index of the word that each token belongs to; -1 for control tokens and spaces. Rows of ids may be padded."""
     import numpy as np

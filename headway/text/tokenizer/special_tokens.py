@@ -24,7 +24,7 @@ class SpecialTokens:
     suppress: tuple[int, ...] = ()  # ids that a search never produces
     vocabulary: int = 0  # how many ids there are; 0: not needed
     target_lead: int = 0  # ids that every output begins with, which count in its length; see direction_tokens
-    # The role of each id in a word (see headway.text.align.words.token_roles), for guided alignment only.
+    # The role of each id in a word (see headway.text.align.words.token_roles), for guided alignment and for masking.
     source_roles: "np.ndarray | None" = field(default=None, compare=False)
     target_roles: "np.ndarray | None" = field(default=None, compare=False)
 

@@ -1,8 +1,14 @@
 """headway generate: text that goes on, as it is written."""
 
+import io
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 import headway
 from headway.cli.app import main
@@ -43,6 +49,32 @@ def test_drawing(capsys: Capture, lm_dir: Path) -> None:
     assert generated(capsys, lm_dir, "--max-length", "5", "--seed", "1")[0].endswith("\n")  # no prompt
     once = generated(capsys, lm_dir, "--max-length", "12", "-b", "1", "--no-repeat-ngram", "1", "The")[0]
     assert once.startswith("The")
+
+
+def test_prompts_of_standard_input(capsys: Capture, lm_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is continued by itself, whatever stands before it."""
+    settings = ["--max-length", "9", "--seed", "4", "--top-k", "5"]
+    prompts = ["The dog", "", "A cat"]
+    one_by_one = [generated(capsys, lm_dir, *settings, prompt)[0] for prompt in prompts]
+    assert generated(capsys, lm_dir, *settings, *prompts)[0] == "\n".join(one_by_one)
+    with io.TextIOWrapper(io.BytesIO("\n".join(prompts).encode() + b"\n"), encoding="utf-8") as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        assert generated(capsys, lm_dir, *settings, "-")[0] == "\n".join(one_by_one)
+
+
+def test_lines_are_answered_while_others_are_awaited_and_interrupted_in_one_line(lm_dir: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headway", "generate", "--model", str(lm_dir), "--max-length", "6", "-b", "1", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes) as process:  # type: ignore[call-overload]
+        for prompt in (b"The dog", b"A cat"):
+            process.stdin.write(prompt + b"\n")
+            process.stdin.flush()
+            while not (line := process.stdout.readline()).strip():
+                assert process.poll() is None
+            assert line.startswith(prompt)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"error: interrupted\n")
 
 
 def test_what_is_wrong_is_said_and_nothing_is_written(

@@ -80,7 +80,7 @@ class HuggingFaceFormat:
             assert isinstance(target, ImportedTokenizer)
             write_sentencepiece(folder, target, match.family.model_type, max_tokens)
             return
-        write_tokenizer(folder, source, model.objective, max_tokens)
+        write_tokenizer(folder, source, model.objective, max_tokens, model.reads_pairs)
         if has_two_folders(model):
             write_tokenizer(folder / "target", target, model.objective, max_tokens)
 

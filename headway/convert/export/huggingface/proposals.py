@@ -250,8 +250,9 @@ def propose_bitnet(model: Json) -> Json:
 def propose_bert(model: Json) -> Json:
     encoder = model["encoder"]
     mixer, feedforward = first_part(encoder, "mixer"), first_part(encoder, "feedforward")
+    masked = "BertForPreTraining" if model["head"].get("next_sentence") else "BertForMaskedLM"
     return {
-        "architectures": ["BertForMaskedLM" if model["head"]["kind"] == "masked" else "BertModel"],
+        "architectures": [masked if model["head"]["kind"] == "masked" else "BertModel"],
         "hidden_size": model["d_model"],
         "num_hidden_layers": encoder["layers"],
         "num_attention_heads": mixer.get("heads", 1),

@@ -6,6 +6,7 @@ and the ids that stand around every text.
 
     translator        ids ⟨/s⟩               the source begins with a tag where there are several target languages
     language model    line end, ids          as every text is encoded for it: see headway.text.lm_text
+    next sentences    ⟨s⟩ ids ⟨/s⟩ ids ⟨/s⟩   pairs, as BERT reads them; a single text is the first of a pair
 """
 
 import json
@@ -28,10 +29,12 @@ from headway.text.tokenizer.vocabulary import UNKNOWN, format_tag
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, objective: str, max_tokens: int) -> None:
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, objective: str, max_tokens: int, reads_pairs: bool = False
+) -> None:
     """The files of one side."""
     folder.mkdir(exist_ok=True)
-    data, config = make_tokenizer_files(tokenizer, objective)
+    data, config = make_tokenizer_files(tokenizer, objective, reads_pairs)
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.original_config:
         config["model_max_length"] = max_tokens
     for name, table in (("tokenizer.json", data), ("tokenizer_config.json", config)):
@@ -49,12 +52,12 @@ def write_tokenizers(model: StoredModel, folder: Path, max_tokens: int) -> list[
             name = write_sentencepiece(folder / place, tokenizer, "", max_tokens)[0]
             lost.append(f"tokenizer.json: its tokenizer is the sentencepiece model {Path(place, name)}")
         else:
-            write_tokenizer(folder / place, tokenizer, model.objective, max_tokens)
+            write_tokenizer(folder / place, tokenizer, model.objective, max_tokens, model.reads_pairs)
     return lost
 
 
-def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Json]:
-    """tokenizer.json and tokenizer_config.json."""
+def make_tokenizer_files(tokenizer: Tokenizer, objective: str, reads_pairs: bool = False) -> tuple[Json, Json]:
+    """tokenizer.json and tokenizer_config.json. reads_pairs: of a model that tells next sentences."""
     if isinstance(tokenizer, ImportedTokenizer):
         return _imported_files(tokenizer)
     data = tokenizer.to_json()
@@ -70,6 +73,10 @@ def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Js
     data["added_tokens"].sort(key=lambda token: token["id"])
     if objective == "translation":
         data["post_processor"] = _template([], [(names["eos_token"], tokenizer.end)])
+    elif reads_pairs:
+        data["post_processor"] = _pair_template(
+            (names["bos_token"], tokenizer.start), (names["eos_token"], tokenizer.end)
+        )
     else:
         _encode_after_line_end(data, tokenizer)
     config = {
@@ -80,6 +87,9 @@ def make_tokenizer_files(tokenizer: Tokenizer, objective: str) -> tuple[Json, Js
         "split_special_tokens": objective != "masked",  # text for a masked model contains the mask
         "padding_side": "right",
     }
+    if reads_pairs:
+        config |= {"cls_token": names["bos_token"], "sep_token": names["eos_token"]}
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     return data, config
 
 
@@ -118,6 +128,17 @@ def _template(before: list[tuple[str, int]], after: list[tuple[str, int]]) -> Js
         "pair": [*around("A", 0), *around("B", 1)],
         "special_tokens": {name: {"id": name, "ids": [n], "tokens": [name]} for name, n in [*before, *after]},
     }
+
+
+def _pair_template(start: tuple[str, int], end: tuple[str, int]) -> Json:
+    """[CLS] A [SEP] B [SEP], of which all up to the first [SEP] is segment 0."""
+    table = _template([start], [end])
+    second = table["pair"][len(table["single"]) :]
+    return {**table, "pair": [*table["single"], *(part for part in second if _special_id(part) != start[0])]}
+
+
+def _special_id(part: Json) -> str:
+    return str(part.get("SpecialToken", {}).get("id", ""))
 
 
 def _encode_after_line_end(data: Json, tokenizer: Tokenizer) -> None:
