@@ -40,6 +40,7 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "batch_tokens micro_batch_tokens max_tokens steps epochs seconds validate_every patience metric decode_lines "
     "keep_last keep_best average batches precision compile cuda_graphs log_every",
     "objective translation": "",
+    "objective masked_target": "",
     "objective span_corruption": "share mean_span lines sentinels",
     "objective denoising": "share mean_span permute masked deleted lines",
     "alignment none": "",
@@ -119,6 +120,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
     """The table, if it has exactly the settings that this Headway writes."""
     if "distinct_layers" in table:
         raise UnsupportedModelError("its layers share weights")
+    if "predicted_length" in table:
+        raise UnsupportedModelError("it writes all tokens at once, by mask_predict, which only torch does")
     if "memory_tokens" in table:  # written only where a model has some
         raise UnsupportedModelError("memory tokens are not supported")
     for setting in UNSUPPORTED_SETTINGS & table.keys():

@@ -58,7 +58,8 @@ class Stack(nn.Module):
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
             if not self.layers:
                 return self  # the model has no such side
-            mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
+            causal = scope.side == "decoder" and scope.autoregressive
+            mask = self.mask or (make_part("mask", "causal" if causal else "full"),)
             if self.cross and encoder is None:
                 why = (
                     "an encoder has no cross-attention"
@@ -111,9 +112,15 @@ class Stack(nn.Module):
         def _check(self, scope: Scope) -> None:
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
-                if scope.side == "decoder" and not mask.hides_future:
+                if scope.side == "decoder" and scope.autoregressive and not mask.hides_future:
                     raise ConfigError(
                         f'a decoder must not see the future, and the mask "{mask.name}" shows it. Write "causal & …".',
+                        "mask",
+                    )
+                if scope.side == "decoder" and not scope.autoregressive and mask.hides_future:
+                    raise ConfigError(
+                        f"a decoder whose target has a predicted length writes all of it at once, and the mask "
+                        f'"{mask.name}" hides what follows. Leave it out, or set "full".',
                         "mask",
                     )
                 position.check(mask)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headway.config.objective_kinds import reads_pairs
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.serve.batch_queue import BatchQueue
@@ -48,7 +49,7 @@ class ServedModel:
 
     @property
     def is_translator(self) -> bool:
-        return self.summary.objective == "translation"
+        return reads_pairs(self.summary.objective)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ def read_served_summary(path: Path) -> ModelSummary:
     else:
         summary = read[0]
     directions = count_directions(summary.source_languages, summary.target_languages)
-    if summary.objective == "translation" and not directions:
+    if reads_pairs(summary.objective) and not directions:
         raise HeadwayError(
             f"{path} does not say between which languages it translates, so no request could select it. Add "
             "source_languages and target_languages to its config.json, or train it with --from and --to."

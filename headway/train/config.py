@@ -69,6 +69,11 @@ class TrainConfig(Node):
                 "train.max_tokens",
             )
         self.alignment.check(model)
+        if model.predicted_length is not None and self.alignment.kind != "none":
+            raise ConfigError(
+                "guided alignment needs a decoder that reads its target token after token. Set train.alignment = none.",
+                "train.alignment",
+            )
         self.shortlist.check(model)
         from headway.train.loader import PackedLoader  # imports torch, which reading a config does not need
 

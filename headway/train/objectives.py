@@ -164,6 +164,8 @@ class TranslationObjective:
                     "model",
                 )
 
+            refuse_predicted_length(model, self.kind)
+
         def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
             """A padded batch."""
             targets = [example.target for example in examples]
@@ -199,6 +201,16 @@ class TranslationObjective:
             label_count = len(targets.flat) + len(targets)
             token_count = label_count + len(sources.flat)
             return Batch(source, source_positions, inputs, input_positions, labels, label_count, token_count)
+
+
+def refuse_predicted_length(model: "Transformer.Config", kind: str) -> None:
+    """For objectives that predict the next token."""
+    if model.predicted_length is not None:
+        raise ConfigError(
+            f"with a predicted length the decoder sees all of its target, so {kind} would teach it to copy. Leave it "
+            "out, or set train.objective = masked_target.",
+            "model.predicted_length",
+        )
 
 
 def make_alignment(

@@ -14,7 +14,7 @@ from headway.train.callbacks import Callback
 from headway.train.loggers import Logger
 from headway.train.progress import PlainProgress, ProgressListener, SilentProgress
 
-Objective = Literal["translation", "causal", "masked", "span_corruption", "denoising"]
+Objective = Literal["translation", "causal", "masked", "span_corruption", "denoising", "masked_target"]
 Task = Literal["classify", "tag", "match", "embed"]
 
 
@@ -61,8 +61,8 @@ class TrainOptions:
     preset: "auto" chooses one by the amount of text
     config: a Config in place of a preset; or what changes a preset: a table, or the path of a TOML file
     set: single settings by their path, {"train.seed": 2, "model.dropout": 0.2}; above all others
-    objective: "translation" for pairs; "causal" (the default), "masked", "span_corruption" or "denoising" for running
-        text
+    objective: "translation" (the default) or "masked_target" for pairs; "causal" (the default), "masked",
+        "span_corruption" or "denoising" for running text
     task: on top of an encoder, from labelled text: "classify", "tag", "match", "embed"; see docs/tasks.md
     steps, epochs, seconds: the budget, of which the first reached ends the run
     seed: short for set={"train.seed": …}

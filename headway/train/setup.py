@@ -45,6 +45,7 @@ from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
 from headway.train.task_dataset import TaskDataset
 from headway.train.task_setup import add_new_head, collect_task_layers
 
+DEFAULT_PREDICTED_LENGTH = 256  # of targets whose tokens are written all at once
 BYTES_PER_TRAINED_PARAMETER = 16  # the weight, its gradient and Adam's two means, in float32
 MAX_FINE_TUNING_BATCH_TOKENS = 8192  # enough to improve a model, and a CPU takes such a step in seconds
 MAX_LORA_BATCH_TOKENS = 1024
@@ -173,6 +174,9 @@ def collect_layers(
             f"the objective {objective} learns from {needed}, not from {given}. Give that, or choose another "
             "--objective or --preset."
         )
+    if objective == "masked_target" and pretrained is None:
+        lowest = {"model": {"predicted_length": DEFAULT_PREDICTED_LENGTH}}
+        layers.insert(0 if not isinstance(base, Config) else 1, Layer("objective masked_target", lowest))
     if was_planned and resumed is not None:
         layers.append(_resumed_layer(resumed))
         reason = "the settings that were chosen when the run began"
@@ -367,6 +371,8 @@ def make_datasets(
             shutil.rmtree(other, ignore_errors=True)  # of other text, which is no longer trained on
         epoch_encoder = EpochEncoder(own, corpora, dropout, writes)
         epoch_encoder.begin()
+    if settings.objective.kind == "masked_target":
+        settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
     links = [] if settings.alignment.kind == "none" else align_corpora(texts.pairs)
     training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links, log)
     return training, ParallelDataset(texts.valid_pairs, tokenizers, config.tags, max_tokens)

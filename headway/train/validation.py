@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.config.config import Config
+from headway.config.objective_kinds import reads_pairs
 from headway.config.search import Search
 from headway.data.corpora import ParallelCorpus
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
@@ -180,7 +181,7 @@ def validate(
         with torch.autocast(model.device.type, enabled=False):
             measured = evaluate_task(task_model, dataset.data.examples, samples=0).scores
         return ValidationResult(loss, task={score.name: score.value for score in measured})
-    if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
+    if not reads_pairs(config.train.objective.kind) or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])
     parts = samples if deadline is None else split_samples(samples)

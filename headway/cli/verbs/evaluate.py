@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     group="Score",
     help="Save the translations.",
 )
+@options.search_method
 @options.beam_size
 @options.length_penalty
 @options.penalty

@@ -218,9 +218,11 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
 )
 @option(
     "--objective",
-    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising"]),
+    type=click.Choice(["translation", "causal", "masked", "span_corruption", "denoising", "masked_target"]),
+    metavar="NAME",
     group="Settings",
-    help="Training objective. Default: translation, or causal with --text.",
+    help="Training objective: translation (default), masked_target; with --text: causal (default), masked, "
+    "span_corruption, denoising.",
 )
 @option(
     "--config",

@@ -2,6 +2,7 @@
 
 from headway import __version__
 from headway.convert.export.huggingface.proposals import ENDINGS, Family
+from headway.convert.export.huggingface.sentence_modules import has_sentence_modules
 from headway.convert.export.huggingface.sentencepiece_files import is_sentencepiece
 from headway.convert.export.huggingface.tokenizer import spell_tag
 from headway.convert.export.stored_model import StoredModel
@@ -82,6 +83,14 @@ def _format_usage(model: StoredModel, family: Family) -> str:
         lines += [
             'ids = tokenizer("The weather is nice today.", return_tensors="pt")',
             "print(model(**ids).logits.softmax(-1), model.config.id2label)",
+        ]
+    elif has_sentence_modules(model):
+        lines = [
+            "```python",
+            "from sentence_transformers import SentenceTransformer",
+            "",
+            f'model = SentenceTransformer("{model.name}")',
+            'print(model.encode(["A cat sat.", "A dog ran."]) @ model.encode("A kitten sat down."))',
         ]
     elif maker == "AutoModel":
         lines += [

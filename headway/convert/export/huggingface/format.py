@@ -1,6 +1,5 @@
 """HuggingFaceFormat: a folder that transformers loads without Headway."""
 
-import json
 from pathlib import Path
 
 from headway.convert.architecture import Json
@@ -14,6 +13,7 @@ from headway.convert.export.huggingface.generation import (
 )
 from headway.convert.export.huggingface.marian_files import is_marian_pair, write_marian_tokenizer
 from headway.convert.export.huggingface.match import FamilyMatch, match_families
+from headway.convert.export.huggingface.sentence_modules import SENTENCE, write_sentence_modules
 from headway.convert.export.huggingface.sentencepiece_files import (
     describe_difference,
     is_sentencepiece,
@@ -23,6 +23,7 @@ from headway.convert.export.huggingface.sentencepiece_files import (
 from headway.convert.export.huggingface.tensors import DTYPES, write_weights
 from headway.convert.export.huggingface.tokenizer import write_tokenizer
 from headway.convert.export.stored_model import MAX_POSITIONS, StoredModel
+from headway.convert.json_files import write_json
 from headway.convert.weight_files import SAFETENSORS
 from headway.files.atomic import write_text_atomically
 from headway.text.lm_text import line_end_id
@@ -51,6 +52,8 @@ class HuggingFaceFormat:
         dtype = str(headers[0].dtype).removeprefix("torch.")
         config = {**match.config, **token_settings(model), "dtype": dtype}
         config.pop("num_labels", None)  # which id2label says
+        if sentence := config.pop(SENTENCE, None):
+            write_sentence_modules(folder, sentence, model.config.model.d_model)
         write_json(folder / "config.json", config)
         if model.objective != "masked":
             write_json(folder / "generation_config.json", make_generation_config(model, max_tokens))
@@ -165,7 +168,3 @@ def token_settings(model: StoredModel) -> Json:
         "eos_token_id": tokens.end,
         "pad_token_id": tokens.pad,
     }
-
-
-def write_json(path: Path, table: object) -> None:
-    write_text_atomically(path, json.dumps(table, ensure_ascii=False, indent=2) + "\n")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.convert.architecture import Json
+from headway.convert.export.huggingface.sentence_modules import describe_sentence
 from headway.convert.export.stored_model import MAX_POSITIONS
 from headway.nn.positions.positions import sinusoids
 
@@ -268,6 +269,7 @@ def propose_bert(model: Json) -> Json:
         "hidden_dropout_prob": model["dropout"],
         "attention_probs_dropout_prob": mixer.get("dropout", 0.0),
         "tie_word_embeddings": model["embedding"]["tied"] != "none",
+        **describe_sentence(model),
     }
 
 
@@ -301,6 +303,7 @@ def propose_distilbert(model: Json) -> Json:
         "dropout": bert["hidden_dropout_prob"],
         "attention_dropout": bert["attention_probs_dropout_prob"],
         "tie_word_embeddings": bert["tie_word_embeddings"],
+        **describe_sentence(model),
     }
 
 
