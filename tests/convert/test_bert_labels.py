@@ -95,3 +95,11 @@ def test_labels_of_pairs_make_a_matcher() -> None:
     labels = {"0": "ENTAILMENT", "1": "neutral", "2": "contradiction"}
     assert read_bert({**config, "id2label": labels}).objective == "match"
     assert read_bert(config).labels == ("LABEL_0", "LABEL_1")
+
+
+def test_a_graph_cannot_pool_over_padding() -> None:
+    from headway.config.config import read_config
+    from headway.config.presets import find_preset
+    from headway.convert.export.traced.support import unsupported
+
+    assert "the head takes the mean" in unsupported(read_config(find_preset("tiny_encoder")))

@@ -94,10 +94,11 @@ def open_model(folder: str | Path) -> StoredModel:
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
-    if config.train.objective.kind not in ("translation", "causal", "masked"):
+    if config.train.objective.kind not in ("translation", "causal", "masked", *TASKS):
         raise HeadwayError(
             f"{folder} was trained by the objective {config.train.objective.kind}, for which no other toolkit has a "
-            "form that it would run. Models of translation, causal and masked can be exported."
+            "form that it would run. Models of translation, causal and masked can be exported, and tasks on top of an "
+            "encoder."
         )
     tokenizers = Tokenizers.load(folder / "tokenizer.json")
     stored = SafetensorsSource([folder / WEIGHTS_FILE])
