@@ -42,6 +42,9 @@ VERBS = {
     "align": ("headway.cli.verbs.align:align", "Align the words of given sentence pairs."),
     "generate": ("headway.cli.verbs.generate:generate", "Continue a text with a language model."),
     "fill": ("headway.cli.verbs.fill:fill", "Guess masked words with a masked language model."),
+    "predict": ("headway.cli.verbs.predict:predict", "Label texts, tag words or compare texts with a trained task."),
+    "embed": ("headway.cli.verbs.embed:embed", "Write vectors of texts, to search by meaning."),
+    "search": ("headway.cli.verbs.search:search", "Find the texts that are nearest to a query, by their vectors."),
     "serve": (
         "headway.cli.verbs.serve:serve",
         "Serve models over HTTP, with the LibreTranslate and OpenAI APIs.",

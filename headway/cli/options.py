@@ -146,6 +146,13 @@ pictures = combine_options(
 beam_size = option(
     "--beam-size", "-b", type=int, group="Search", help="Beam size; 1 is greedy search. Default: the model's."
 )
+search_method = option(
+    "--search",
+    "method",
+    metavar="METHOD",
+    group="Search",
+    help='Method of search: beam, or "mask_predict(10, 5)" with its iterations and lengths. Default: the model\'s.',
+)
 length_penalty = option(
     "--length-penalty",
     "alpha",

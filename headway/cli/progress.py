@@ -101,8 +101,10 @@ class TrainingProgress:
         if result.next_sentence_loss is not None:
             scores += f" next_sentence_loss={result.next_sentence_loss:.4f}"
         scores += "".join(f" {name}={value:.4f}" for name, value in result.accuracies.items())
+        scores += "".join(f" {name}={value:.4f}" for name, value in (result.task or {}).items())
+        perplexity = f" perplexity={result.perplexity:.2f}" if result.task is None else ""
         self.clear()
-        log(f"step={step} valid_loss={result.loss:.4f} perplexity={result.perplexity:.2f}{scores}{' best' * best}")
+        log(f"step={step} valid_loss={result.loss:.4f}{perplexity}{scores}{' best' * best}")
 
     def clear(self) -> None:
         self.live.clear()
@@ -127,8 +129,10 @@ def log_summary(outcome: "TrainingResult", config: "Config") -> None:
         ("model", str(outcome.folder)),
         ("weights", outcome.weights_origin),
         ("steps, time", f"{outcome.step:,}, {format_duration(outcome.seconds)}"),
-        ("validation", f"loss {result.loss:.4f}, perplexity {result.perplexity:.2f}"),
+        ("validation", f"loss {result.loss:.4f}" + f", perplexity {result.perplexity:.2f}" * (result.task is None)),
     ]
+    if result.task is not None:
+        rows.append(("", result.scores_line))
     if result.bleu is not None:
         rows.append(("", f"BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} ({result.method})"))
     if result.accuracies:

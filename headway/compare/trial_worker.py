@@ -29,6 +29,7 @@ from headway.compare.measurements import (
 from headway.compare.probes import run_probe
 from headway.compare.trials import FAILURE_FILE, LENGTHS_FILE, RESULT_FILE, TRIAL_FILE
 from headway.config.config import Config, read_config
+from headway.config.objective_kinds import reads_pairs
 from headway.config.own_kinds import reading_stored
 from headway.device import choose_device
 from headway.errors import HeadwayError
@@ -143,7 +144,7 @@ def measure_quality(
     device: str,
 ) -> dict[str, Any]:
     """BLEU and chrF on the test text, and the speed of decoding it, with the model's own search."""
-    if config.train.objective.kind != "translation":
+    if not reads_pairs(config.train.objective.kind):
         return {}
     if test:
         pairs = list(read_pairs(*test))

@@ -31,6 +31,7 @@ class Config(Node):
     format_version: int = FORMAT_VERSION
     source_languages: tuple[str, ...] = ()
     target_languages: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None  # of a task, in the order of its scores
     tokenizer: Part = slot("tokenizer", "bpe")
     vocabularies: Literal["shared", "separate"] = "shared"
     model: "Transformer.Config" = subtree("headway.nn.transformer:Transformer")

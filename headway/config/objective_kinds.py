@@ -8,6 +8,8 @@ denoising        running text     a translator from damaged text to whole text
 causal           running text     a language model that continues text
 permutation      running text     the same, trained in random orders
 masked           running text     a language model that fills gaps
+classify, tag,   labelled text    an encoder with a head: headway.translate.task_model
+match, embed
 """
 
 PAIR_OBJECTIVES = ("translation", "masked_target")

@@ -40,6 +40,11 @@ def _decoder_only(d_model: int, stack: Table, dropout: float) -> Table:
     return {"d_model": d_model, "dropout": dropout, "encoder": {"layers": 0}, "decoder": stack, "embedding": embedding}
 
 
+def _encoder_only(d_model: int, stack: Table, dropout: float) -> Table:
+    head = {"kind": "pooled", "pooling": "mean", "dense": False}
+    return {"d_model": d_model, "dropout": dropout, "encoder": stack, "decoder": {"layers": 0}, "head": head}
+
+
 def _gpt2(d_model: int, layers: int, heads: int, rate: float) -> Table:
     """GPT-2's shapes. It publishes no learning rates: these are those of GPT-3 for models of its sizes."""
     stack = _stack(layers, heads, 4 * d_model, "pre", "learned(1024)")
@@ -180,6 +185,41 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "tiny_encoder": {
+        "model": _encoder_only(128, _stack(2, 4, 512, "pre", "rope"), 0.1),
+        "train": {
+            "objective": "classify",
+            "batch_tokens": 2048,
+            "max_tokens": 128,
+            "schedule": "cosine(0.001, warmup=100)",
+            "optimiser": "adamw(0.01)",
+            "steps": 1500,
+            "validate_every": 100,
+            "patience": 5,
+            "metric": "task",
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+    "small_encoder": {
+        "tokenizer": {"kind": "bpe", "size": 16000},
+        "model": _encoder_only(256, _stack(4, 4, 1024, "pre", "rope"), 0.1),
+        "train": {
+            "objective": "classify",
+            "batch_tokens": 8192,
+            "max_tokens": 256,
+            "schedule": "cosine(0.0007, warmup=300)",
+            "optimiser": "adamw(0.01)",
+            "steps": 6000,
+            "validate_every": 300,
+            "patience": 5,
+            "metric": "task",
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
     "gpt2": _gpt2(768, layers=12, heads=12, rate=0.0006),
     "gpt2-medium": _gpt2(1024, layers=24, heads=16, rate=0.0003),
     "gpt2-large": _gpt2(1280, layers=36, heads=20, rate=0.00025),
@@ -308,6 +348,14 @@ def choose_preset(corpus: CorpusStatistics, objective: str) -> tuple[str, Table,
         if corpus.words < limit or not limit:
             return name, PRESETS[name], f"{size}: {reason}"
     raise AssertionError
+
+
+def choose_task_preset(corpus: CorpusStatistics) -> tuple[str, Table, str]:
+    """The same for a task on top of an encoder."""
+    size = f"{corpus.lines:,} examples, about {corpus.words:,} words"
+    if corpus.words < 3_000_000:
+        return "tiny_encoder", PRESETS["tiny_encoder"], f"{size}: a small encoder learns this in minutes"
+    return "small_encoder", PRESETS["small_encoder"], f"{size}: enough for a deeper encoder"
 
 
 def _to_masked(table: Table) -> Table:

@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from headway.config.schema import Node, number
+from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError
 
 
@@ -16,6 +16,7 @@ class Search(Node):
     An output has at most max_length tokens if that is given, else ceil(max_ratio · source) + max_extra.
     `stopping`: when a beam search ends. "count": as soon as beam_size hypotheses have ended; "score": when the best
     running one would not be among their beam_size best, if it ended now (early_stopping = False in Hugging Face).
+    `method`: "beam" or "mask_predict(iterations, length_beam)"; by default the one that the model was trained for.
     """
 
     beam_size: int = number(4, low=1, high=10_000)
@@ -36,6 +37,7 @@ class Search(Node):
     top_k: int = number(0, low=0)
     top_p: float = number(1.0, low=0.0, high=1.0)
     seed: int | None = None
+    method: Any = slot("search", None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,9 +26,10 @@ class Architecture:
     """A model of another toolkit in our terms."""
 
     family: str  # as its users call it: "Marian", "GPT-2" …
-    objective: Literal["translation", "causal", "masked"]
+    objective: Literal["translation", "causal", "masked", "classify", "tag", "match"]
     model: Json  # the table of Transformer.Config, without vocabulary sizes that the rules give
     rules: tuple[TensorRule, ...]
+    labels: tuple[str, ...] = ()  # of a task
     max_tokens: int = 512  # of a text that it reads: longer sentences are cut
     unused: tuple[str, ...] = ()  # patterns (fnmatch) of tensors that hold nothing of their own: tables, masks
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # other names of a tensor that layers share

@@ -100,6 +100,7 @@ def make_config(plan: ImportPlan) -> Config:
     table = {
         "source_languages": list(plan.source_languages),
         "target_languages": list(plan.target_languages),
+        "labels": list(plan.architecture.labels) or None,
         "tokenizer": tokenizers.target.kind,
         "vocabularies": "shared" if tokenizers.shared else "separate",
         "model": model,

@@ -1,4 +1,4 @@
-"""JSON files that came from elsewhere: one object, of a bounded size."""
+"""JSON files that came from elsewhere, one object of a bounded size each; and those that exports write."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.files.atomic import write_text_atomically
 
 MAX_JSON_BYTES = 256 * 2**20  # the largest tokenizer.json that is in use has 35 MB
 
@@ -22,3 +23,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise HeadwayError(f"{path} is damaged: it must hold one JSON object.")
     return dict(table)
+
+
+def write_json(path: Path, table: object) -> None:
+    write_text_atomically(path, json.dumps(table, ensure_ascii=False, indent=2) + "\n")

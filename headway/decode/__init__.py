@@ -17,6 +17,7 @@
     stored_config  config.json as plain JSON, checked                                        (no torch)
     request      SearchTask and its SearchJobs                                               (no torch)
     dispatch     decode, stream: which of the searches runs
+    mask_predict all tokens at once, for models that were trained so
     batching     batches of similar lengths                                                  (no torch)
     padding      rows of ids as one padded tensor
     constraints  constrained decoding: phrases that an output must contain                   (no torch)

@@ -4,6 +4,8 @@
 "cpu"        the same over CpuDecoder; in int8, where it can be, as one call into C
 "cuda"       the same in tensors of fixed shape, replayed as CUDA graphs
 "auto"       the fastest of these that supports the model and the settings
+
+Models that were trained by masked_target have a search of their own: headway.decode.mask_predict.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -17,6 +19,7 @@ from headway.decode.constraints import PhraseConstraints
 from headway.decode.cpu import search as cpu_search
 from headway.decode.cpu.decoder import CpuDecoder, cpu_decoder_of
 from headway.decode.cuda import search as cuda_search
+from headway.decode.mask_predict import check_request, find_method, mask_predict
 from headway.decode.reference.beam_search import beam_search
 from headway.decode.reference.model import ModelStepper, S, Stepper
 from headway.decode.request import SearchJob, SearchTask, check_ids, make_jobs, resolve_prefixes, source_lengths
@@ -53,6 +56,13 @@ def decode(
     """
     if search_kind not in get_args(SearchKind):
         raise HeadwayError(f'there is no search "{search_kind}": use one of {", ".join(get_args(SearchKind))}.')
+    method = find_method(stepper, search)
+    if method is not None:
+        if source is None:
+            raise HeadwayError("mask_predict needs a source.")
+        check_request(search, resolve_prefixes(source, valid, prefixes, line_numbers), record, constraints)
+        own: Any = getattr(stepper, "steppers", [stepper])[0]
+        return mask_predict(own, source, valid, special_tokens=special_tokens, search=search, method=method)
     if search.sample and constraints is not None:
         raise ConfigError(
             "constraints need a beam search, not sampling. Set sample = false, or remove the constraints.", "sample"
@@ -148,6 +158,8 @@ def stream(
 
     They are those of decode. A beam cannot be streamed: its first token is certain only when the last one is.
     """
+    if find_method(stepper, search) is not None:
+        raise HeadwayError("this model translates by mask_predict, all tokens at once: there is nothing to stream.")
     if search.beam_size > 1 or search.n_best > 1:
         raise ConfigError("only one hypothesis can be streamed. Set beam_size = 1 and n_best = 1.", "search")
     if source is not None and len(source) != 1:

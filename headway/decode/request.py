@@ -56,7 +56,9 @@ class SearchTask:
 
 
 def describe_reference_only(search: Search) -> str:
-    """A setting that only the reference search has; "" if there is none."""
+    """A setting that only the reference search, or another engine, has; "" if there is none."""
+    if search.method is not None and search.method.kind != "beam":
+        return f"{search.method.kind} is left to torch"
     if search.stopping == "score" and search.beam_size > 1:
         return 'stopping is "score"'
     return next((f"{name} is set" for name in ("force_end", "renormalise") if getattr(search, name)), "")

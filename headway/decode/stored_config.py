@@ -35,11 +35,12 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
     "residual pre": "",
     "head logits": "bias",
     # What translating does not need is checked by its names.
-    "config": "format_version source_languages target_languages tokenizer vocabularies model train search",
+    "config": "format_version source_languages target_languages labels? tokenizer vocabularies model train search",
     "train": "objective optimiser schedule alignment shortlist placeholder_share label_smoothing clip ema seed "
     "batch_tokens micro_batch_tokens max_tokens steps epochs seconds validate_every patience metric decode_lines "
     "keep_last keep_best average batches precision compile cuda_graphs log_every",
     "objective translation": "",
+    "objective masked_target": "",
     "objective span_corruption": "share mean_span lines sentinels",
     "objective denoising": "share mean_span permute masked deleted lines",
     "alignment none": "",
@@ -69,7 +70,7 @@ SUPPORTED_FIELDS = {  # of each supported part: a setting that is not listed may
 # Written only where a model has them.
 UNSUPPORTED_SETTINGS = {"output_bias", "qk_norm", "output_norm", "scaling"}
 TRAIN_CHOICES = {
-    "metric": ("loss", "bleu", "chrf"),
+    "metric": ("loss", "bleu", "chrf", "task"),
     "batches": ("auto", "padded", "packed"),
     "precision": ("auto", "float32", "bfloat16"),
     "compile": ("auto", "on", "off"),
@@ -119,6 +120,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
     """The table, if it has exactly the settings that this Headway writes."""
     if "distinct_layers" in table:
         raise UnsupportedModelError("its layers share weights")
+    if "predicted_length" in table:
+        raise UnsupportedModelError("it writes all tokens at once, by mask_predict, which only torch does")
     if "memory_tokens" in table:  # written only where a model has some
         raise UnsupportedModelError("memory tokens are not supported")
     if "streams" in table:

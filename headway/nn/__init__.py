@@ -9,6 +9,8 @@ sequence.py      token positions, padding, packed texts, encoder output
 segments.py      where tokens stand in segments of a fixed length, for mixers that go from segment to segment
 memory_tokens.py MemoryTokens: learned vectors beside the text, which may go from segment to segment
 chunked_encoder.py  encoder output of texts that are too long for the encoder
+query_stream.py  QueryStream: vectors that know a position but not its token (XLNet)
+derived_cross.py cross-attention that a config leaves out
 init.py          weight initialisation
 statistics.py    statistics reported by layers
 

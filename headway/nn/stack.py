@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,28 +16,16 @@ from headway.nn.cache.kv import LayerCache
 from headway.nn.cache.memory_state import MemoryState
 from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.context import Context
+from headway.nn.derived_cross import DerivedCross, attention_like
 from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import FULL, Mask, in_any_order, make_mask
 from headway.nn.memory_tokens import MemoryTokens
-from headway.nn.mixers.attention import Attention, AttentionConfig
+from headway.nn.mixers.attention import Attention
 from headway.nn.mixers.shared_kv import SharedKV
 from headway.nn.positions.positions import NoPosition, Position
 from headway.nn.query_stream import QueryStream, check_query_stream
 from headway.nn.sequence import LastToken, TokenPositions
-
-COPIED_SETTINGS = ("heads", "d_k")  # that cross-attention takes from a mixer that is not attention
-
-
-class DerivedCross(NamedTuple):
-    """Cross-attention that the config leaves out."""
-
-    parts: tuple[Part, ...]
-    origin: str  # the slot of the mixers whose heads it has: "decoder.mixer" …; "" where no mixer has any
-
-    @property
-    def description(self) -> str:
-        return f"derived from {self.origin or 'the defaults of attention, as no mixer has heads'}"
 
 
 class Stack(nn.Module):
@@ -60,7 +48,8 @@ class Stack(nn.Module):
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
             if not self.layers:
                 return self  # the model has no such side
-            mask = self.mask or (make_part("mask", "causal" if scope.side == "decoder" else "full"),)
+            causal = scope.side == "decoder" and scope.autoregressive
+            mask = self.mask or (make_part("mask", "causal" if causal else "full"),)
             if self.cross and encoder is None:
                 why = (
                     "an encoder has no cross-attention"
@@ -116,9 +105,15 @@ class Stack(nn.Module):
                 check_query_stream(scope, self)
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
-                if scope.side == "decoder" and not mask.hides_future:
+                if scope.side == "decoder" and scope.autoregressive and not mask.hides_future:
                     raise ConfigError(
                         f'a decoder must not see the future, and the mask "{mask.name}" shows it. Write "causal & …".',
+                        "mask",
+                    )
+                if scope.side == "decoder" and not scope.autoregressive and mask.hides_future:
+                    raise ConfigError(
+                        f"a decoder whose target has a predicted length writes all of it at once, and the mask "
+                        f'"{mask.name}" hides what follows. Leave it out, or set "full".',
                         "mask",
                     )
                 mask = mask if self.streams != 2 else in_any_order(mask)
@@ -362,20 +357,6 @@ def _max_lookback(masks: Iterable[Mask]) -> int | None:
     """The largest lookback; None: all the way."""
     lookbacks = [mask.lookback for mask in masks]
     return None if None in lookbacks else max(lookback for lookback in lookbacks if lookback is not None)
-
-
-def attention_like(mixers: Iterable[Part]) -> Part | None:
-    """Attention with all settings of the first of these that is attention, or else with the heads of the first that has
-    heads; None if none has."""
-    with_heads = [mixer for mixer in mixers if "heads" in (spec.name for spec in fields(mixer))]
-    for mixer in with_heads:
-        if isinstance(mixer, AttentionConfig):
-            known = {spec.name for spec in fields(Attention.Config)}
-            names = [spec.name for spec in fields(mixer) if spec.name in known - {"kind"}]
-            return Attention.Config(**{name: getattr(mixer, name) for name in names})
-    for mixer in with_heads:
-        return Attention.Config(**{name: getattr(mixer, name) for name in COPIED_SETTINGS if hasattr(mixer, name)})
-    return None
 
 
 def _check_cross(part: Any) -> None:

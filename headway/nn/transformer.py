@@ -11,8 +11,10 @@ from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope
 from headway.nn.cache.kv import DecoderState
 from headway.nn.context import Context, ForwardReport
+from headway.nn.derived_cross import DerivedCross
 from headway.nn.init import initialise
 from headway.nn.layers.embedding import Embedding
+from headway.nn.length_predictor import LengthPredictor
 from headway.nn.query_stream import order_tokens
 from headway.nn.sequence import (
     FactorisationOrder,
@@ -23,7 +25,7 @@ from headway.nn.sequence import (
     positions_after,
     positions_from_start,
 )
-from headway.nn.stack import DerivedCross, Stack
+from headway.nn.stack import Stack
 from headway.nn.statistics import LayerStatistics
 
 
@@ -48,6 +50,7 @@ class Transformer(nn.Module):
         encoder: Stack.Config = Stack.Config()
         decoder: Stack.Config = Stack.Config()
         head: Any = slot("head", "logits")
+        predicted_length: int | None = number(None, low=1)  # longest target of a decoder that writes all of it at once
 
         def scope(self, side: Any) -> Scope:
             return Scope(
@@ -58,16 +61,30 @@ class Transformer(nn.Module):
                 side=side,
                 layers=getattr(self, side).layers,
                 other_layers=(self.decoder if side == "encoder" else self.encoder).layers,
+                autoregressive=self.predicted_length is None,
             )
 
         def resolved(self) -> "Transformer.Config":
             """Derived values filled in, impossible combinations refused."""
             if not self.encoder.layers and not self.decoder.layers:
                 raise ConfigError("encoder.layers and decoder.layers are both 0. Give at least one side layers.")
-            if self.head.kind in ("pooled", "embedding") and self.decoder.layers:
+            if self.head.kind in ("pooled", "tags", "embedding") and self.decoder.layers:
                 raise ConfigError(
                     f'the head "{self.head.kind}" reads the output of an encoder. Set decoder.layers = 0.', "head"
                 )
+            if self.predicted_length is not None:
+                if not (self.encoder.layers and self.decoder.layers):
+                    raise ConfigError(
+                        "the length of a target is predicted from its source: this needs an encoder and a decoder. "
+                        "Leave it out.",
+                        "predicted_length",
+                    )
+                if self.decoder.memory_tokens is not None:
+                    raise ConfigError(
+                        "memory tokens in a decoder need one that writes token after token. Leave predicted_length "
+                        "out.",
+                        "predicted_length",
+                    )
             try:
                 self.norm.check(self.d_model, self.sides)
             except ConfigError as error:
@@ -124,6 +141,8 @@ class Transformer(nn.Module):
                 other = 0 if c.embedding.ties_sides else c.source_vocabulary
                 embedding += c.embedding.cost(top, other)
             head = c.head.cost(top, c.vocabulary, c.embedding.ties_output)
+            if c.predicted_length is not None:
+                head += LengthPredictor.cost(c.predicted_length, c.scope("encoder"))
             return {
                 "embedding": embedding,
                 "encoder": encoder,
@@ -164,6 +183,8 @@ class Transformer(nn.Module):
             self.embeddings[side] = Embedding(c.embedding, c.scope(side), size, tied_table)
             tied_table = self.embeddings[side].table if c.embedding.ties_sides else None  # type: ignore[assignment]
             self.stacks[side] = Stack(getattr(c, side), c.scope(side))
+        longest = c.predicted_length
+        self.length_predictor = None if longest is None else LengthPredictor(longest, c.scope("encoder"))
         self.head = c.head.build(c.scope(c.sides[-1]), c.vocabulary, c.embedding.ties_output)
         initialise(self)
 
@@ -234,6 +255,9 @@ class Transformer(nn.Module):
         if target is None:
             assert memory is not None
             return ModelOutput(memory.values, report.losses, report.statistics)
+        if self.length_predictor is not None and memory is not None:
+            assert isinstance(target_valid, Tensor), "lengths are those of padded targets"
+            report.losses.append(("length", self.length_predictor.loss(memory, target_valid.sum(1))))
         hidden = self.decode(target, target_valid, memory=memory, state=state, report=report)
         return ModelOutput(hidden, report.losses, report.statistics)
 

@@ -6,7 +6,7 @@ A request's way:
                                   │
                             routes/                       one router per API
                               libretranslate              /translate, /detect, /languages, /translate_file, …
-                              openai                      /v1/completions, /v1/models
+                              openai, embeddings          /v1/completions, /v1/models, /v1/embeddings
                               translate_stream            /api/translate: every step of a search, as NDJSON
                               inspect                     /api/models, /api/places, … for the page
                               studies                     /api/studies: what `headway compare` found, for the page

@@ -30,7 +30,7 @@ from headway.serve.metrics import Metrics
 from headway.serve.middleware import RequestGuard, error_response
 from headway.serve.model_pool import ModelPool
 from headway.serve.preload import preload_model
-from headway.serve.routes import docs_page, inspect, libretranslate, openai, studies, translate_stream
+from headway.serve.routes import docs_page, embeddings, inspect, libretranslate, openai, studies, translate_stream
 from headway.serve.security_headers import SecurityHeaders
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.state import ServerState
@@ -93,7 +93,7 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.server = state
-    for module in (libretranslate, translate_stream, inspect, studies, openai, docs_page):
+    for module in (libretranslate, translate_stream, inspect, studies, openai, embeddings, docs_page):
         app.include_router(module.make_router(state))
     if settings.metrics_port is None:
         _add_metrics(app, metrics, metrics_keys)

@@ -41,6 +41,9 @@ def curl_arguments(path: str, is_post: bool, pool: ModelPool) -> list[str] | Non
 def example_body(path: str, source: str, target: str, pool: ModelPool) -> dict[str, Any] | None:
     translator = _model_name(pool, causal=False)
     language_model = _model_name(pool, causal=True)
+    if path == "/v1/embeddings":
+        encoder = next((model.name for model in pool.models if model.is_encoder), "")
+        return {"model": encoder, "input": SENTENCE} if encoder else None
     if path in ("/v1/completions", "/api/read"):
         own = {"prompt": "Once", "max_tokens": 20} if path == "/v1/completions" else {"q": "Once"}
         return {"model": language_model, **own} if language_model else None

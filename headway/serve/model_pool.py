@@ -176,6 +176,10 @@ class ModelPool:
     def causal_model_named(self, name: str) -> ServedModel | None:
         return next((model for model in self.models if model.name == name and model.is_causal), None)
 
+    def encoder_named(self, name: str) -> ServedModel | None:
+        """One that makes vectors of texts."""
+        return next((model for model in self.models if model.name == name and model.is_encoder), None)
+
     # ---- memory
 
     def try_acquire(self, model: ServedModel) -> bool:

@@ -7,6 +7,7 @@ from headway.serve.schemas import (
     ColumnBody,
     CompletionBody,
     DetectBody,
+    EmbeddingBody,
     LayerBody,
     PositionsBody,
     ReadBody,
@@ -256,6 +257,11 @@ COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],
     "openapi_extra": _request_body(CompletionBody, form=False),
     "responses": _responses(_object(["id", "object", "choices"]), *COMMON_ERRORS, 401, 404, error=OPENAI_ERROR),
+}
+EMBEDDINGS: dict[str, Any] = {
+    "tags": ["language models"],
+    "openapi_extra": _request_body(EmbeddingBody, form=False),
+    "responses": _responses(_object(["object", "data"]), *COMMON_ERRORS, 401, 404, error=OPENAI_ERROR),
 }
 EVENT_STREAM = _object(["data"], data=TEXT)  # with `stream`
 COMPLETIONS["responses"][200]["content"]["text/event-stream"] = {"schema": EVENT_STREAM}

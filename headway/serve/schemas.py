@@ -275,3 +275,14 @@ class CompletionBody(BaseModel):
     logit_bias: dict[str, float] | None = None
     presence_penalty: Literal[0] | None = None
     frequency_penalty: Literal[0] | None = None
+
+
+class EmbeddingBody(BaseModel):
+    """OpenAI's parameters. Vectors have the width of the model: `dimensions` is refused, and so are token ids."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: str = Field(min_length=1, max_length=500)
+    input: str | list[str]
+    encoding_format: Literal["float", "base64"] | None = "float"
+    user: str | None = Field(None, description="ignored")
+    api_key: str | None = Field(None, max_length=1000, description="where the header Authorization cannot be sent")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.config.objective_kinds import continues_text
+from headway.config.objective_kinds import continues_text, reads_pairs
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.serve.batch_queue import BatchQueue
@@ -49,7 +49,7 @@ class ServedModel:
 
     @property
     def is_translator(self) -> bool:
-        return self.summary.objective == "translation"
+        return reads_pairs(self.summary.objective)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -66,6 +66,11 @@ class ServedModel:
     def is_causal(self) -> bool:
         """Whether it is a language model that continues texts."""
         return continues_text(self.summary.objective)
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is an encoder alone: a masked language model, or a task on top of one."""
+        return not self.is_translator and not self.is_causal
 
     @property
     def language_model(self) -> "LanguageModel":
@@ -101,7 +106,7 @@ def read_served_summary(path: Path) -> ModelSummary:
     else:
         summary = read[0]
     directions = count_directions(summary.source_languages, summary.target_languages)
-    if summary.objective == "translation" and not directions:
+    if reads_pairs(summary.objective) and not directions:
         raise HeadwayError(
             f"{path} does not say between which languages it translates, so no request could select it. Add "
             "source_languages and target_languages to its config.json, or train it with --from and --to."

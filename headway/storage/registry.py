@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from headway.config.objective_kinds import reads_pairs
 from headway.errors import ConfigError, HeadwayError
 from headway.files.atomic import atomic_directory, write_text_atomically
 from headway.storage.summary import ModelSummary, read_summary
@@ -51,11 +52,11 @@ class InstalledModel:
     @property
     def sources(self) -> tuple[str, ...]:
         """Its source languages; none for a language model."""
-        return self.summary.source_languages if self.summary.objective == "translation" else ()
+        return self.summary.source_languages if reads_pairs(self.summary.objective) else ()
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return self.summary.target_languages if self.summary.objective == "translation" else ()
+        return self.summary.target_languages if reads_pairs(self.summary.objective) else ()
 
     @property
     def directions(self) -> list[Direction]:
@@ -145,7 +146,7 @@ def choose_models(given: Sequence[str | Path], source: str = "", target: str = "
 def default_direction(folder: Path) -> Direction:
     """Of a model for two languages, both ways: from the first to the other, as the bundled one has it; else none."""
     read = read_summary(folder)
-    if read is None or read[0].objective != "translation":
+    if read is None or not reads_pairs(read[0].objective):
         return "", ""
     sources, targets = read[0].source_languages, read[0].target_languages
     if len(sources) != 2 or set(sources) != set(targets):

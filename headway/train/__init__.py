@@ -17,6 +17,7 @@ dataset        sentence pairs      ┐
 lm_dataset     running text        ┴ EpochShard ─► loader (padded or packed batches) ─► MicroBatches ─► Trainer
 objectives     what a batch and its labels are: translation, causal, masked
 denoising      likewise, with noise: span_corruption, denoising; line_dataset: text by lines
+masked_targets likewise, for targets that are written all at once: masked_target
 loss           cross-entropy, auxiliary losses, guided_alignment (with alignment_links)
 optimisers     by name, muon; schedules: the learning rate; finite_guard: skips steps with NaN
 cuda_graphs    steps captured and replayed; carried_state: rows that continue from step to step; prewarm

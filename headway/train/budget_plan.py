@@ -106,7 +106,8 @@ def measure_token_rate(config: Config, length: int) -> float:
     sizes = (resolved.source_vocabulary, resolved.vocabulary)
     special = SpecialTokens(start=1, end=2, sentinels=tuple(range(first, min(sizes))))
     rows = max(1, TIMED_TOKENS // length)
-    examples = [Example(*(random.integers(first, size, length) for size in sizes)) for _ in range(rows)]
+    draws = ([random.integers(first, size, length) for size in sizes] for _ in range(rows))
+    examples = [Example(source, target) for source, target in draws]
     batch = objective.collate(examples, special, random)
     durations: list[float] = []
     while len(durations) < 2 or (len(durations) <= TIMED_STEPS and sum(durations) < MAX_TIMED_SECONDS):

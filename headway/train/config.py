@@ -38,7 +38,7 @@ class TrainConfig(Node):
 
     validate_every: int = number(1000, low=1)  # steps; also saves
     patience: int = number(0, low=0)  # validations without improvement before stopping; 0: never stop early
-    metric: Literal["loss", "bleu", "chrf"] = "loss"  # what decides which checkpoint is best
+    metric: Literal["loss", "bleu", "chrf", "task"] = "loss"  # what decides which checkpoint is best
     decode_lines: int = number(1000, low=0)  # validation lines translated for BLEU and chrF
     keep_last: int = number(5, low=1)
     keep_best: int = number(1, low=1)
@@ -69,6 +69,11 @@ class TrainConfig(Node):
                 "train.max_tokens",
             )
         self.alignment.check(model)
+        if model.predicted_length is not None and self.alignment.kind != "none":
+            raise ConfigError(
+                "guided alignment needs a decoder that reads its target token after token. Set train.alignment = none.",
+                "train.alignment",
+            )
         self.shortlist.check(model)
         from headway.train.loader import PackedLoader  # imports torch, which reading a config does not need
 

@@ -17,7 +17,7 @@ from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.text.tokenizer.special_tokens import SpecialTokens
-from headway.train.objectives import Batch, Example, pad_sequences
+from headway.train.objectives import Batch, Example, pad_sequences, refuse_predicted_length
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
@@ -32,6 +32,7 @@ def check_sides(model: "Transformer.Config", kind: str) -> None:
             "encoder.layers and decoder.layers, or take a preset of translators, such as tiny or t5.",
             "model",
         )
+    refuse_predicted_length(model, kind)
 
 
 def collate_noisy(examples: Sequence[Example], special: SpecialTokens, noise: Noise) -> Batch:

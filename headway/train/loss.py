@@ -13,6 +13,7 @@ from headway.nn.statistics import LayerStatistics, PartialMean, zero_unless
 from headway.nn.transformer import ModelOutput, Transformer
 from headway.train.guided_alignment import alignment_loss
 from headway.train.objectives import Batch
+from headway.train.task_objectives import TaskConfig
 
 
 class LossOutput(NamedTuple):
@@ -50,6 +51,22 @@ def token_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: floa
     return linear_cross_entropy(x.flatten(0, 1), weight, bias, batch.labels.flatten(), smoothing)
 
 
+def objective_loss(
+    model: Transformer,
+    batch: Batch,
+    objective: Any,
+    smoothing: float = 0.0,
+    report: ForwardReport | None = None,
+    state: DecoderState | None = None,
+) -> Tensor:
+    """The loss of an objective that has its own (see headway.train.task_objectives), else cross-entropy; summed over
+    the labels that count."""
+    if isinstance(objective, TaskConfig):
+        loss: Tensor = objective.loss(model, batch, smoothing, report)
+        return loss
+    return cross_entropy(model, batch, smoothing, report, state)
+
+
 class PairScore(NamedTuple):
     """How well next sentences were told: sums over pairs."""
 
@@ -67,17 +84,27 @@ def score_pairs(model: Transformer, hidden: Tensor, follows: Tensor) -> PairScor
 
 
 def batch_loss(
-    model: Transformer, batch: Batch, smoothing: float, alignment: Any = None, state: DecoderState | None = None
+    model: Transformer,
+    batch: Batch,
+    smoothing: float,
+    alignment: Any = None,
+    state: DecoderState | None = None,
+    objective: Any = None,
 ) -> LossOutput:
-    """Cross-entropy, plus the auxiliary losses of layers for each label that counts, plus the guided alignment loss if
-    the batch has an alignment, plus the mean loss of next sentences, as large as that of words, if it has pairs."""
+    """That of the objective, by default cross-entropy; plus the auxiliary losses of layers for each label that counts,
+    plus the guided alignment loss if the batch has an alignment, plus the mean loss of next sentences, as large as that
+    of words, if it has pairs."""
     name = "" if batch.alignment is None else alignment.weights_name(model.config)
     report = ForwardReport(capture=frozenset([name] if name else []))
-    hidden = compute_hidden(model, batch, report, state)
-    terms = {"cross_entropy": token_loss(model, hidden, batch, smoothing)}
+    if isinstance(objective, TaskConfig):
+        hidden = None
+        terms = {"cross_entropy": objective_loss(model, batch, objective, smoothing, report)}
+    else:
+        hidden = compute_hidden(model, batch, report, state)
+        terms = {"cross_entropy": token_loss(model, hidden, batch, smoothing)}
     # Not batch.label_count: compiled code is specialised, and recompiled, for each int.
     label_count = (batch.labels != IGNORE_INDEX).sum()
-    if batch.follows is not None:
+    if batch.follows is not None and hidden is not None:
         found = score_pairs(model, hidden, batch.follows)
         terms["next_sentence"] = found.loss / found.pairs.clamp(min=1) * label_count
         report.statistics["next_sentence_accuracy"] = PartialMean(found.correct.detach().float(), found.pairs.float())
@@ -96,12 +123,13 @@ def batch_loss(
 class LossModule(nn.Module):
     """`batch_loss` as a module, which DistributedDataParallel and torch.compile can wrap."""
 
-    def __init__(self, model: Transformer, smoothing: float, alignment: Any) -> None:
+    def __init__(self, model: Transformer, smoothing: float, alignment: Any, objective: Any = None) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
         self.alignment = alignment
+        self.objective = objective
         self.function = batch_loss
 
     def forward(self, batch: Batch, state: DecoderState | None = None) -> LossOutput:
-        return self.function(self.model, batch, self.smoothing, self.alignment, state)
+        return self.function(self.model, batch, self.smoothing, self.alignment, state, self.objective)

@@ -59,8 +59,10 @@ class MaskedObjective:
                     "must be at most 1.",
                     "train.objective",
                 )
-            if model.head.kind == "pooled":
-                raise ConfigError('a pooled head predicts no tokens. Set model.head = "masked".', "model.head")
+            if model.head.kind in ("pooled", "tags"):
+                raise ConfigError(
+                    f'a {model.head.kind} head predicts no tokens. Set model.head = "masked".', "model.head"
+                )
             if self.next_sentence and not getattr(model.head, "next_sentence", False):
                 raise ConfigError(
                     "next sentences need a head that scores them. Set "

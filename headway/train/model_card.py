@@ -6,15 +6,23 @@ from pathlib import Path
 from headway import __version__
 from headway.config.config import Config
 from headway.config.objective_kinds import continues_text, is_denoising, reads_pairs
+from headway.data.labelled_files import TASKS
 from headway.storage.card import format_front_matter, read_card
 from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
 from headway.train.sources import TrainingTexts
 from headway.train.validation import ValidationResult
 
+MAX_LISTED_LABELS = 20
+
 
 def format_usage_command(config: Config, folder: str | Path, adapter: bool = False) -> str:
     """The command that uses a model, or an adapter."""
     model = shlex.quote(str(folder))
+    if config.train.objective.kind in TASKS:
+        if config.train.objective.kind == "embed":
+            return f"headway embed --model {model} lines.txt --out vectors.npy"
+        second = ' "…"' if config.train.objective.kind == "match" else ""
+        return f'headway predict --model {model} "…"{second}'
     if is_denoising(config.train.objective.kind):
         return f"headway train --from-model {model} --source FILE --target FILE --out DIR"
     if reads_pairs(config.train.objective.kind):
@@ -31,6 +39,8 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
 def format_evaluate_command(config: Config, folder: str | Path) -> str:
     """The command that measures how good a model is."""
     model = shlex.quote(str(folder))
+    if config.train.objective.kind in TASKS:
+        return f"headway evaluate --model {model} --data FILE"
     if reads_pairs(config.train.objective.kind):
         return f"headway evaluate --model {model}{_format_to_flag(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
@@ -57,18 +67,26 @@ def model_card(
     translates = reads_pairs(config.train.objective.kind)
     sides = f"{', '.join(config.source_languages) or '?'} → {', '.join(config.target_languages) or '?'}"
     what = "denoising" if is_denoising(config.train.objective.kind) else "language"
+    task = config.train.objective.kind if config.train.objective.kind in TASKS else ""
+    unit = "pairs" if translates else "examples" if task else "lines"
     title = f"A translator, {sides}" if translates else f"A {what} model ({config.train.objective.kind})"
+    title = f"An encoder with the task {task}" if task else title
     rows = [
         ("trained by", f"Headway {__version__}, {step:,} steps, seed {config.train.seed}"),
         ("parameters", f"{config.model.parameter_count():,}"),
-        ("training text", f"{corpus.lines:,} {'pairs' if translates else 'lines'}, {corpus.words:,} words"),
+        ("training text", f"{corpus.lines:,} {unit}, {corpus.words:,} words"),
         ("tokenizer", f"{config.tokenizer.kind}, {config.model.vocabulary:,} entries, {config.vocabularies}"),
     ]
+    if config.labels:
+        shown = ", ".join(config.labels[:MAX_LISTED_LABELS])
+        rows.append(("labels", f"{len(config.labels):,}: {shown}{', …' * (len(config.labels) > MAX_LISTED_LABELS)}"))
     name = base.resolve().name if base else ""
     if name:
         rows.insert(1, ("adapter of" if adapter else "fine-tuned from", name))
     if result is None:
         rows.append(("validation", "none: training was interrupted before the first one"))
+    elif result.task is not None:
+        rows.append(("validation", f"loss {result.loss:.4f}, {result.scores_line}"))
     else:
         rows.append(("validation loss", f"{result.loss:.4f} nats per token (perplexity {result.perplexity:.2f})"))
     scores = {}

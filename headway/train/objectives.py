@@ -1,8 +1,8 @@
-"""Training objectives: translation and causal language modelling. The masked one has its own file.
+"""Training objectives: translation and causal language modelling. The masked one and those of tasks have own files.
 
     Example ─► objective.collate(): a padded batch, or objective.pack(): a packed one ─► Batch with labels ─► loss
 
-An objective only decides what a batch and its labels are; the loss is cross-entropy for all of them.
+An objective decides what a batch and its labels are; the loss of these three is cross-entropy over the vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +31,7 @@ class Example(NamedTuple):
     source: np.ndarray  # with its end token; empty for a language model
     target: np.ndarray  # without start and end
     alignment: np.ndarray | None = None  # (n, 2) source word, target word; for guided alignment
+    others: tuple[np.ndarray, ...] = ()  # what a task reads beside these: see headway.train.task_objectives
     line_ends: np.ndarray | None = None  # where each line of the target ends; for denoising
 
 
@@ -170,6 +171,8 @@ class TranslationObjective:
                     "model",
                 )
 
+            refuse_predicted_length(model, self.kind)
+
         def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
             """A padded batch."""
             targets = [example.target for example in examples]
@@ -205,6 +208,16 @@ class TranslationObjective:
             label_count = len(targets.flat) + len(targets)
             token_count = label_count + len(sources.flat)
             return Batch(source, source_positions, inputs, input_positions, labels, label_count, token_count)
+
+
+def refuse_predicted_length(model: "Transformer.Config", kind: str) -> None:
+    """For objectives that predict the next token."""
+    if model.predicted_length is not None:
+        raise ConfigError(
+            f"with a predicted length the decoder sees all of its target, so {kind} would teach it to copy. Leave it "
+            "out, or set train.objective = masked_target.",
+            "model.predicted_length",
+        )
 
 
 def make_alignment(

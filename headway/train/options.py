@@ -7,13 +7,15 @@ from typing import Any, Literal, TypedDict
 
 from headway.config.config import Config, read_toml
 from headway.config.sources import Layer, read_environment
-from headway.errors import ConfigError
+from headway.data.labelled_files import TASKS
+from headway.errors import ConfigError, did_you_mean
 from headway.nn.layers.lora import LoraConfig
 from headway.train.callbacks import Callback
 from headway.train.loggers import Logger
 from headway.train.progress import PlainProgress, ProgressListener, SilentProgress
 
-Objective = Literal["translation", "causal", "masked", "permutation", "span_corruption", "denoising"]
+Objective = Literal["translation", "causal", "masked", "permutation", "span_corruption", "denoising", "masked_target"]
+Task = Literal["classify", "tag", "match", "embed"]
 
 
 class TrainKeywords(TypedDict, total=False):
@@ -28,6 +30,7 @@ class TrainKeywords(TypedDict, total=False):
     config: Config | Mapping[str, Any] | str | Path | None
     set: Mapping[str, Any]
     objective: Objective | None
+    task: Task | None
     steps: int | None
     epochs: int | None
     seconds: float | None
@@ -58,8 +61,9 @@ class TrainOptions:
     preset: "auto" chooses one by the amount of text
     config: a Config in place of a preset; or what changes a preset: a table, or the path of a TOML file
     set: single settings by their path, {"train.seed": 2, "model.dropout": 0.2}; above all others
-    objective: "translation" for pairs; "causal" (the default), "masked", "permutation", "span_corruption" or
-        "denoising" for running text
+    objective: "translation" (the default) or "masked_target" for pairs; "causal" (the default), "masked",
+        "permutation", "span_corruption" or "denoising" for running text
+    task: on top of an encoder, from labelled text: "classify", "tag", "match", "embed"; see docs/tasks.md
     steps, epochs, seconds: the budget, of which the first reached ends the run
     seed: short for set={"train.seed": …}
 
@@ -83,6 +87,7 @@ class TrainOptions:
     config: Config | Mapping[str, Any] | str | Path | None = None
     set: Mapping[str, Any] = field(default_factory=dict)
     objective: Objective | None = None
+    task: Task | None = None
     steps: int | None = None
     epochs: int | None = None
     seconds: float | None = None
@@ -112,6 +117,12 @@ class TrainOptions:
                 raise ConfigError(f"{one} and {other} were both given, and {owner} has its own {what}: leave out one.")
         if self.lora is not None and not self.from_model:
             raise ConfigError("an adapter needs a model to adapt: give from_model (--from-model), too.", "lora")
+        if self.task is not None and self.task not in TASKS:
+            hint = did_you_mean(str(self.task), list(TASKS))
+            raise ConfigError(f'there is no task "{self.task}".{hint} Choose one of: {", ".join(TASKS)}.', "task")
+        if self.task is not None and (self.objective or self.lora is not None):
+            other = "objective" if self.objective else "lora"
+            raise ConfigError(f"task and {other} were both given: a task has its objective, and trains all weights.")
         for name in self.set:
             if not all(name.split(".")):
                 raise ConfigError(

@@ -118,6 +118,7 @@ class PlainProgress(SilentProgress):
     def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
         scores = "" if result.bleu is None else f"  BLEU {result.bleu:.2f}  chrF {result.chrf:.2f}"
         scores += "".join(f"  {name.replace('_', ' ')} {value:.1%}" for name, value in result.accuracies.items())
+        scores += "".join(f"  {name} {value:.4f}" for name, value in (result.task or {}).items())
         self.on_note(f"step {step:,}  validation loss {result.loss:.4f}{scores}{'  best' * best}")
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from headway.data.corpora import ParallelCorpus, TextCorpus, open_text
+from headway.data.labelled_files import LabelledData, collect_rows, read_labelled
 from headway.data.parallel_files import (
     PAIR_SUFFIXES,
     ParallelFiles,
@@ -24,14 +26,17 @@ from headway.train.sources import (
     read_running_text,
     read_texts,
 )
+from headway.train.task_setup import complete_task_texts
 
 TrainingData = Any  # pairs, texts, a table, a generator, a path, a Corpus or several, TrainingFiles
 
 
 def read_data(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     """Find or copy the text, count it, and hold some of it out if no validation text is given."""
-    if isinstance(data, TrainingFiles):
+    if isinstance(data, TrainingFiles) and not data.task:
         return read_texts(data)
+    if options.task or isinstance(data, TrainingFiles):
+        return read_task_texts(data, options)
     training = _open_all(data, options, "data")
     validation = [] if options.valid is None else _open_all(options.valid, options, "valid")
     kinds = {isinstance(text, TextCorpus) for text in (*training, *validation)}
@@ -50,6 +55,27 @@ def read_data(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     valid_pairs = [corpus for corpus in validation if isinstance(corpus, ParallelCorpus)]
     given = TrainingFiles(both_ways=options.both_ways, vary=options.noise, weights=[p.weight for p in pairs])
     return complete_texts(pairs, valid_pairs, given)
+
+
+def read_task_texts(data: TrainingData, options: TrainOptions) -> TrainingTexts:
+    """Labelled text of a task: files, or rows in memory."""
+    if isinstance(data, TrainingFiles):
+        data.check()
+        valid = read_labelled(data.valid_data, data.task) if data.valid_data else None
+        return complete_task_texts(read_labelled(data.data, data.task), valid)
+    task = options.task or ""
+    given = [
+        None if rows is None else _read_task_rows(rows, task, name)
+        for rows, name in ((data, "data"), (options.valid, "valid"))
+    ]
+    assert given[0] is not None
+    return complete_task_texts(given[0], given[1])
+
+
+def _read_task_rows(rows: Any, task: str, name: str) -> LabelledData:
+    if isinstance(rows, str | Path):
+        return read_labelled([str(rows)], task)
+    return collect_rows(rows, task, name)
 
 
 def given_languages(data: TrainingData, options: TrainOptions) -> TrainingFiles:

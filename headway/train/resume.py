@@ -12,7 +12,8 @@ from headway.train.sources import TrainingTexts
 
 # The tensors of a checkpoint depend on these: they can never change.
 FIXED_SETTINGS = (
-    "tokenizer", "vocabularies", "source_languages", "target_languages", "model", "train.objective", "train.optimiser",
+    "tokenizer", "vocabularies", "source_languages", "target_languages", "labels", "model", "train.objective",
+    "train.optimiser",
 )  # fmt: skip
 # These do not affect the steps themselves, only their number, how they are measured and which checkpoints are kept.
 FREE_SETTINGS = (

@@ -323,7 +323,7 @@ class TrainingRun:
         self.listener.on_validation(state.step, result, best)
         self._tell(ValidationEvent, result=result, best=best)
         seconds = round(self.trainer.elapsed(self.started), 2)
-        history.add("validation", state.step, **result._asdict(), seconds=seconds)
+        history.add("validation", state.step, **result.entries(), seconds=seconds)
 
     def _is_validation_due(self, over: bool) -> bool:
         state = self.trainer.state
@@ -374,7 +374,7 @@ class TrainingRun:
         result, origin, weights = max(candidates, key=lambda candidate: candidate[0].score(self.settings.metric))
         self._write_model(weights, result)
         seconds = self.trainer.elapsed(self.started)
-        history.add("end", step, **result._asdict(), seconds=round(seconds, 2), chosen=origin)
+        history.add("end", step, **result.entries(), seconds=round(seconds, 2), chosen=origin)
         reason = self._end_reason()
         if self.callbacks.wants(EndEvent):
             load_trained_state(self.trainer.model, weights, self.out)  # those that became the model

@@ -42,7 +42,10 @@ from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_
 from headway.train.preparation import Log, log_nothing
 from headway.train.resume import find_changes
 from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
+from headway.train.task_dataset import TaskDataset
+from headway.train.task_setup import add_new_head, collect_task_layers
 
+DEFAULT_PREDICTED_LENGTH = 256  # of targets whose tokens are written all at once
 BYTES_PER_TRAINED_PARAMETER = 16  # the weight, its gradient and Adam's two means, in float32
 MAX_FINE_TUNING_BATCH_TOKENS = 8192  # enough to improve a model, and a CPU takes such a step in seconds
 MAX_LORA_BATCH_TOKENS = 1024
@@ -59,6 +62,7 @@ class PretrainedModel(NamedTuple):
     tokenizers: Tokenizers
     weights: dict[str, Tensor]
     lora: LoraConfig | None = None  # train an adapter of this kind, and nothing else
+    new_head: bool = False  # the weights hold none, or one for something else
 
     @staticmethod
     def load(folder: str, lora: LoraConfig | None = None) -> "PretrainedModel":
@@ -101,8 +105,9 @@ class PretrainedModel(NamedTuple):
 
     def fill(self, model: Transformer, config: Config) -> None:
         """Load these weights into a model, and add the adapter; raises if the architecture differs."""
+        weights = add_new_head(self.weights, model) if self.new_head else self.weights
         try:
-            load_weights(model, self.weights, self.folder / WEIGHTS_FILE)
+            load_weights(model, weights, self.folder / WEIGHTS_FILE)
         except HeadwayError:
             changes = [change for change in find_changes(self.config, config) if change.path.startswith("model.")]
             if not changes:
@@ -128,6 +133,8 @@ def collect_layers(
     """Everything that decides a config, lowest first, and a message: what was chosen and why. `base`: the name of a
     preset, or a whole config; `upper`: the layers of file, environment and flags; `planned_for`: the device on which a
     time budget shall be used well; `resumed`: the config of the run that goes on."""
+    if texts.task is not None:
+        return collect_task_layers(texts, base, upper, pretrained)
     was_planned = resumed is not None and not resumed.train.steps and (pretrained is not None or base == "auto")
     if was_planned:
         planned_for = None  # another measurement would give other settings
@@ -167,6 +174,9 @@ def collect_layers(
             f"the objective {objective} learns from {needed}, not from {given}. Give that, or choose another "
             "--objective or --preset."
         )
+    if objective == "masked_target" and pretrained is None:
+        lowest = {"model": {"predicted_length": DEFAULT_PREDICTED_LENGTH}}
+        layers.insert(0 if not isinstance(base, Config) else 1, Layer("objective masked_target", lowest))
     if was_planned and resumed is not None:
         layers.append(_resumed_layer(resumed))
         reason = "the settings that were chosen when the run began"
@@ -259,7 +269,8 @@ def make_tokenizers(config: Config, texts: TrainingTexts, log: Log = log_nothing
 
     def build(folder: Path) -> None:
         if config.tokenizer.kind != "bytes":  # which has none
-            log(f"learning a vocabulary from {texts.statistics().lines:,} {'pairs' if texts.pairs else 'lines'}")
+            what = "examples" if texts.task else "pairs" if texts.pairs else "lines"
+            log(f"learning a vocabulary from {texts.statistics().lines:,} {what}")
         _train_tokenizers(config, texts).save(folder / "tokenizer.json")
 
     return load_or_build(
@@ -276,6 +287,9 @@ def _count_sentinels(config: Config) -> int:
 
 
 def _train_tokenizers(config: Config, texts: TrainingTexts) -> Tokenizers:
+    if texts.task is not None:
+        one = Tokenizer.train(texts.task.texts(), config.tokenizer)
+        return Tokenizers(one, one)
     if texts.text:
         one = Tokenizer.train(TokenizerText([texts.text]), config.tokenizer, sentinels=_count_sentinels(config))
         return Tokenizers(one, one)
@@ -328,6 +342,9 @@ def make_datasets(
     that train together, only one `writes`."""
     settings = config.train
     max_tokens = settings.max_tokens
+    if texts.task is not None and texts.valid_task is not None:
+        log(f"encoding {texts.task.lines:,} examples")
+        return tuple(TaskDataset(data, tokenizers.source, config) for data in (texts.task, texts.valid_task))  # type: ignore[return-value]  # two
     if texts.text and texts.valid_text:
         both = (texts.text, texts.valid_text)
         if getattr(settings.objective, "next_sentence", False):
@@ -354,6 +371,8 @@ def make_datasets(
             shutil.rmtree(other, ignore_errors=True)  # of other text, which is no longer trained on
         epoch_encoder = EpochEncoder(own, corpora, dropout, writes)
         epoch_encoder.begin()
+    if settings.objective.kind == "masked_target":
+        settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
     links = [] if settings.alignment.kind == "none" else align_corpora(texts.pairs)
     training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links, log)
     return training, ParallelDataset(texts.valid_pairs, tokenizers, config.tags, max_tokens)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.config.presets import CorpusStatistics
 from headway.data.corpora import ParallelCorpus, TextCorpus, open_parallel, open_text
+from headway.data.labelled_files import LabelledData
 from headway.data.noise import add_noise
 from headway.data.parallel_files import Pair, ParallelFiles, language_from_filename, languages_from_filename
 from headway.errors import ConfigError, HeadwayError
@@ -36,10 +37,15 @@ class TrainingFiles:
     prefixes: Sequence[str] = ()  # the task of each corpus, as text before its sources
     columns: tuple[str, str] | None = None  # of pairs
     both_ways: bool = False  # use every corpus in the opposite direction too
+    task: str = ""  # on top of an encoder: classify, tag, match, embed
+    data: Sequence[str] = ()  # labelled text, for a task
+    valid_data: Sequence[str] = ()
     vary: float = 0.0  # share of the pairs that is added once more with noise, as people type
 
     def check(self) -> None:
         """Raise ConfigError for impossible combinations, before anything is read."""
+        if self.task or self.data or self.valid_data:
+            return self._check_task()
         parallel = self.source or self.target or self.pairs
         valid_parallel = self.valid_source or self.valid_target or self.valid_pairs
         if bool(self.text) == bool(parallel):
@@ -93,31 +99,51 @@ class TrainingFiles:
             if self.text and value:
                 raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 
+    def _check_task(self) -> None:
+        if not self.task:
+            raise ConfigError("--data holds labelled text: say what to learn from it, with --task.")
+        if not self.data:
+            raise ConfigError(f"--task {self.task} needs labelled text: give --data FILE.")
+        others = (self.source, self.target, self.pairs, self.text, self.valid_source, self.valid_target)
+        if any((*others, self.valid_pairs, self.valid_text, self.weights, self.both_ways, self.vary, self.columns)):
+            raise ConfigError(
+                "--task learns from --data, validated on --valid-data: leave out --source, --target, --pairs, --text "
+                "and what belongs to them."
+            )
+
 
 @dataclass
 class TrainingTexts:
-    """The corpora to train and validate on: pairs, or running text."""
+    """The corpora to train and validate on: pairs, or running text, or labelled text of a task."""
 
     pairs: list[ParallelCorpus] = field(default_factory=list)
     valid_pairs: list[ParallelCorpus] = field(default_factory=list)
     text: TextCorpus | None = None
     valid_text: TextCorpus | None = None
+    task: LabelledData | None = None
+    valid_task: LabelledData | None = None
     notes: list[str] = field(default_factory=list)  # what the user should know about them
     warnings: list[str] = field(default_factory=list)
 
     def statistics(self) -> CorpusStatistics:
+        if self.task is not None:
+            return CorpusStatistics(self.task.lines, self.task.count_words(), self.task.count_characters())
         counts = [p.counts for p in self.pairs] + ([self.text.counts] if self.text else [])
         return CorpusStatistics(*(sum(getattr(c, name) for c in counts) for name in CorpusStatistics._fields))
 
     @property
     def identity(self) -> str:
         """A fingerprint of the training text, independent of where its files are."""
+        if self.task is not None:
+            return self.task.identity
         parts = [f"{part.identity} {part.weight}" for part in self.pairs]
         return fingerprint([*parts, self.text.identity if self.text else ""])
 
     @property
     def valid_identity(self) -> str:
         """A fingerprint of the validation text."""
+        if self.valid_task is not None:
+            return self.valid_task.identity
         parts = [part.identity for part in self.valid_pairs]
         return fingerprint([*parts, self.valid_text.identity if self.valid_text else ""])
 

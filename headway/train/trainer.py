@@ -38,6 +38,7 @@ from headway.train.loss import LossModule, LossOutput
 from headway.train.objectives import Batch
 from headway.train.optimisers import set_learning_rate
 from headway.train.schedules import ScheduleContext
+from headway.train.task_objectives import TaskConfig
 
 CPU_MICRO_BATCH_TOKENS = 8192
 
@@ -95,7 +96,7 @@ class Trainer:
             torch.set_float32_matmul_precision("high")  # TF32 for what stays in float32
         self.carried_state = CarriedState(self.model, self.settings.objective.carry, trainable=True)
         self.finite_guard = FiniteGuard(self.model, device)
-        loss = LossModule(self.model, self.settings.label_smoothing, self.settings.alignment)
+        loss = LossModule(self.model, self.settings.label_smoothing, self.settings.alignment, self.settings.objective)
         if self._should_compile():
             torch._dynamo.config.recompile_limit = 64  # one for each batch shape
             loss.function = torch.compile(loss.function, dynamic=False, options=compile_options())
@@ -273,6 +274,9 @@ class Trainer:
         """Compiling takes most of a minute and saves a tenth of each step, so a short run never repays it."""
         worthwhile = self.config.model.parameter_count() > 30e6 and self.settings.steps > 30_000
         worthwhile = worthwhile and not self.carried_state.enabled  # its size changes from step to step
+        worthwhile = worthwhile and not isinstance(
+            self.settings.objective, TaskConfig
+        )  # whose batches have many shapes
         wanted = self.settings.compile
         return wanted == "on" or (wanted == "auto" and self.device.type == "cuda" and worthwhile)
 

@@ -35,6 +35,7 @@ from headway.train.setup import (
     make_tokenizers,
 )
 from headway.train.sources import TrainingTexts
+from headway.train.task_setup import take_encoder
 from headway.train.training_setup import TrainingSetup
 
 
@@ -99,7 +100,8 @@ def compose_config(data: TrainingData, options: TrainOptions) -> tuple[Config, d
     """The config that a training would have, before its vocabulary is known; the origin of each value; notes."""
     options.check()
     device = choose_device(options.device)
-    layers, _ = _collect(data, read_data(data, options), options, _load_pretrained(options), device, None)
+    texts = read_data(data, options)
+    layers, _ = _collect(data, texts, options, _load_pretrained(options, texts), device, None)
     return *compose(layers), find_old_names(layers)
 
 
@@ -116,7 +118,7 @@ def compose_setup(
         listener.on_note(note)
     for warning in texts.warnings:
         listener.on_warning(warning)
-    pretrained = _load_pretrained(options)
+    pretrained = _load_pretrained(options, texts)
     layers, reason = _collect(data, texts, options, pretrained, device, out)
     for note in (*find_old_names(layers), reason):
         listener.on_note(note)
@@ -157,10 +159,11 @@ def _collect(
     return collect_layers(texts, languages, base, options.layers(), pretrained, device if alone else None, resumed)
 
 
-def _load_pretrained(options: TrainOptions) -> PretrainedModel | None:
+def _load_pretrained(options: TrainOptions, texts: TrainingTexts) -> PretrainedModel | None:
     if not options.from_model:
         return None
-    return PretrainedModel.load(model_directory(options.from_model), options.lora_config())
+    loaded = PretrainedModel.load(model_directory(options.from_model), options.lora_config())
+    return loaded if texts.task is None else take_encoder(loaded, texts.task)
 
 
 def _saved_tokenizers(out: Path) -> Tokenizers | None:

@@ -66,7 +66,8 @@ class TrainingSetup:
     def loss(self, model: Transformer, batch: Batch) -> Tensor:
         """The mean training loss of a batch: label-smoothed cross-entropy for each label, and what layers add."""
         settings = self.config.train
-        return batch_loss(model, batch, settings.label_smoothing, settings.alignment).loss / max(batch.label_count, 1)
+        output = batch_loss(model, batch, settings.label_smoothing, settings.alignment, objective=settings.objective)
+        return output.loss / max(batch.label_count, 1)
 
     @torch.no_grad()
     def validate(self, model: Transformer) -> ValidationResult:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.config.config import Config
+from headway.config.objective_kinds import reads_pairs
 from headway.config.search import Search
 from headway.data.corpora import ParallelCorpus
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
@@ -22,8 +23,11 @@ from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.carried_state import CarriedState
 from headway.train.dataset import Dataset
-from headway.train.loss import compute_hidden, cross_entropy, score_pairs
+from headway.train.loss import compute_hidden, objective_loss, score_pairs
+from headway.train.task_dataset import TaskDataset
 from headway.translate.options import TranslateOptions
+from headway.translate.task_evaluation import evaluate_task
+from headway.translate.task_model import TaskModel
 from headway.translate.translator import Translator
 
 VALIDATION_BATCH_TOKENS = 8192
@@ -39,6 +43,7 @@ class ValidationResult(NamedTuple):
     accuracy: float | None = None  # share of masked tokens that were guessed
     next_sentence_loss: float | None = None  # nats per pair
     next_sentence_accuracy: float | None = None
+    task: dict[str, float] | None = None  # metrics of a task by name, the one to compare by first
 
     @property
     def method(self) -> str:
@@ -57,8 +62,21 @@ class ValidationResult(NamedTuple):
 
     def score(self, metric: str) -> float:
         """The number to compare by, higher is better."""
-        value = {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf}[metric]
+        task = next(iter((self.task or {}).values()), None)
+        value = {"loss": -self.loss, "bleu": self.bleu, "chrf": self.chrf, "task": task}[metric]
         return -self.loss if value is None else value
+
+    def entries(self) -> dict[str, float | int | None]:
+        """Every number by its name, as history.jsonl has them."""
+        numbers = {name: value for name, value in self._asdict().items() if name != "task"}
+        return {**numbers, **(self.task or {})}
+
+    @property
+    def scores_line(self) -> str:
+        """What is reported beside the loss."""
+        if self.task is not None:
+            return ", ".join(f"{name} {value:.4f}" for name, value in self.task.items())
+        return "" if self.bleu is None else f"BLEU {self.bleu:.2f}, chrF {self.chrf:.2f} ({self.method})"
 
 
 class MeanLoss(NamedTuple):
@@ -88,7 +106,7 @@ def mean_loss(
             random = np.random.default_rng([0, part, number])
             batch = config.train.objective.collate([shard.examples[i] for i in indices], special, random)
             state = carried.state_for(0, len(indices))
-            total += float(cross_entropy(model, batch.to(model.device), state=state))
+            total += float(objective_loss(model, batch.to(model.device), config.train.objective, state=state))
             count += batch.label_count
     return MeanLoss(total / max(count, 1), count)
 
@@ -158,7 +176,12 @@ def validate(
         return ValidationResult(loss, None, None, None, *told)
     if not math.isfinite(loss):
         return ValidationResult(loss)  # nothing can be translated either
-    if config.train.objective.kind != "translation" or not any(sample.source for sample in samples):
+    if isinstance(dataset, TaskDataset):
+        task_model = TaskModel(LoadedModel(config, model, tokenizers))
+        with torch.autocast(model.device.type, enabled=False):
+            measured = evaluate_task(task_model, dataset.data.examples, samples=0).scores
+        return ValidationResult(loss, task={score.name: score.value for score in measured})
+    if not reads_pairs(config.train.objective.kind) or not any(sample.source for sample in samples):
         return ValidationResult(loss)
     translator = Translator([LoadedModel(config, model, tokenizers)])
     parts = samples if deadline is None else split_samples(samples)

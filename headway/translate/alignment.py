@@ -136,14 +136,21 @@ def read_source_attention(
     writer = translator.tokenizers.target
     device = translator.stepper.device
     source, source_valid = pad_rows(sources, translator.tokenizers.source.pad, device)
-    inputs, inputs_valid = pad_rows([[writer.start, *target] for target in targets], writer.pad, device)
+    # A decoder that writes all tokens at once reads no start token, and predicts each token where it stands.
+    at_once = any(config.model.predicted_length is not None for config in translator.configs)
+    lead = [] if at_once else [writer.start]
+    inputs, inputs_valid = pad_rows([[*lead, *target] for target in targets], writer.pad, device)
+    if at_once and inputs_valid is None:
+        inputs_valid = torch.ones_like(inputs, dtype=torch.bool)
     per_model = []
     for stepper, config in zip(translator.steppers, translator.configs):
         name = find_alignment_weights(config)
         report = ForwardReport(capture=frozenset([name]))
         stepper.model(source, inputs, source_valid, inputs_valid, report)
         heads = report.captured[name].float()  # (B, H, 1 + T, S)
-        if is_guided(config):
+        if at_once:
+            per_model.append(heads.mean(1))
+        elif is_guided(config):
             per_model.append(heads[:, config.train.alignment.head - 1, 1:])  # at the position that reads the token
         else:
             per_model.append(heads.mean(1)[:, :-1])  # at the position that predicts it

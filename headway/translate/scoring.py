@@ -30,6 +30,11 @@ def score_pairs(
 
     target, source: languages, where the model has several"""
     check_pairs(pairs)
+    if any(config.model.predicted_length is not None for config in translator.configs):
+        raise HeadwayError(
+            "this model was trained by masked_target: it has a probability for each masked token, and none for a whole "
+            "text. Score with a model of the objective translation."
+        )
     reader = translator.tokenizers.source
     writer = translator.tokenizers.target
     direction = translator.direction_tokens(source, target)

@@ -356,7 +356,8 @@ class SentenceSearch:
         lacking = [s for s, fault, _ in before if fault.lacks_number or fault.lacks_negation]
         yield from self._search_all(lacking, wide, is_retry=True)
         others = [s for s, fault, _ in before if not (fault.lacks_number or fault.lacks_negation)]
-        yield from self._search_all(others, replace(wide, no_repeat_ngram=3), is_retry=True)
+        at_once = self.translator.summary.objective == "masked_target"  # then there is no n-gram to go on from
+        yield from self._search_all(others, wide if at_once else replace(wide, no_repeat_ngram=3), is_retry=True)
         outcomes = {}
         still_lost = []
         for sentence, fault, first in before:

@@ -85,9 +85,9 @@ def make_loaded(
 ) -> "Translator | LanguageModel":
     """As what the model is."""
     if not has_source(engines.summary.objective):
-        from headway.translate.language_model import LanguageModel
+        from headway.translate.task_model import make_language_model
 
-        return LanguageModel(engines.loaded[0], engines)
+        return make_language_model(engines)
     translator = Translator(engines, direction=direction)
     translator._batch_tokens = batch_tokens
     return translator

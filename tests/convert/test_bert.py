@@ -18,6 +18,8 @@ from convert.language_models import check_round_trip, stir
 from headway.cli.app import main
 from headway.config.presets import PRESETS
 from headway.convert.architecture import ConversionError, find_family
+from headway.convert.export.formats import export_model
+from headway.convert.export.stored_model import open_model
 from headway.convert.huggingface.bert import read_bert, read_roberta
 from headway.convert.huggingface.sentence_transformers import read_sentence_modules
 from headway.convert.importer import ImportPlan
@@ -225,6 +227,17 @@ def test_sentence_embeddings(name: str, pooling: str, normalise: bool, tmp_path:
     np.testing.assert_allclose(together, [ours.embed([line])[0] for line in LINES], rtol=1e-5, atol=1e-5)
     assert together.shape == (5, 12) and together.dtype == np.float32
     assert ours.embed([]).shape == (0, 12)
+    report = export_model(open_model(tmp_path / "ours"), "huggingface", tmp_path / "out")
+    assert {"modules.json", "1_Pooling/config.json", "sentence_bert_config.json"} <= set(report.files)
+    assert read_sentence_modules(tmp_path / "out") == read_sentence_modules(tmp_path / "theirs")
+    assert "SentenceTransformer(" in (tmp_path / "out" / "README.md").read_text()
+    again = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
+    for row in rows:
+        ids = torch.tensor([row])
+        assert torch.equal(again(ids).last_hidden_state, theirs(ids).last_hidden_state)
+    import_encoder(tmp_path / "out", tmp_path / "again")
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "ours" / file).read_bytes()
     with pytest.raises(HeadwayError, match='the head "embedding", which predicts no tokens'):
         ours.perplexity("the cat sat on the mat and the dog sat on the cat")
     with pytest.raises(HeadwayError, match="guesses no masked words"):

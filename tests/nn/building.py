@@ -42,7 +42,7 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         needs_text = (entry.slot, entry.kind) == ("norm", "instancenorm")  # the whole of it, which no decoder has
         return small(decoder=0 if needs_text else 2, **{entry.slot: value})
     if entry.slot == "head":
-        return small(decoder=0 if entry.kind in ("pooled", "embedding") else 2, head=value)
+        return small(decoder=0 if entry.kind in ("pooled", "tags", "embedding") else 2, head=value)
     if entry.slot == "rope_scaling":
         return small(sides={"position": f"rope(scaling='{value}')"})
     if entry.slot == "mask":

@@ -28,7 +28,8 @@ def test_every_route_is_in_the_spec(served: Running) -> None:
     spec = served.get("/spec").json()
     assert set(spec["paths"]) == {
         "/translate", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/translate_file",
-        "/download_file/{filename}", "/api/translate", "/v1/models", "/v1/models/{name}", "/v1/completions", "/metrics",
+        "/download_file/{filename}", "/api/translate", "/v1/models", "/v1/models/{name}", "/v1/completions",
+        "/v1/embeddings", "/metrics",
         "/api/models", "/api/models/{name}", "/api/read", "/api/places", "/api/inside", "/api/column", "/api/layer",
         "/api/vectors", "/api/attribution", "/api/score", "/api/studies", "/api/studies/{name}",
     }  # fmt: skip

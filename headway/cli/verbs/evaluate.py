@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ("headway evaluate --model my-model --pairs test.en-de.tsv", "both sides in one file"),
         ("headway evaluate --model my-model --adapter law --compare my-model --pairs test.en-de.tsv", "what it brings"),
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
+        ("headway evaluate --model my-classifier --data test.tsv", "accuracy and F1 of a task, with intervals"),
     ],
 )
 @options.models
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 @options.one_pair_file
 @options.columns
 @option("--text", metavar="FILE", group="Text", help="Text to measure the perplexity of a language model on.")
+@option("--data", multiple=True, metavar="FILE", group="Text", help="Labelled text to measure a task on.")
 @options.no_split
 @option(
     "--metric",
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     group="Score",
     help="Save the translations.",
 )
+@options.search_method
 @options.beam_size
 @options.length_penalty
 @options.penalty
@@ -101,11 +104,17 @@ if TYPE_CHECKING:
 def evaluate(
     models: tuple[str, ...], adapter: str | None, compare: tuple[str, ...], source_language: str, to: str, device: str,
     engine: "EngineName", compute: "Compute", threads: int | None, source: str | None, target: str | None,
-    pairs: str | None, columns: tuple[str, str] | None, text: str | None, example_count: int,
+    pairs: str | None, columns: tuple[str, str] | None, text: str | None, data: tuple[str, ...], example_count: int,
     output: Path | None, no_split: bool, metrics: str | None, comet_model: str, lowercase: bool, tokenize: str,
     **search: Any,
 ) -> None:  # fmt: skip
-    """Evaluate a translator on held-out text, or a language model's perplexity."""
+    """Evaluate a translator on held-out text, a language model's perplexity, or a task on labelled text."""
+    if data:
+        if text or source or target or pairs or not models:
+            raise click.UsageError(
+                "--data measures a task: give --model, and no other text.", click.get_current_context()
+            )
+        return print_task_scores((*models, *compare), data, device, example_count, output)
     if bool(text) == bool(source or target or pairs):
         raise click.UsageError("give --source and --target, or --pairs, or --text.", click.get_current_context())
     if text and not models:
@@ -216,6 +225,39 @@ def print_comparison(
             row += [f"{score.score:.4f}" if score.segments else f"{score.score:.2f}", f"{chance:.3f}" if chance else ""]
         rows.append(tuple(row))
     print_table(tuple(header), rows)
+
+
+def print_task_scores(
+    models: tuple[str, ...], data: tuple[str, ...], device: str, example_count: int, output: Path | None
+) -> None:
+    """Metrics with their intervals, a table of labels, and examples of what is wrong."""
+    from headway.data.labelled_files import read_labelled
+    from headway.errors import HeadwayError
+    from headway.translate.task_evaluation import describe_errors, evaluate_task
+    from headway.translate.task_model import TaskModel
+    from headway.translate.translator import load
+
+    for path in models:
+        model = load(path, device)
+        if not isinstance(model, TaskModel):
+            raise HeadwayError(f"{path} was not trained for a task: give --source and --target, or --text.")
+        labelled = read_labelled(data, model.task)
+        found = evaluate_task(model, labelled.examples)
+        name = f"{path}: " if len(models) > 1 else ""
+        for score in found.scores:
+            click.echo(f"{name}{score.name} {score.value:.4f} (95 % interval {score.low:.4f} to {score.high:.4f})")
+        click.echo(f"{name}{labelled.lines:,} examples; 1,000 bootstrap samples")
+        if labelled.empty_count:
+            log(f"{labelled.empty_count:,} examples without text were left out", "warning")
+        table, wrong = describe_errors(model, labelled, found)
+        if table:
+            print_table(("label", "precision", "recall", "F1", "examples"), table)
+        for line in wrong[:example_count]:
+            click.echo(line)
+        if output and path == models[0]:
+            with open_output(str(output)) as sink:
+                sink.writelines(f"{one.label or ' '.join(one.tags) or one.score}\n" for one in found.predictions)
+            log(f"wrote the predictions to {output}")
 
 
 def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: str | None = None) -> None:

@@ -17,13 +17,19 @@ USES = {
     "translation": 'headway translate --model {} "…"',
     "causal": 'headway generate --model {} "…"',
     "masked": "headway evaluate --model {} --text FILE",
-    "embedding": "in Python, headway.load({!r}).embed([…])",
+    "embedding": "headway embed --model {} lines.txt --out vectors.npy",
+    "classify": 'headway predict --model {} "…"',
+    "tag": 'headway predict --model {} "…"',
+    "match": 'headway predict --model {} "…" "…"',
 }
 KINDS = {
     "translation": "translator",
     "causal": "language model",
     "masked": "masked language model",
     "embedding": "encoder of texts",
+    "classify": "classifier of texts",
+    "tag": "tagger of words",
+    "match": "classifier of pairs of texts",
 }
 
 
@@ -105,7 +111,7 @@ def import_model(source: str, out: Path, overwrite: bool, **given: Any) -> None:
     report = plan_import(source, ImportOptions(**given)).write(out, overwrite)
     for line in format_report(report):
         log(line)
-    name = str(out) if report.objective == "embedding" else shlex.quote(str(out))
+    name = shlex.quote(str(out))
     log(f"next: {USES[report.objective].format(name + format_direction(report))}")
 
 

@@ -167,9 +167,10 @@ def describe_model(model: "InstalledModel") -> dict[str, Any]:
 
 
 def format_facts(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    from headway.config.objective_kinds import reads_pairs
     from headway.text.language_codes import describe_languages
 
-    unknown = "languages unknown" if row["objective"] == "translation" else "language model"
+    unknown = "languages unknown" if reads_pairs(row["objective"]) else "language model"
     directions = describe_languages(row["source_languages"], row["target_languages"]) or unknown
     return row["name"], directions, f"{row['bytes'] / 1e6:.1f} MB", row["licence"] or "licence unknown"
 

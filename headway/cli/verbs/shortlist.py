@@ -79,6 +79,7 @@ def shortlist(
     Give the text that the model was trained on, or similar text; pairs are sampled from all of it. The model's weights
     do not change; an existing shortlist is replaced."""
     from headway.config.config import Config
+    from headway.config.objective_kinds import reads_pairs
     from headway.errors import HeadwayError
     from headway.storage.registry import writable_directory
     from headway.text.shortlist import SHORTLIST_FILE
@@ -95,7 +96,7 @@ def shortlist(
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
-    if config.train.objective.kind != "translation":
+    if not reads_pairs(config.train.objective.kind):
         raise HeadwayError(f"{folder} is a language model: shortlists are for translators.")
     files = TrainingFiles(source=source, target=target, pairs=pairs, columns=columns, target_languages=to)
     files.check()

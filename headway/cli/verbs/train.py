@@ -8,9 +8,10 @@ import click
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.train_setup import print_settings, read_assignments, run_training
+from headway.data.labelled_files import TASKS
 
 # Those that are keywords of headway.train under the same name; the rest is about files.
-OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "allow_changes")
+OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "device", "allow_changes")
 
 
 @click.command(
@@ -27,6 +28,7 @@ OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "al
             "with your own validation text, for twenty minutes",
         ),
         ("headway train --text corpus.txt --out my-lm", "a language model"),
+        ("headway train --task classify --data mails.tsv --out my-classifier", "labels of texts: see docs/tasks.md"),
         (
             "headway train --text mono.txt --objective span_corruption --out base",
             "pre-train a translator on text of either language: then --from-model base",
@@ -112,6 +114,21 @@ OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "al
 )
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
 @option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Validation text for a language model.")
+@option(
+    "--task",
+    type=click.Choice(TASKS),
+    group="Task",
+    help="Learn a task on top of an encoder: label texts, tag words, compare two texts, or embed texts.",
+)
+@option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    group="Task",
+    help="Its examples: .tsv, .csv, .jsonl, .conll or .conllu. Columns: text, label; words, tags; text1, text2, label "
+    "or score; anchor, positive, perhaps negatives.",
+)
+@option("--valid-data", multiple=True, metavar="FILE", group="Task", help="The same for validation.")
 @option(
     "--from",
     "source_languages",
@@ -201,9 +218,13 @@ OPTION_NAMES = ("objective", "steps", "epochs", "seconds", "seed", "device", "al
 )
 @option(
     "--objective",
-    type=click.Choice(["translation", "causal", "masked", "permutation", "span_corruption", "denoising"]),
+    type=click.Choice(
+        ["translation", "causal", "masked", "permutation", "span_corruption", "denoising", "masked_target"]
+    ),
+    metavar="NAME",
     group="Settings",
-    help="Training objective. Default: translation, or causal with --text.",
+    help="Training objective: translation (default), masked_target; with --text: causal (default), masked, "
+    "permutation, span_corruption, denoising.",
 )
 @option(
     "--config",
@@ -229,7 +250,7 @@ def train(
     assignments: tuple[str, ...], print_config: bool, log: str, tensorboard: bool, lora: int | None,
     lora_alpha: float | None, lora_layers: str, **given: Any,
 ) -> None:  # fmt: skip
-    """Train a translator from two text files, or a language model from one.
+    """Train a translator from two text files, a language model from one, or a task on top of an encoder.
 
     Settings come from flags, then HEADWAY_CONFIG__SECTION__KEY in the environment, then --config, then the preset.
     --preset auto chooses one by the amount of text and logs its choice. Several GPUs: torchrun --nproc-per-node 4 -m
@@ -260,7 +281,7 @@ def train(
     from headway.train.sources import TrainingFiles
 
     options["lora"] = LoraConfig(lora, lora_alpha or 0.0, lora_layers) if lora else None
-    files = TrainingFiles(**given)
+    files = TrainingFiles(**given, task=options["task"] or "")
     if print_config:
         print_settings(files, options)
     else:

@@ -81,6 +81,7 @@ LINES_PER_FILE_GROUP = {"cuda": 16_384, "cpu": 4096}
     "--protect", multiple=True, metavar="REGEX", group="Text", help="Leave matching text unchanged; may be repeated."
 )
 @option("--no-protect", is_flag=True, group="Text", help="Do not protect placeholders, tags, URLs or code.")
+@options.search_method
 @options.beam_size
 @options.length_penalty
 @options.penalty

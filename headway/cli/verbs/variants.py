@@ -25,13 +25,14 @@ SLOT_PAGES = {
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",
+    "search": "mask_predict.md",
     "alignment": "alignments.md",
     "shortlist": "shortlist.md",
     "optimiser": "training.md",
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",
 }
-KIND_PAGES = {"span_corruption": "denoising.md"}  # of kinds that share a page
+KIND_PAGES = {"span_corruption": "denoising.md", "masked_target": "mask_predict.md"}  # of kinds that share a page
 MAX_SUGGESTIONS = 4
 
 

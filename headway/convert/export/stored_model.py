@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headway.config.config import Config
 from headway.convert.weight_files import SafetensorsSource, WeightSource
+from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.storage.calibration import CALIBRATION_GLOB
 from headway.storage.card import ModelCard, read_card
@@ -41,9 +42,9 @@ class StoredModel:
 
     @property
     def objective(self) -> str:
-        """ "translation", "causal" or "masked"."""
+        """ "translation", "causal" or "masked", as which tasks on top of an encoder count."""
         kind: str = self.config.train.objective.kind
-        return kind
+        return "masked" if kind in TASKS else kind
 
     @property
     def name(self) -> str:
@@ -63,6 +64,8 @@ class StoredModel:
         config = self.config
         languages = " → ".join("+".join(side) for side in (config.source_languages, config.target_languages) if side)
         what = {"translation": "a translator", "causal": "a language model", "masked": "a masked language model"}
+        if (task := self.config.train.objective.kind) in TASKS:
+            what["masked"] = f"an encoder with the task {task}"
         size = f"{config.model.parameter_count():,} parameters" + (", stored in int8" if self.is_int8 else "")
         return (
             f"{what[self.objective]}{f' ({languages})' if languages else ''}, {size}",
@@ -91,6 +94,12 @@ def open_model(folder: str | Path) -> StoredModel:
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
+    if config.train.objective.kind not in ("translation", "causal", "masked", *TASKS):
+        raise HeadwayError(
+            f"{folder} was trained by the objective {config.train.objective.kind}, for which no other toolkit has a "
+            "form that it would run. Models of translation, causal and masked can be exported, and tasks on top of an "
+            "encoder."
+        )
     tokenizers = Tokenizers.load(folder / "tokenizer.json")
     stored = SafetensorsSource([folder / WEIGHTS_FILE])
     is_int8 = any(name.endswith(SCALE_SUFFIX) for name in stored.shapes())

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.convert.export.formats import ExportReport
-from headway.convert.export.huggingface.format import token_settings, write_json
+from headway.convert.export.huggingface.format import token_settings
 from headway.convert.export.huggingface.tokenizer import write_tokenizers
 from headway.convert.export.stored_model import MAX_POSITIONS, StoredModel
 from headway.convert.export.traced import tracing
 from headway.convert.export.traced.probe import PARTS, Probe, Run
 from headway.convert.export.traced.programs import CrossProgram, DecoderProgram, EncoderProgram, make_traceable
 from headway.convert.export.traced.support import describe_lost, unsupported
+from headway.convert.json_files import write_json
 from headway.nn.transformer import Transformer
 
 

@@ -1,7 +1,8 @@
 """BERT, RoBERTa and DistilBERT: encoders alone, post-norm, with learned positions and a norm of the embeddings.
 
-What a directory holds, says `architectures` in its config.json: a model that guesses masked words, or one that gives
-vectors: BERT's pooled output, or those of sentence-transformers, if modules.json is there (sentence_transformers.py).
+What a directory holds, says `architectures` in its config.json: a model that guesses masked words; one that labels
+texts or words; or one that gives vectors: BERT's pooled output, or those of sentence-transformers, if modules.json is
+there (sentence_transformers.py).
 
               segments     positions                  pooler
 BERT          yes          from 0                     yes
@@ -29,6 +30,8 @@ ACTIVATIONS = {
     "swish": "silu",
 }  # fmt: skip
 
+PAIR_LABELS = {"entailment", "contradiction", "equivalent", "not_equivalent", "duplicate", "paraphrase"}  # of two texts
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderNames:
@@ -45,6 +48,9 @@ class EncoderNames:
     output: str  # of the same, over the vocabulary: weight and bias
     tied_bias: str  # the bias, where the weight is that of the embedding
     pooler: str = ""
+    classifier: str = "classifier"  # of labels, after a dense layer where texts have labels
+    classifier_dense: str = ""
+    classifier_activation: str = "tanh"  # of that layer
     pairs: str = ""  # scores of next sentences, from the pooled output
     settings: tuple[str, ...] = ()  # names of sizes in config.json: width, layers, heads, hidden width
 
@@ -65,6 +71,7 @@ BERT = EncoderNames(
     output="cls.predictions.decoder",
     tied_bias="cls.predictions.bias",
     pooler="pooler.dense",
+    classifier_dense="bert.pooler.dense",
     pairs="cls.seq_relationship",
     settings=("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
 )  # fmt: skip
@@ -78,6 +85,7 @@ ROBERTA = EncoderNames(
         "transform_norm": "lm_head.layer_norm",
         "output": "lm_head.decoder",
         "tied_bias": "lm_head.bias",
+        "classifier_dense": "classifier.dense",
     }
 )
 DISTILBERT = EncoderNames(
@@ -94,6 +102,8 @@ DISTILBERT = EncoderNames(
     transform_norm="vocab_layer_norm",
     output="vocab_projector",
     tied_bias="vocab_projector.bias",
+    classifier_dense="pre_classifier",
+    classifier_activation="relu",
     settings=("dim", "n_layers", "n_heads", "hidden_dim"),
 )  # fmt: skip
 
@@ -131,10 +141,11 @@ def _encoder(
     d_model, layers, heads, hidden = (read_size(config, name) for name in names.settings)
     positions = read_size(config, "max_position_embeddings", 512) - first
     tied = require(config, "tie_word_embeddings", (True, False), True)
-    masked = _predicts_words(names, config)
+    use = _find_use(names, config)
+    masked = use == "words"
     pairs = masked and bool(names.pairs)  # whether it may tell next sentences
     sentence: Json = config.get("sentence_embedding") or {}
-    pooler = bool(names.pooler) and not masked and not sentence
+    pooler = bool(names.pooler) and use == "vectors" and not sentence
     rules = _encoder_rules(names, layers, segments, first)
     head: Json = {"kind": "embedding", "pooling": "first", "dense": pooler, "normalise": False}
     head |= {name: sentence[name] for name in ("pooling", "normalise") if name in sentence}
@@ -147,12 +158,19 @@ def _encoder(
         )
     if pooler:
         rules += linear_rules("head.pool", f"{names.prefix}{names.pooler}")
+    objective: Any = "masked"
+    labels: tuple[str, ...] = ()
+    if use in ("texts", "words of texts"):
+        labels = read_labels(config)
+        head, objective, labels, more = _describe_labels(names, use, labels)
+        rules += more
     lost = []
-    if names.pooler and not pooler and not pairs:
+    if names.pooler and not pooler and not pairs and use in ("words", "vectors"):
         lost.append("its pooler, if it has one, which this use does not need")
     alone = Architecture(
         family=names.family,
-        objective="masked",
+        objective=objective,
+        labels=labels,
         model={
             "d_model": d_model,
             "dropout": float(config.get("hidden_dropout_prob") or config.get("dropout") or 0.0),
@@ -172,7 +190,7 @@ def _encoder(
         },
         rules=tuple(rules),
         max_tokens=min(positions, int(sentence.get("max_tokens", positions))),
-        unused=(*_list_unused(names, masked, pooler), "*position_ids"),
+        unused=(*_list_unused(names, masked, pooler or use == "texts"), "*position_ids"),
         lost=tuple(lost),
         prefix=names.prefix,
     )  # fmt: skip
@@ -192,20 +210,55 @@ def _with_pairs(alone: Architecture, names: EncoderNames) -> Architecture:
     )
 
 
-def _predicts_words(names: EncoderNames, config: Json) -> bool:
-    """Whether the directory holds a model that guesses masked words, by the name of its class."""
+def _find_use(names: EncoderNames, config: Json) -> str:
+    """What the model in the directory gives, by the name of its class: "words" that are masked, "vectors", or labels of
+    "texts" or of "words of texts"."""
     if config.get("sentence_embedding"):
-        return False
+        return "vectors"
     classes: Any = config.get("architectures") or [""]
     name = str(classes[0]) if isinstance(classes, list) else str(classes)
     if name.endswith(("ForMaskedLM", "ForPreTraining")):
-        return True
+        return "words"
+    if name.endswith("ForSequenceClassification"):
+        return "texts"
+    if name.endswith("ForTokenClassification"):
+        return "words of texts"
     if name.endswith("Model") or not name:
-        return False
+        return "vectors"
     raise ConversionError(
         f"architectures = {classes!r} in its config.json: a {names.family} model can be imported if it guesses masked "
-        "words (ForMaskedLM) or gives vectors (Model), not with another head."
+        "words (ForMaskedLM), gives vectors (Model), or labels texts or words (ForSequenceClassification, "
+        "ForTokenClassification), not with another head."
     )
+
+
+def read_labels(config: Json) -> tuple[str, ...]:
+    """The names of the labels, in the order of their scores."""
+    if config.get("problem_type") == "multi_label_classification":
+        raise ConversionError(
+            "its labels do not exclude each other (problem_type = multi_label_classification), and those of Headway do."
+        )
+    table = config.get("id2label")
+    if not isinstance(table, dict):
+        return tuple(f"LABEL_{n}" for n in range(read_size(config, "num_labels", 2)))
+    labels = tuple(str(table.get(str(n))) for n in range(len(table)))
+    if len(set(labels)) < len(table) or not labels or any(table.get(str(n)) is None for n in range(len(table))):
+        raise ConversionError("id2label in its config.json does not name each label once. Correct it there.")
+    return labels
+
+
+def _describe_labels(
+    names: EncoderNames, use: str, labels: tuple[str, ...]
+) -> tuple[Json, str, tuple[str, ...], list[TensorRule]]:
+    """Head, objective, labels and rules. A single label is a score of two texts."""
+    if use == "words of texts":
+        rules = linear_rules("head.classify", names.classifier)
+        return {"kind": "tags", "classes": len(labels)}, "tag", labels, rules
+    out = f"{names.classifier}.out_proj" if names.classifier_dense.startswith(names.classifier) else names.classifier
+    rules = [*linear_rules("head.pool", names.classifier_dense), *linear_rules("head.classify", out)]
+    head = {"kind": "pooled", "classes": len(labels), "pooling": "first", "activation": names.classifier_activation}
+    compares = len(labels) == 1 or PAIR_LABELS & {label.lower() for label in labels}
+    return head, "match" if compares else "classify", labels if len(labels) > 1 else (), rules
 
 
 def _encoder_rules(names: EncoderNames, layers: int, segments: int, first: int) -> list[TensorRule]:

@@ -14,6 +14,7 @@ from headway.convert.importer import ImportPlan
 from headway.convert.json_files import read_json_object
 from headway.convert.options import ImportOptions
 from headway.convert.weight_files import open_weights
+from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.text.language_codes import match_languages
 from headway.text.tokenizer.imported import ImportedTokenizer
@@ -47,7 +48,7 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
 def read_text(architecture: Architecture, folder: ModelFolder) -> ModelText:
     """Tokenizers and languages, as the family reads them."""
     if architecture.read_text is None:
-        text = read_model_text(folder, architecture.objective)
+        text = read_model_text(folder, "masked" if architecture.objective in TASKS else architecture.objective)
     else:
         text = architecture.read_text(folder)
     return apply_generation(text, folder) if architecture.objective == "translation" else text

@@ -3,6 +3,7 @@ and which files hold it. An imported tokenizer keeps it under the key "original"
 
     {"config": what tokenizer_config.json says, "files": ["spiece.model"]}"""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,9 @@ def read_tokenizer_config(path: Path) -> Json:
         config.setdefault(name, _spell(value))
     if (path / TEMPLATE_FILE).exists():
         config["chat_template"] = read_limited(path / TEMPLATE_FILE).decode("utf-8", "replace")
-    return {name: value for name, value in config.items() if name not in DROPPED}
+    kept = {name: value for name, value in config.items() if name not in DROPPED}
+    text = json.dumps(kept, ensure_ascii=False).encode("utf-8", "replace")  # JSON can spell characters that are none
+    return dict(json.loads(text))
 
 
 def _spell(value: Any) -> Any:

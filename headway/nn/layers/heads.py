@@ -1,5 +1,5 @@
-"""Output heads: logits over the vocabulary, BERT's masked language modelling, a pooled classifier, and embeddings of
-whole texts."""
+"""Output heads: logits over the vocabulary, BERT's masked language modelling, a pooled classifier, tags of tokens,
+and embeddings of whole texts."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from headway.config.schema import Part, number
 from headway.errors import HeadwayError
 from headway.nn.build import Cost, Scope, make_linear, make_norm
 from headway.nn.layers.feedforward import ACTIVATIONS
+from headway.nn.ops.dropout import Dropout
 
 
 class LogitsHead(nn.Module):
@@ -95,32 +96,81 @@ class MaskedLMHead(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """tanh(x₀W + b), and from it a score for each class"""
+    """f(pW + b), and from it a score for each class; p is the first token, or the mean or maximum of all"""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part):
         kind: str = "pooled"
-        classes: int = number(2, low=1)
+        classes: int = number(2, low=1)  # 1: a number, such as how alike two texts are
+        pooling: Literal["first", "mean", "max"] = "first"
+        dense: bool = True  # the layer W, b before the scores
+        activation: Literal["tanh", "gelu", "relu"] = "tanh"  # f
 
         def build(self, scope: Scope, vocabulary: int, tied: bool) -> "PooledHead":
-            return PooledHead(scope, self.classes)
+            return PooledHead(self, scope)
 
         def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
-            weights = scope.linear_parameters(scope.d_model, scope.d_model)
-            weights += scope.linear_parameters(scope.d_model, self.classes)
-            return Cost(parameters=weights, flops_per_text=2 * scope.d_model * (scope.d_model + self.classes))
+            weights = scope.linear_parameters(scope.d_model, self.classes)
+            flops = 2 * scope.d_model * self.classes
+            if self.dense:
+                weights += scope.linear_parameters(scope.d_model, scope.d_model)
+                flops += 2 * scope.d_model**2
+            return Cost(parameters=weights, flops_per_text=flops)
 
-    def __init__(self, scope: Scope, classes: int) -> None:
+    def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
-        self.pool = make_linear(scope.d_model, scope.d_model, scope)
-        self.classify = make_linear(scope.d_model, classes, scope)
+        self.config = config
+        self.pool = make_linear(scope.d_model, scope.d_model, scope) if config.dense else None
+        self.activation = torch.tanh if config.activation == "tanh" else ACTIVATIONS[config.activation]
+        self.dropout = Dropout(scope.dropout)
+        self.classify = make_linear(scope.d_model, config.classes, scope)
 
-    def vector(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.pool(x[:, 0]))
+    def vector(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """(B, T, d) -> (B, d). valid (B, T): false on padding."""
+        pooled = pool_tokens(x, valid, self.config.pooling)
+        return pooled if self.pool is None else self.activation(self.pool(pooled))
 
-    def forward(self, x: Tensor, embedding: Any) -> Tensor:
-        result: Tensor = self.classify(self.vector(x))
+    def forward(self, x: Tensor, embedding: Any, valid: Tensor | None = None) -> Tensor:
+        """(B, T, d) -> (B, classes)"""
+        result: Tensor = self.classify(self.dropout(self.vector(x, valid)))
         return result
+
+
+class TagHead(nn.Module):
+    """xW + b: a score of each class for every token"""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part):
+        kind: str = "tags"
+        classes: int = number(2, low=1)
+
+        def build(self, scope: Scope, vocabulary: int, tied: bool) -> "TagHead":
+            return TagHead(self, scope)
+
+        def cost(self, scope: Scope, vocabulary: int, tied: bool) -> Cost:
+            weights = scope.linear_parameters(scope.d_model, self.classes)
+            return Cost(parameters=weights, flops_per_query=2 * scope.d_model * self.classes)
+
+    def __init__(self, config: Config, scope: Scope) -> None:
+        super().__init__()
+        self.dropout = Dropout(scope.dropout)
+        self.classify = make_linear(scope.d_model, config.classes, scope)
+
+    def forward(self, x: Tensor, embedding: Any, valid: Tensor | None = None) -> Tensor:
+        """(B, T, d) -> (B, T, classes)"""
+        result: Tensor = self.classify(self.dropout(x))
+        return result
+
+
+def pool_tokens(x: Tensor, valid: Tensor | None, pooling: str) -> Tensor:
+    """One vector for each text: (B, T, d) -> (B, d). valid (B, T): false on padding, None: there is none."""
+    if pooling == "first":
+        return x[:, 0]
+    if valid is None:
+        return x.mean(1) if pooling == "mean" else x.amax(1)
+    if pooling == "max":
+        return x.masked_fill(~valid[..., None], -torch.inf).amax(1)
+    return (x * valid[..., None]).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
 
 
 class EmbeddingHead(nn.Module):
@@ -149,17 +199,10 @@ class EmbeddingHead(nn.Module):
 
     def vector(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         """(B, T, d) -> (B, d). valid (B, T): false on padding."""
-        vector = self._pool(x, x.new_ones(x.shape[:2], dtype=torch.bool) if valid is None else valid)
+        vector = pool_tokens(x, valid, self.config.pooling)
         if self.pool is not None:
             vector = torch.tanh(self.pool(vector))
         return F.normalize(vector, dim=-1) if self.config.normalise else vector
-
-    def _pool(self, x: Tensor, valid: Tensor) -> Tensor:
-        if self.config.pooling == "first":
-            return x[:, 0]
-        if self.config.pooling == "max":
-            return x.masked_fill(~valid[..., None], -torch.inf).amax(1)
-        return (x * valid[..., None]).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
 
     def forward(self, x: Tensor, embedding: Any) -> Tensor:
         """Of texts without padding."""

@@ -64,15 +64,17 @@ def make_router(state: ServerState) -> APIRouter:
 
     @router.get("/v1/models", **openapi.MODELS)
     async def models(request: Request) -> JSONResponse:
-        """List the language models."""
+        """List the language models and the encoders."""
         state.check_key(request, {})
-        return JSONResponse({"object": "list", "data": [format_model(m) for m in state.pool.models if m.is_causal]})
+        return JSONResponse(
+            {"object": "list", "data": [format_model(m) for m in state.pool.models if not m.is_translator]}
+        )
 
     @router.get("/v1/models/{name}", **openapi.MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
         """Describe one of them."""
         state.check_key(request, {})
-        return JSONResponse(format_model(find_model(name)))
+        return JSONResponse(format_model(state.pool.encoder_named(name) or find_model(name)))
 
     @router.post("/v1/completions", **openapi.COMPLETIONS)
     async def completions(request: Request) -> Response:

@@ -128,6 +128,12 @@ class ImportedTokenizer(Tokenizer):
         library.no_padding()
         return library
 
+    @functools.cached_property
+    def pair_separators(self) -> int:
+        """How many end tokens stand between two texts that are read together: one as in BERT, two as in RoBERTa."""
+        library = self._special_library
+        return 1 if library is None else max(len(library.encode("", "").ids) - 2, 1)
+
     def _join(self, contents: bytes) -> bytes:
         return contents.removeprefix(b" ") if self._starts_with_space else contents
 

@@ -217,6 +217,14 @@ def test_a_name_of_a_file_that_a_model_directory_claims_is_not_written(tmp_path:
         assert load_model(tmp_path / "ours").tokenizers.target.encode("the dog")
 
 
+def test_half_a_character_in_the_settings_is_replaced(tmp_path: Path) -> None:
+    save_llama(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "tokenizer_config.json"
+    path.write_text(json.dumps({**CHAT, "more": ["\ud800"]}))
+    plan_import(tmp_path / "theirs", ImportOptions()).write(tmp_path / "ours")
+    assert '"more": ["?"]' in (tmp_path / "ours" / "tokenizer.json").read_text()
+
+
 def test_what_was_said_beside_ids_does_not_change_what_ids_mean(tmp_path: Path) -> None:
     save_llama(tmp_path / "theirs")
     plan_import(tmp_path / "theirs", ImportOptions()).write(tmp_path / "ours")

@@ -1,7 +1,8 @@
 """The card of an exported model: README.md, with licence, languages, and how to use it."""
 
 from headway import __version__
-from headway.convert.export.huggingface.proposals import Family
+from headway.convert.export.huggingface.proposals import ENDINGS, Family
+from headway.convert.export.huggingface.sentence_modules import has_sentence_modules
 from headway.convert.export.huggingface.sentencepiece_files import is_sentencepiece
 from headway.convert.export.huggingface.tokenizer import spell_tag
 from headway.convert.export.stored_model import StoredModel
@@ -43,8 +44,9 @@ def has_two_folders(model: StoredModel) -> bool:
 
 def find_model_class(model: StoredModel, family: Family) -> str:
     """The class of transformers that loads the model."""
-    gives_vectors = model.objective == "masked" and model.config.model.head.kind != "masked"
-    return "AutoModel" if gives_vectors else family.auto_class
+    if model.objective != "masked":
+        return family.auto_class
+    return f"AutoModel{ENDINGS.get(model.config.model.head.kind, '')}"
 
 
 def find_tokenizer_class(model: StoredModel, family: Family) -> str:
@@ -76,6 +78,19 @@ def _format_usage(model: StoredModel, family: Family) -> str:
         lines += [
             'ids = tokenizer("Once", return_tensors="pt")',
             "print(tokenizer.decode(model.generate(**ids)[0], skip_special_tokens=True))",
+        ]
+    elif model.config.model.head.kind in ("pooled", "tags"):
+        lines += [
+            'ids = tokenizer("The weather is nice today.", return_tensors="pt")',
+            "print(model(**ids).logits.softmax(-1), model.config.id2label)",
+        ]
+    elif has_sentence_modules(model):
+        lines = [
+            "```python",
+            "from sentence_transformers import SentenceTransformer",
+            "",
+            f'model = SentenceTransformer("{model.name}")',
+            'print(model.encode(["A cat sat.", "A dog ran."]) @ model.encode("A kitten sat down."))',
         ]
     elif maker == "AutoModel":
         lines += [

@@ -1,6 +1,5 @@
 """HuggingFaceFormat: a folder that transformers loads without Headway."""
 
-import json
 from pathlib import Path
 
 from headway.convert.architecture import Json
@@ -14,6 +13,7 @@ from headway.convert.export.huggingface.generation import (
 )
 from headway.convert.export.huggingface.marian_files import is_marian_pair, write_marian_tokenizer
 from headway.convert.export.huggingface.match import FamilyMatch, match_families
+from headway.convert.export.huggingface.sentence_modules import SENTENCE, write_sentence_modules
 from headway.convert.export.huggingface.sentencepiece_files import (
     describe_difference,
     is_sentencepiece,
@@ -23,6 +23,7 @@ from headway.convert.export.huggingface.sentencepiece_files import (
 from headway.convert.export.huggingface.tensors import DTYPES, write_weights
 from headway.convert.export.huggingface.tokenizer import write_tokenizer
 from headway.convert.export.stored_model import MAX_POSITIONS, StoredModel
+from headway.convert.json_files import write_json
 from headway.convert.weight_files import SAFETENSORS
 from headway.files.atomic import write_text_atomically
 from headway.text.lm_text import line_end_id
@@ -49,7 +50,11 @@ class HuggingFaceFormat:
         headers = write_weights(path, match.architecture, match.config, match.weights, self.dtype, tables)
         max_tokens = count_positions(match)
         dtype = str(headers[0].dtype).removeprefix("torch.")
-        write_json(folder / "config.json", {**match.config, **token_settings(model), "dtype": dtype})
+        config = {**match.config, **token_settings(model), "dtype": dtype}
+        config.pop("num_labels", None)  # which id2label says
+        if sentence := config.pop(SENTENCE, None):
+            write_sentence_modules(folder, sentence, model.config.model.d_model)
+        write_json(folder / "config.json", config)
         if model.objective != "masked":
             write_json(folder / "generation_config.json", make_generation_config(model, max_tokens))
         self._write_tokenizers(model, match, folder)
@@ -87,6 +92,9 @@ class HuggingFaceFormat:
             assert match.architecture is not None
             if describe_difference(folder, match.architecture, model.tokenizers):
                 lost.append("the tokens that name the languages of a text: add them as the original's tokenizer does")
+        objective = model.config.train.objective
+        if objective.kind == "match" and not model.config.labels and (objective.low, objective.high) != (0, 1):
+            lost.append(f"the range of its scores, {objective.low:g} to {objective.high:g}: they are from 0 to 1")
         if model.is_int8 and self.dtype != "int8":
             lost.append("the storage in int8: its matrices are written as floats of the same values")
         if (loader := find_tokenizer_class(model, match.family)) != "AutoTokenizer":
@@ -136,7 +144,7 @@ def _positions(model: StoredModel) -> list[dict[str, object]]:
 
 
 def token_settings(model: StoredModel) -> Json:
-    """The special ids in a config.json, and T5's tasks."""
+    """The special ids and the labels in a config.json, and T5's tasks."""
     tokens = special_tokens(model.tokenizers.target)
     if model.objective == "translation":
         tasks = describe_tasks(model.tokenizers.source)
@@ -149,12 +157,14 @@ def token_settings(model: StoredModel) -> Json:
             "pad_token_id": tokens.pad,
             "is_encoder_decoder": True,
         }
+    labels = list(model.config.labels or ["LABEL_0"] * (model.config.model.head.kind == "pooled"))
+    named = {
+        "id2label": {str(n): label for n, label in enumerate(labels)},
+        "label2id": {label: n for n, label in enumerate(labels)},
+    }
     return {
+        **(named if labels else {}),
         "bos_token_id": line_end_id(model.tokenizers.target),
         "eos_token_id": tokens.end,
         "pad_token_id": tokens.pad,
     }
-
-
-def write_json(path: Path, table: object) -> None:
-    write_text_atomically(path, json.dumps(table, ensure_ascii=False, indent=2) + "\n")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.convert.architecture import Json
+from headway.convert.export.huggingface.sentence_modules import describe_sentence
 from headway.convert.export.stored_model import MAX_POSITIONS
 from headway.nn.positions.positions import sinusoids
 
@@ -20,6 +21,9 @@ T5_FEEDFORWARDS = {
 }  # fmt: skip
 
 SEQ2SEQ, CAUSAL, MASKED = "AutoModelForSeq2SeqLM", "AutoModelForCausalLM", "AutoModelForMaskedLM"
+
+
+ENDINGS = {"masked": "ForMaskedLM", "pooled": "ForSequenceClassification", "tags": "ForTokenClassification"}
 
 
 class Family(NamedTuple):
@@ -249,9 +253,11 @@ def propose_bitnet(model: Json) -> Json:
 def propose_bert(model: Json) -> Json:
     encoder = model["encoder"]
     mixer, feedforward = first_part(encoder, "mixer"), first_part(encoder, "feedforward")
+    ending = ENDINGS.get(model["head"]["kind"], "Model")
     masked = "BertForPreTraining" if model["head"].get("next_sentence") else "BertForMaskedLM"
     return {
-        "architectures": [masked if model["head"]["kind"] == "masked" else "BertModel"],
+        "architectures": [masked if model["head"]["kind"] == "masked" else f"Bert{ending}"],
+        **({"num_labels": model["head"]["classes"]} if "classes" in model["head"] else {}),
         "hidden_size": model["d_model"],
         "num_hidden_layers": encoder["layers"],
         "num_attention_heads": mixer.get("heads", 1),
@@ -263,6 +269,7 @@ def propose_bert(model: Json) -> Json:
         "hidden_dropout_prob": model["dropout"],
         "attention_probs_dropout_prob": mixer.get("dropout", 0.0),
         "tie_word_embeddings": model["embedding"]["tied"] != "none",
+        **describe_sentence(model),
     }
 
 
@@ -286,6 +293,7 @@ def propose_distilbert(model: Json) -> Json:
     bert = propose_bert(model)
     return {
         "architectures": [str(bert["architectures"][0]).replace("Bert", "DistilBert")],
+        **({"num_labels": bert["num_labels"]} if "num_labels" in bert else {}),
         "dim": bert["hidden_size"],
         "n_layers": bert["num_hidden_layers"],
         "n_heads": bert["num_attention_heads"],
@@ -295,6 +303,7 @@ def propose_distilbert(model: Json) -> Json:
         "dropout": bert["hidden_dropout_prob"],
         "attention_dropout": bert["attention_probs_dropout_prob"],
         "tie_word_embeddings": bert["tie_word_embeddings"],
+        **describe_sentence(model),
     }
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 
 from headway.convert.export.formats import ExportReport
-from headway.convert.export.huggingface.format import write_json
 from headway.convert.export.huggingface.generation import describe_lost_search, make_generation_config
 from headway.convert.export.huggingface.tokenizer import write_tokenizers
 from headway.convert.export.stored_model import MAX_POSITIONS, StoredModel
 from headway.convert.export.traced.probe import Probe
 from headway.convert.export.traced.programs import make_traceable
 from headway.convert.export.traced.support import describe_lost, unsupported
+from headway.convert.json_files import write_json
 from headway.errors import HeadwayError
 from headway.nn.transformer import Transformer
 

@@ -17,6 +17,8 @@ LINEARS = {"dense"}  # others round their inputs: a last bit more or less would 
 def unsupported(config: Config) -> str:
     """The slot and the kind that cannot be traced; "" if everything can."""
     model: Any = config.model
+    if model.head.kind == "pooled" and model.head.pooling != "first":
+        return f"the head takes the {model.head.pooling} of all tokens, and a graph is not told which are padding."
     for side in model.sides:
         stack = getattr(model, side)
         for slot in ("mixer", "cross"):

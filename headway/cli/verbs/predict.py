@@ -1,0 +1,93 @@
+"""`headway predict`: labels, tags or scores of texts, by a model that was trained for a task."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli import options
+from headway.cli.app import Verb, option
+from headway.cli.input_lines import read_line_groups
+
+if TYPE_CHECKING:
+    from headway.translate.task_model import Prediction, TaskModel
+
+
+@click.command(
+    "predict",
+    cls=Verb,
+    examples=[
+        ('headway predict --model my-classifier "Wo ist der Bahnhof?"', "the label of a text, and its probability"),
+        ("headway predict --model my-classifier --input mails.txt --top-k 3", "a file, line by line"),
+        ('headway predict --model my-tagger --json "Ada lives in Paris ."', "each word with its tag"),
+        ('headway predict --model my-matcher "A dog runs." "An animal moves."', "two texts that are compared"),
+    ],
+)
+@click.argument("text", nargs=-1)
+@option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
+@options.device
+@option(
+    "--input", "-i", "input_file", metavar="FILE", group="Text",
+    help="Read texts from this file, one a line; pairs separated by a tab. Default: standard input.",
+)  # fmt: skip
+@option("--top-k", type=click.IntRange(min=1), default=1, group="Result", help="Number of labels to print for a text.")
+@option("--json", "as_json", is_flag=True, group="Result", help="Print a JSON object a line.")
+def predict(text: tuple[str, ...], model: str, device: str, input_file: str | None, top_k: int, as_json: bool) -> None:
+    """Label texts with a model that was trained with headway train --task.
+
+    Prints label and probability of each text, separated by tabs; an empty line for an empty one. Of a tagger it prints
+    the words as word/TAG; of a model that compares texts, the label or the score of each pair."""
+    from headway.errors import HeadwayError
+    from headway.translate.task_model import TaskModel
+    from headway.translate.translator import load
+
+    loaded = load(model, device)
+    if not isinstance(loaded, TaskModel):
+        raise HeadwayError(f"{model} was not trained for a task. Train one: headway train --task classify --data FILE")
+    if text and input_file:
+        raise click.UsageError("give texts or --input, not both.", click.get_current_context())
+    if loaded.task == "match" and text and len(text) != 2:
+        raise click.UsageError("give two texts to compare.", click.get_current_context())
+    for group in _read_texts(loaded, text, input_file):
+        for given, found in zip(group, loaded.predict(group, top_k)):
+            click.echo(json.dumps(to_table(given, found), ensure_ascii=False) if as_json else format_line(found))
+
+
+def _read_texts(model: "TaskModel", text: tuple[str, ...], input_file: str | None) -> Iterator[list[Any]]:
+    if model.task != "match":
+        yield from read_line_groups(text, input_file)
+        return
+    if text:
+        yield [text]
+        return
+    from headway.errors import HeadwayError
+
+    number = 0
+    for group in read_line_groups((), input_file):
+        pairs = []
+        for line in group:
+            number += 1
+            pair = line.split("\t")
+            if len(pair) != 2:
+                raise HeadwayError(f"line {number} has {len(pair)} columns: give two texts, separated by a tab.")
+            pairs.append(pair)
+        yield pairs
+
+
+def format_line(found: "Prediction") -> str:
+    """A prediction as one line: tabs between label and probability, or word/TAG, or the score."""
+    if found.score is not None:
+        return f"{found.score:.4f}"
+    if found.words:
+        return " ".join(f"{word.word}/{word.tag}" for word in found.words)
+    return "\t".join(f"{label}\t{probability:.4f}" for label, probability in found.labels)
+
+
+def to_table(given: Any, found: "Prediction") -> dict[str, Any]:
+    table: dict[str, Any] = {"text": given if isinstance(given, str) else [*given]}
+    if found.score is not None:
+        return {**table, "score": found.score}
+    if found.words:
+        return {**table, "words": [word._asdict() for word in found.words]}
+    return {**table, "labels": [label._asdict() for label in found.labels]}

@@ -1,0 +1,313 @@
+"""Labelled text for tasks on top of an encoder: texts with labels, words with tags, two texts with a label or a score,
+texts that belong together.
+
+TSV, CSV, JSON lines or CoNLL ─► read_labelled() ─► LabelledData ─► hold_out(): training and validation, no text in both
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headway.data.parallel_files import strip_compression
+from headway.errors import HeadwayError
+from headway.files.cache import fingerprint
+from headway.files.text_files import format_path, read_lines
+from headway.text.unspaced import count_words
+
+TASKS = ("classify", "tag", "match", "embed")
+CONLL_TAG_COLUMNS = {".conll": -1, ".conllu": 3}  # of the tag; the word is in the first, of .conllu in the second
+MAX_HELD_OUT_EXAMPLES = 2000  # for validation, if no validation data is given
+HELD_OUT_SHARE = 0.1
+
+
+class LabelledExample(NamedTuple):
+    texts: tuple[str, ...]  # of classify one, of match two, of embed anchor, positive, negatives; of tag the words
+    labels: tuple[str, ...] = ()  # of tag one for each word; of embed none
+
+
+class TaskColumns(NamedTuple):
+    """What the columns of a task are called. The first name is the one that messages use."""
+
+    texts: tuple[tuple[str, ...], ...]
+    label: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()  # a text that may follow
+
+    @property
+    def names(self) -> str:
+        optional = [f"[{self.more[0]}]"] if self.more else []
+        return ", ".join([*(names[0] for names in self.texts), *self.label[:1], *optional])
+
+
+COLUMNS = {
+    "classify": TaskColumns((("text", "sentence"),), ("label", "class")),
+    "tag": TaskColumns((("words", "tokens"),), ("tags", "labels")),
+    "match": TaskColumns((("text1", "sentence1", "premise"), ("text2", "sentence2", "hypothesis")), ("label", "score")),
+    "embed": TaskColumns((("anchor", "query", "text1"), ("positive", "text2")), more=("negative",)),
+}
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """Examples of one task, in memory: labelled text is small beside the text that models are pre-trained on."""
+
+    task: str
+    examples: Sequence[LabelledExample]
+    empty_count: int = 0  # left out: without text
+
+    @property
+    def lines(self) -> int:
+        return len(self.examples)
+
+    def label_counts(self) -> dict[str, int]:
+        """How often each label occurs, by name."""
+        counts: dict[str, int] = {}
+        for example in self.examples:
+            for label in example.labels:
+                counts[label] = counts.get(label, 0) + 1
+        return dict(sorted(counts.items()))
+
+    def texts(self) -> Iterator[str]:
+        """Every text, the words of a tagged one joined by spaces."""
+        for example in self.examples:
+            if self.task == "tag":
+                yield " ".join(example.texts)
+            else:
+                yield from example.texts
+
+    def count_words(self) -> int:
+        return int(sum(count_words(text) for text in self.texts()))
+
+    def count_characters(self) -> int:
+        return sum(map(len, self.texts()))
+
+    @property
+    def identity(self) -> str:
+        return fingerprint([self.task, *(json.dumps([e.texts, e.labels]) for e in self.examples)])
+
+
+@dataclass
+class _Collector:
+    """Examples as they are read, checked one by one."""
+
+    task: str
+    examples: list[LabelledExample] = field(default_factory=list)
+    empty_count: int = 0
+
+    def add(self, texts: Sequence[str], labels: Sequence[str], where: str) -> None:
+        if self.task == "tag" and len(texts) != len(labels):
+            raise HeadwayError(
+                f"{where}: {len(texts)} words and {len(labels)} tags. Give one tag for each word, both separated by "
+                "spaces."
+            )
+        texts = tuple(text.strip() for text in texts)
+        if not texts or "" in texts:
+            self.empty_count += 1
+            return
+        if "" in labels:
+            raise HeadwayError(f"{where}: the label is empty. Give every text a label, or leave the line out.")
+        self.examples.append(LabelledExample(texts, tuple(labels)))
+
+
+def read_labelled(paths: Sequence[str], task: str) -> LabelledData:
+    """The examples of these files, in order. Lines without text are left out and counted."""
+    collector = _Collector(task)
+    for path in paths:
+        name = strip_compression(path).lower()
+        suffix = name[name.rfind(".") :]
+        if suffix in (".jsonl", ".json", ".ndjson"):
+            _read_json_lines(path, collector)
+        elif suffix in CONLL_TAG_COLUMNS:
+            _read_conll(path, collector, CONLL_TAG_COLUMNS[suffix])
+        else:
+            _read_table(path, collector, is_csv=suffix == ".csv")
+    if not collector.examples:
+        files = " and ".join(map(format_path, paths))
+        raise HeadwayError(f"{files}: there is no example with text. Give the columns {COLUMNS[task].names}.")
+    return LabelledData(task, collector.examples, collector.empty_count)
+
+
+def collect_rows(rows: Iterable[Any], task: str, name: str = "data") -> LabelledData:
+    """The same of rows in memory: tuples in the order of the columns, or tables with their names."""
+    collector = _Collector(task)
+    for number, row in enumerate(rows):
+        where = f"{name}[{number}]"
+        if isinstance(row, dict):
+            _add_table(row, collector, where)
+        elif isinstance(row, list | tuple):
+            _add_cells([*row], collector, where)
+        else:
+            raise HeadwayError(f"{where} is {row!r:.60}: give tuples of {COLUMNS[task].names}, or tables with these.")
+    if not collector.examples:
+        raise HeadwayError(f"{name} holds no example with text. Give tuples of {COLUMNS[task].names}.")
+    return LabelledData(task, collector.examples, collector.empty_count)
+
+
+def _read_table(path: str, collector: _Collector, is_csv: bool) -> None:
+    lines = read_lines(path)
+    rows: Iterable[list[str]] = csv.reader(lines) if is_csv else (line.split("\t") for line in lines)
+    for number, cells in enumerate(rows, 1):
+        if number == 1 and _is_header(cells, collector.task):
+            continue
+        if any(cells):
+            _add_cells(cells, collector, f"{format_path(path)}, line {number}")
+
+
+def _is_header(cells: Sequence[str], task: str) -> bool:
+    columns = COLUMNS[task]
+    wanted = [*columns.texts, *([columns.label] if columns.label else []), *([columns.more] if columns.more else [])]
+    given = [cell.strip().lower() for cell in cells]
+    return len(given) >= 2 and all(cell in names for cell, names in zip(given, wanted))
+
+
+def _add_cells(cells: list[Any], collector: _Collector, where: str) -> None:
+    columns = COLUMNS[collector.task]
+    wanted = len(columns.texts) + bool(columns.label)
+    if len(cells) != wanted and not (columns.more and len(cells) > wanted):
+        count = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise HeadwayError(
+            f"{where}: {count}, and the task {collector.task} needs {wanted}: {columns.names}"
+            f"{', and perhaps more negatives' * bool(columns.more)}. Separate them by tabs, of .csv by commas."
+        )
+    if collector.task == "tag":
+        words, tags = (cell.split() if isinstance(cell, str) else [str(part) for part in cell] for cell in cells)
+        collector.add(words, tags, where)
+    elif columns.label:
+        *texts, label = map(str, cells)
+        collector.add(texts, [label.strip()], where)
+    else:
+        collector.add([str(cell) for cell in cells], [], where)
+
+
+def _read_json_lines(path: str, collector: _Collector) -> None:
+    for number, line in enumerate(read_lines(path), 1):
+        where = f"{format_path(path)}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            table = json.loads(line)
+        except (ValueError, RecursionError):
+            table = None
+        if not isinstance(table, dict):
+            raise HeadwayError(f"{where} is not a JSON object. Write one a line, with {COLUMNS[collector.task].names}.")
+        _add_table(table, collector, where)
+
+
+def _add_table(table: dict[str, Any], collector: _Collector, where: str) -> None:
+    columns = COLUMNS[collector.task]
+    cells = [_find_cell(table, names, where) for names in columns.texts]
+    if columns.label:
+        cells.append(_find_cell(table, columns.label, where))
+    for name in columns.more:
+        given = table.get(name) or []
+        cells += given if isinstance(given, list) else [given]
+    _add_cells(cells, collector, where)
+
+
+def _find_cell(table: dict[str, Any], names: Sequence[str], where: str) -> Any:
+    for name in names:
+        if table.get(name) is not None:
+            return table[name]
+    raise HeadwayError(f"{where} has no {' or '.join(names)}; it has {', '.join(map(str, table)) or 'nothing'}.")
+
+
+def _read_conll(path: str, collector: _Collector, tag_column: int) -> None:
+    """A word a line, an empty line after each sentence. Comments (#) and, in CoNLL-U, words that are not of the text
+    (1-2, 1.1) are skipped."""
+    universal = tag_column >= 0
+    words: list[str] = []
+    tags: list[str] = []
+    first_line = 1
+    for number, line in enumerate([*read_lines(path), ""], 1):
+        cells = line.split("\t") if universal or "\t" in line else line.split()
+        if not line.strip():
+            if words:
+                collector.add(words, tags, f"{format_path(path)}, line {first_line}")
+            words, tags, first_line = [], [], number + 1
+        elif (line.startswith("#") and (universal or len(cells) < 2)) or line.startswith("-DOCSTART-"):
+            continue
+        elif len(cells) < (4 if universal else 2):
+            raise HeadwayError(
+                f"{format_path(path)}, line {number}: {len(cells)} column{'s' * (len(cells) != 1)}. Give a word and "
+                "its tag, the tag last; .conllu has its word in column 2 and its tag in column 4."
+            )
+        elif not universal or cells[0].isdigit():
+            words.append(cells[1] if universal else cells[0])
+            tags.append(cells[tag_column])
+
+
+def is_scored(data: LabelledData) -> bool:
+    """Whether two texts have a score and no label: every label is a number, and not all are whole numbers that occur
+    again and again."""
+    if data.task != "match":
+        return False
+    values = {example.labels[0] for example in data.examples}
+    return all(map(is_number, values)) and (
+        len(values) > 10 or not all(value.lstrip("-").isdigit() for value in values)
+    )
+
+
+def is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def hold_out(data: LabelledData, seed: int = 1) -> tuple[LabelledData, LabelledData, int]:
+    """Training and validation examples, and how many copies of validation texts were removed from training. A label
+    that occurs once stays in the training examples."""
+    wanted = max(1, min(MAX_HELD_OUT_EXAMPLES, round(HELD_OUT_SHARE * len(data.examples))))
+    left = data.label_counts()
+    chosen: list[int] = []
+    scored = is_scored(data)
+    for number in np.random.default_rng(seed).permutation(len(data.examples)).tolist():
+        own = data.examples[number].labels
+        if len(chosen) == wanted:
+            break
+        needed = {} if scored else {label: own.count(label) for label in own}
+        if all(left[label] > count for label, count in needed.items()):
+            chosen.append(number)
+            for label, count in needed.items():
+                left[label] -= count
+    if not chosen or len(chosen) == len(data.examples):
+        raise HeadwayError(
+            f"{len(data.examples)} example{'s' * (len(data.examples) != 1)} cannot be split: give validation data, "
+            "too: --valid-data, in Python valid=…"
+        )
+    held = set(chosen)
+    key = _leak_key(data.task)
+    known = {part for number in chosen for part in key(data.examples[number])}
+    rest = [example for number, example in enumerate(data.examples) if number not in held]
+    training = [example for example in rest if not known.intersection(key(example))]
+    if not training:
+        raise HeadwayError(
+            "no training example is left after some were held out for validation: all others are copies of them. Give "
+            "more, or validation data: --valid-data, in Python valid=…"
+        )
+    valid = [data.examples[number] for number in sorted(chosen)]
+    return (
+        LabelledData(data.task, training, data.empty_count),
+        LabelledData(data.task, valid),
+        len(rest) - len(training),
+    )
+
+
+def _leak_key(task: str) -> Callable[[LabelledExample], tuple[Any, ...]]:
+    """What two examples must not have in common if one is for training and the other for validation: a whole text or
+    pair; of texts that belong together, any."""
+    if task == "embed":
+        return lambda example: example.texts
+    if task == "match":
+        return lambda example: (tuple(sorted(example.texts)),)
+    return lambda example: (example.texts,)
+
+
+def count_shared(training: LabelledData, valid: LabelledData) -> int:
+    """Validation examples that are in the training data, too."""
+    key = _leak_key(training.task)
+    known = {part for example in training.examples for part in key(example)}
+    return sum(bool(known.intersection(key(example))) for example in valid.examples)

@@ -1,0 +1,112 @@
+"""Datasets of labelled text: LabelledData ─► TaskDataset ─► EpochShard, like those of pairs and of running text."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.config.config import Config
+from headway.data.labelled_files import LabelledData, LabelledExample, is_scored
+from headway.errors import HeadwayError
+from headway.nn.ops.cross_entropy import IGNORE_INDEX
+from headway.text.task_text import encode_pair, encode_texts, encode_words, make_windows
+from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.train.dataset import EXAMPLES_PER_SHARD, EpochShard
+from headway.train.objectives import Example
+
+
+class TaskDataset:
+    """Labelled text as token ids, in memory. Texts that are too long are cut; a label that the model does not know has
+    no loss."""
+
+    def __init__(self, data: LabelledData, tokenizer: Tokenizer, config: Config) -> None:
+        self.data = data
+        self.examples = encode_examples(data.examples, tokenizer, config)
+        widths = [(len(e.source), max((len(e.target), *map(len, e.others)))) for e in self.examples]
+        self.lengths = np.array(widths, np.int64).reshape(-1, 2)
+        if data.task != "embed":
+            self.lengths[:, 1] = 0  # labels take no space of their own
+        self.empty_count = data.empty_count
+        limit = config.train.max_tokens
+        self.cut_count = int((self.lengths.max(1) >= limit).sum())
+        self.limit = limit
+
+    @property
+    def size(self) -> int:
+        return len(self.examples)
+
+    @property
+    def skipped_summary(self) -> str:
+        parts = [f"{self.empty_count:,} without text left out"] * bool(self.empty_count)
+        parts += [f"{self.cut_count:,} read up to {self.limit} tokens only"] * bool(self.cut_count)
+        return f"examples: {', '.join(parts)}" if parts else ""
+
+    def epoch(self, number: int) -> Iterator[EpochShard]:
+        count = -(-len(self.examples) // EXAMPLES_PER_SHARD)
+        for part in np.random.default_rng([number, count]).permutation(count).tolist():
+            own = slice(len(self.examples) * part // count, len(self.examples) * (part + 1) // count)
+            yield EpochShard(self.examples[own], self.lengths[own], shard_count=count)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def encode_examples(examples: Sequence[LabelledExample], tokenizer: Tokenizer, config: Config) -> list[Example]:
+    """As the objective of the task collates them."""
+    limit = config.train.max_tokens
+    task = config.train.objective.kind
+    index = {label: number for number, label in enumerate(config.labels or ())}
+    if task == "tag":
+        return [_encode_tagged(example, index, tokenizer, limit) for example in examples]
+    if task == "match":
+        return [_encode_pair(example, index, tokenizer, config) for example in examples]
+    columns = max(len(example.texts) for example in examples) if examples else 0
+    sides = [
+        encode_texts([e.texts[column] if column < len(e.texts) else "" for e in examples], tokenizer, limit)
+        for column in range(columns)
+    ]
+    if task == "classify":
+        labels = [index.get(example.labels[0], IGNORE_INDEX) for example in examples]
+        return [Example(_to_ids(ids), _to_ids([label])) for ids, label in zip(sides[0], labels)]
+    return [
+        Example(_to_ids(sides[0][n]), _to_ids(sides[1][n]), None, tuple(_to_ids(s[n]) for s in sides[2 : len(e.texts)]))
+        for n, e in enumerate(examples)
+    ]
+
+
+def _to_ids(ids: Sequence[int]) -> np.ndarray:
+    return np.array(ids, np.int64)
+
+
+def _encode_tagged(example: LabelledExample, index: dict[str, int], tokenizer: Tokenizer, limit: int) -> Example:
+    window = make_windows(encode_words(example.texts, tokenizer), tokenizer, limit)[0]
+    labels = np.full(len(window.ids), IGNORE_INDEX, np.int64)
+    labels[window.first_tokens] = [index.get(tag, IGNORE_INDEX) for tag in example.labels[: len(window.first_tokens)]]
+    return Example(_to_ids(window.ids), labels)
+
+
+def _encode_pair(example: LabelledExample, index: dict[str, int], tokenizer: Tokenizer, config: Config) -> Example:
+    pair = encode_pair(example.texts[0], example.texts[1], tokenizer, config.train.max_tokens)
+    label: Any = index.get(example.labels[0], IGNORE_INDEX)
+    if not config.labels:
+        objective = config.train.objective
+        score = (float(example.labels[0]) - objective.low) / (objective.high - objective.low)
+        return Example(_to_ids(pair.ids), np.array([score], np.float32), None, (_to_ids([pair.second]),))
+    return Example(_to_ids(pair.ids), _to_ids([label]), None, (_to_ids([pair.second]),))
+
+
+def find_labels(data: LabelledData) -> tuple[str, ...]:
+    """The labels to learn, by name. Raises HeadwayError where there is nothing to tell apart."""
+    if data.task == "embed" or is_scored(data):
+        return ()
+    labels = tuple(data.label_counts())
+    if len(labels) < 2:
+        raise HeadwayError(
+            f'all {len(data.examples):,} examples have the label "{labels[0]}": give examples of at least two labels.'
+        )
+    if len(labels) > len(data.examples) // 2 and len(labels) > 100 and data.task != "tag":
+        raise HeadwayError(
+            f"{len(labels):,} different labels in {len(data.examples):,} examples: is the label in the last column? It "
+            "must occur more than once to be learned."
+        )
+    return labels
