@@ -97,7 +97,7 @@ def test_wrong_types_and_ranges() -> None:
         == "train.label_smoothing: 2.0 is out of range: it must be at least 0 and at most 1."
     )
     assert refused({"train": {"metric": "blue"}}) == (
-        "train.metric: 'blue' is not allowed here. Did you mean \"bleu\"? Choose one of: loss, bleu, chrf."
+        "train.metric: 'blue' is not allowed here. Did you mean \"bleu\"? Choose one of: loss, bleu, chrf, task."
     )
     assert refused({"train": 3}) == "train: 3 is not a table. Write its fields as key = value."
     assert "is out of range" in refused({"search": {"beam_size": 0}})
