@@ -26,6 +26,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     pairs = list(read_pairs(given.source, given.target))
+    sources = [source for source, _ in pairs]
+    targets = [target for _, target in pairs]
     runs: list[tuple[str, str, str, dict[str, Any]]] = []
     for engine in ("torch", "auto"):
         for beam in (1, 5):
@@ -37,8 +39,8 @@ def main() -> None:
     for name, model, engine, settings in runs:
         translator = load_translator(model, engine=engine, device=given.device)  # type: ignore[arg-type]
         options = TranslateOptions(search=translator.search(**settings), split_sentences=False, retry=False)
-        translator.translate([source for source, _ in pairs[:32]], options)
-        found = [evaluate(translator, *zip(*pairs), options) for _ in range(2)]
+        translator.translate(sources[:32], options)
+        found = [evaluate(translator, sources, targets, options) for _ in range(2)]
         speed = max(one.sentences_per_second for one in found)
         print(f"| {name} | {translator.engines.describe()} | {found[0].scores.bleu:.2f} | {speed:.1f} |", flush=True)
 

@@ -172,8 +172,8 @@ def format_results(work: Path) -> str:
     """A table: pairs, and the BLEU of each objective, mean and range over the seeds that ran."""
     runs: dict[tuple[int, str], list[float]] = {}
     for name, bleu in read_results(work).items():
-        objective, size, _ = name.rsplit("-", 2)
-        runs.setdefault((int(size), objective), []).append(bleu)
+        objective, pairs, _ = name.rsplit("-", 2)
+        runs.setdefault((int(pairs), objective), []).append(bleu)
     lines = ["| pairs | pre-training | BLEU | seeds |", "|---|---|---|---|"]
     for (size, objective), scores in sorted(runs.items()):
         spread = f" ({min(scores):.2f} to {max(scores):.2f})" if len(scores) > 1 else ""
