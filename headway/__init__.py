@@ -10,7 +10,7 @@ imports no torch.
 
 Packages, each of which imports only from those to its right:
 cli → serve → compare → contracts → workflows → documents → train → inspect → convert → translate → decode → storage →
-nn → data → text → config → files
+nn → retrieval → data → text → config → files
 """
 
 from importlib import import_module

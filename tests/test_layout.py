@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 HEADWAY = ROOT / "headway"
 ARROW = [
     "cli", "serve", "compare", "contracts", "workflows", "documents", "train", "inspect", "convert", "translate",
-    "decode", "storage", "nn", "data", "text", "config", "files", "device", "errors",
+    "decode", "storage", "nn", "retrieval", "data", "text", "config", "files", "device", "errors",
 ]  # fmt: skip
 # Method sugar: `translator.trace(…)`, `language_model.trace(…)` and `language_model.perplexity(…)` reach up when
 # called.
@@ -23,8 +23,8 @@ LATE_EXCEPTIONS = {("translate", "inspect"), ("translate", "workflows")}
 TORCH_FREE = [
     "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2", "headway.decode.native",
     "headway.decode.lattice", "headway.decode.probe", "headway.device",
-    "headway.documents", "headway.errors", "headway.files", "headway.text", "headway.translate.options",
-    "headway.translate.translator", "headway.workflows",
+    "headway.documents", "headway.errors", "headway.files", "headway.retrieval", "headway.text",
+    "headway.translate.options", "headway.translate.translator", "headway.workflows",
 ]  # fmt: skip
 ROOT_MODULES = {"__init__.py", "__main__.py", "device.py", "errors.py"}
 MAX_LINES = 400

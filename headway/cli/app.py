@@ -45,6 +45,7 @@ VERBS = {
     "predict": ("headway.cli.verbs.predict:predict", "Label texts, tag words or compare texts with a trained task."),
     "embed": ("headway.cli.verbs.embed:embed", "Write vectors of texts, to search by meaning."),
     "search": ("headway.cli.verbs.search:search", "Find the texts that are nearest to a query, by their vectors."),
+    "index": ("headway.cli.verbs.index:index", "Make text searchable, for models that retrieve."),
     "serve": (
         "headway.cli.verbs.serve:serve",
         "Serve models over HTTP, with the LibreTranslate and OpenAI APIs.",

@@ -7,6 +7,7 @@ import numpy as np
 
 from headway.data.labelled_files import LabelledData, LabelledExample
 from headway.errors import HeadwayError
+from headway.retrieval.vector_search import rank_of
 from headway.text.task_metrics import (
     BOOTSTRAP_SAMPLES,
     TaskScore,
@@ -16,7 +17,6 @@ from headway.text.task_metrics import (
     score_tags,
 )
 from headway.translate.task_model import Prediction, TaskModel
-from headway.translate.vector_search import rank_of
 
 TEXTS_PER_GROUP = 4096
 MAX_LISTED_LABELS = 30

@@ -40,8 +40,8 @@ def embed(file: str, model: str, device: str, output: Path, raw: bool) -> None:
     A vector does not depend on other lines. Any model with an encoder makes some; those of a model that was trained
     with --task embed, or imported from sentence-transformers, tell which texts are alike. NAME.npy.json beside it says
     which model and which file they are of."""
+    from headway.retrieval.vector_search import normalise, write_index
     from headway.translate.text_vectors import load_embedder
-    from headway.translate.vector_search import normalise, write_index
 
     if output.suffix != ".npy":
         raise click.UsageError(f"--out is {output}: name a .npy file.", click.get_current_context())

@@ -38,8 +38,8 @@ def search(
 
     Prints score, line number and text, separated by tabs."""
     from headway.errors import HeadwayError
+    from headway.retrieval.vector_search import open_index, search_vectors
     from headway.translate.text_vectors import load_embedder
-    from headway.translate.vector_search import open_index, search_vectors
 
     opened = open_index(index)
     model = model or str(opened.about.get("model", ""))

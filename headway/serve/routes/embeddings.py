@@ -45,7 +45,7 @@ def make_router(state: ServerState) -> APIRouter:
 
 def embed_texts(model: ServedModel, texts: list[str], encoding: str | None) -> dict[str, Any]:
     """The answer: vectors as lists of numbers or, as OpenAI's own client asks for them, float32 in base64."""
-    from headway.translate.vector_search import normalise
+    from headway.retrieval.vector_search import normalise
 
     encoder = model.language_model
     vectors = normalise(encoder.embed(texts))

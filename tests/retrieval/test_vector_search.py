@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.errors import HeadwayError
-from headway.translate.vector_search import normalise, open_index, rank_of, search_vectors, write_index
+from headway.retrieval.vector_search import normalise, open_index, rank_of, search_vectors, write_index
 
 
 def test_written_blocks_are_one_array(tmp_path: Path) -> None:

@@ -86,19 +86,27 @@ def search_vectors(
         )
     if k < 1:
         raise HeadwayError(f"k = {k}: give 1 or more.")
-    queries = normalise(queries)
+    rows, scores = find_nearest(normalise(queries), vectors, k, rows_per_block, unit=False)
+    return [[Neighbour(row, score) for row, score in zip(*pair)] for pair in zip(rows.tolist(), scores.tolist())]
+
+
+def find_nearest(
+    queries: np.ndarray, vectors: np.ndarray, k: int, rows_per_block: int = ROWS_PER_BLOCK, *, unit: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same as arrays (queries, k): rows and scores. The queries have the length 1, and with `unit` the vectors,
+    too."""
     scores = np.zeros((len(queries), 0), np.float32)
     rows = np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(vectors), rows_per_block):
-        block = normalise(np.asarray(vectors[start : start + rows_per_block], np.float32))
-        found = queries @ block.T  # (queries, block)
+        block = np.asarray(vectors[start : start + rows_per_block], np.float32)
+        found = queries @ (block if unit else normalise(block)).T  # (queries, block)
         kept = min(k, found.shape[1])
         best = np.argpartition(-found, kept - 1, axis=1)[:, :kept]
         scores = np.concatenate([scores, np.take_along_axis(found, best, 1)], 1)
         rows = np.concatenate([rows, best + start], 1)
         order = np.lexsort((rows, -scores), axis=1)[:, :k]
         scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
-    return [[Neighbour(row, score) for row, score in zip(*pair)] for pair in zip(rows.tolist(), scores.tolist())]
+    return rows, scores
 
 
 def rank_of(queries: np.ndarray, vectors: np.ndarray, own: np.ndarray, rows_per_block: int = 1024) -> list[int]:
