@@ -98,7 +98,7 @@ def make_step(trainer: Trainer) -> Callable[[Batch], Tensor]:
 
 def pack_batch(batch: Batch, trainer: Trainer) -> Batch:
     """The same sentences, packed. The inputs already begin with the start token, which packing adds again."""
-    assert batch.source is not None and batch.inputs is not None
+    assert isinstance(batch.source, torch.Tensor) and batch.inputs is not None
     lengths = (batch.labels != IGNORE_INDEX).sum(1).tolist()
     rows = zip(batch.source.cpu().numpy(), batch.inputs.cpu().numpy(), lengths)
     examples = [Example(source[:length], target[1:length]) for source, target, length in rows]
@@ -173,7 +173,7 @@ def time_real_batches(trainer: Trainer, steps: int, seconds: float, wait: Callab
     first = time.perf_counter() - began
     count, seconds_taken, pieces = _run_steps(trainer, reached, np.inf, learn, wait)
     loaded, loading, _ = _run_steps(trainer, reached, np.inf, lambda _: None, wait)
-    cells = sum(x.numel() for piece in pieces for x in (piece.source, piece.labels) if x is not None)
+    cells = sum(x.numel() for piece in pieces for x in (piece.source, piece.labels) if isinstance(x, torch.Tensor))
     tokens = sum(piece.token_count for piece in pieces)
     return RealBatches(first, count, seconds_taken, tokens, 1 - tokens / cells, loaded / loading)
 

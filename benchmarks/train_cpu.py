@@ -161,7 +161,7 @@ def measure(task: Task, source: Path, target: Path, given: argparse.Namespace) -
     found = time_contenders(contenders, batches, given.rounds, clock)
     peer = min(took for name, took in found.items() if name != "Headway")
     tokens = sum(batch.token_count for batch in batches)
-    cells = sum(x.numel() for batch in batches for x in (batch.source, batch.labels) if x is not None)
+    cells = sum(x.numel() for batch in batches for x in (batch.source, batch.labels) if isinstance(x, torch.Tensor))
     padding = 1 - tokens / cells
     title = f"{task.name}, {task.size.vocabulary:,} words; {task.tokens:,} tokens a side, {padding:.0%} of them padding"
     table = Table(title, COLUMNS)

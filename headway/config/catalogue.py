@@ -109,6 +109,10 @@ CATALOGUE: tuple[Entry, ...] = (
     # learned vectors beside the text
     Entry("memory_tokens", "prefix", "headway.nn.memory_tokens:MemoryTokens", "learned vectors before the text, which all its tokens attend to", "O(n²)", "Burtsev 2020", names="Memory Transformer, MemTransformer, registers, prefix tokens"),
     Entry("memory_tokens", "recurrent", "headway.nn.memory_tokens:RecurrentMemory", "before and after each segment: what is written after one is read before the next", "O(n·segment)", "Bulatov 2022", names="RMT, Recurrent Memory Transformer, memory tokens"),
+    # what a stack reads
+    Entry("frontend", "tokens", "headway.nn.frontends.frontend:TokenFrontEnd", "ids of text, each with its vector", "O(n)", names="token embedding, words, subwords"),
+    Entry("frontend", "patches", "headway.nn.frontends.patches:Patches", "pictures as patches, with positions of rows and columns", "O(n)", "Dosovitskiy 2021", names="ViT, Vision Transformer, patch embedding, image patches, class token, An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale"),
+    Entry("frontend", "mel", "headway.nn.frontends.mel:Mel", "sound as log-mel frames, through two convolutions", "O(n)", "Radford 2022", names="Whisper, log-mel spectrogram, audio, speech, convolutional stem, Robust Speech Recognition via Large-Scale Weak Supervision"),
     # rotary positions for longer texts
     Entry("rope_scaling", "linear", "headway.nn.positions.rope_scaling:LinearScaling", "all rates of rotation divided by `factor`", "", "Chen 2023", names="position interpolation, PI, Extending Context Window of Large Language Models via Positional Interpolation"),
     Entry("rope_scaling", "llama3", "headway.nn.positions.rope_scaling:Llama3Scaling", "slow rates divided by `factor`, fast ones kept", "", "Grattafiori 2024", names="Llama 3 rope scaling, NTK by parts, The Llama 3 Herd of Models"),

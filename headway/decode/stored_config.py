@@ -124,6 +124,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
         raise UnsupportedModelError("it writes all tokens at once, by mask_predict, which only torch does")
     if "memory_tokens" in table:  # written only where a model has some
         raise UnsupportedModelError("memory tokens are not supported")
+    if "frontend" in table:  # likewise
+        raise UnsupportedModelError("it reads pictures or sound, which only torch does")
     if "streams" in table:
         raise UnsupportedModelError("two streams are not supported")
     for setting in UNSUPPORTED_SETTINGS & table.keys():

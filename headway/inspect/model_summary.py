@@ -22,7 +22,10 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
     """In the order of the forward pass, for this many tokens. Together they have all parameters."""
     c = config.resolved()
     costs = c.costs()
-    found = [BlockSummary("embedding", c.embedding.tied, costs["embedding"].parameters, 0)]
+    front_end = c.encoder.frontend if c.encoder.layers else None
+    kind = c.embedding.tied if front_end is None else front_end.kind
+    flops = 0 if front_end is None else costs["embedding"].flops(source, source)
+    found = [BlockSummary("embedding", kind, costs["embedding"].parameters, flops)]
     for side in c.sides:
         stack, scope = getattr(c, side), c.scope(side)
         queries = source if side == "encoder" else target

@@ -62,6 +62,14 @@ class Memory(NamedTuple):
     positions: TokenPositions
 
 
+class InsertedVectors(NamedTuple):
+    """Vectors in the place of the embeddings of some ids: those of a picture or a sound in a stream of tokens."""
+
+    values: Tensor  # (N, d)
+    rows: Tensor  # (N,) in which row of the batch,
+    columns: Tensor  # (N,) and at which of its ids
+
+
 class KeyValues(NamedTuple):
     """Keys and values of attention."""
 

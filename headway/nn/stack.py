@@ -17,6 +17,7 @@ from headway.nn.cache.memory_state import MemoryState
 from headway.nn.cache.sliding_window import WINDOW_SLACK
 from headway.nn.context import Context
 from headway.nn.derived_cross import DerivedCross, attention_like
+from headway.nn.frontends.frontend import resolve_front_end
 from headway.nn.layers.feedforward import NoFeedForward
 from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import FULL, Mask, in_any_order, make_mask
@@ -34,6 +35,7 @@ class Stack(nn.Module):
         """A list in a slot is tiled over the layers."""
 
         layers: int = number(6, low=0, high=10_000)
+        frontend: Any = slot("frontend", None)  # tokens
         distinct_layers: int | None = number(None, low=1)  # = layers; if fewer, their weights are used in turn
         position: tuple[Part, ...] = slot("position", "sinusoidal", per_layer=True)
         mask: tuple[Part, ...] | None = slot("mask", None, per_layer=True)  # full, or causal in a decoder
@@ -60,6 +62,9 @@ class Stack(nn.Module):
             shared = self.distinct_layers not in (None, self.layers)
             filled: dict[str, Any] = {"mask": mask, "distinct_layers": self.distinct_layers if shared else None}
             filled["streams"] = 2 if self.streams == 2 else None
+            filled["frontend"] = _locate_errors(
+                "frontend", lambda: resolve_front_end(self.frontend, scope, self.position)
+            )
             for name in ("mixer", "feedforward"):
                 filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in getattr(self, name))
             filled["cross"] = None if encoder is None else self._resolved_cross(scope, encoder)

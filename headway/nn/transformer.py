@@ -8,16 +8,18 @@ from torch import Tensor, nn
 
 from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError, HeadwayError
-from headway.nn.build import Cost, Scope
+from headway.nn.build import Cost, Scope, make
 from headway.nn.cache.kv import DecoderState
 from headway.nn.context import Context, ForwardReport
 from headway.nn.derived_cross import DerivedCross
+from headway.nn.frontends.frontend import FrontEnd, MediaBatch
 from headway.nn.init import initialise
 from headway.nn.layers.embedding import Embedding
 from headway.nn.length_predictor import LengthPredictor
 from headway.nn.query_stream import order_tokens
 from headway.nn.sequence import (
     FactorisationOrder,
+    InsertedVectors,
     LastToken,
     Memory,
     PackedPositions,
@@ -89,7 +91,14 @@ class Transformer(nn.Module):
                 self.norm.check(self.d_model, self.sides)
             except ConfigError as error:
                 raise error.inside("norm") from None
-            source = self.source_vocabulary or self.vocabulary
+            media = self.encoder.layers and self.encoder.frontend is not None and self.encoder.frontend.reads != "text"
+            source = self.vocabulary if media else self.source_vocabulary or self.vocabulary
+            if media and not self.decoder.layers and self.head.kind in ("logits", "masked"):
+                raise ConfigError(
+                    f'the head "{self.head.kind}" scores tokens, and this model reads {self.encoder.frontend.reads} '
+                    'alone. Choose "pooled" or "embedding", or give it a decoder.',
+                    "head",
+                )
             if self.embedding.ties_sides and source != self.vocabulary and self.encoder.layers:
                 raise ConfigError(
                     f"source and target have vocabularies of {source} and {self.vocabulary}, so they cannot share one "
@@ -137,7 +146,9 @@ class Transformer(nn.Module):
             encoder, _ = c.encoder.cost(c.scope("encoder"))
             decoder, cross = c.decoder.cost(c.scope("decoder"))
             embedding = c.embedding.cost(top, c.vocabulary)
-            if len(c.sides) == 2:
+            if c.encoder.frontend is not None and c.encoder.layers:
+                embedding = c.encoder.frontend.cost(c.scope("encoder")) + (embedding if c.decoder.layers else Cost())
+            elif len(c.sides) == 2:
                 other = 0 if c.embedding.ties_sides else c.source_vocabulary
                 embedding += c.embedding.cost(top, other)
             head = c.head.cost(top, c.vocabulary, c.embedding.ties_output)
@@ -162,6 +173,8 @@ class Transformer(nn.Module):
             costs = self.costs()
             top = target if self.decoder.layers else source
             total = costs["encoder"].flops(source, source) if self.encoder.layers else 0
+            if self.encoder.layers and self.encoder.frontend is not None:
+                total += costs["embedding"].flops(source, source)
             if self.decoder.layers:
                 total += costs["decoder"].flops(target, target) + costs["cross"].flops(target, source)
             return total + costs["head"].flops(top, 0)
@@ -179,9 +192,13 @@ class Transformer(nn.Module):
         self.embeddings, self.stacks = nn.ModuleDict(), nn.ModuleDict()
         tied_table: nn.Embedding | None = None
         for side in reversed(c.sides):  # the last side first: it owns a tied table
-            size = c.source_vocabulary if side == "encoder" and len(c.sides) == 2 else c.vocabulary
-            self.embeddings[side] = Embedding(c.embedding, c.scope(side), size, tied_table)
-            tied_table = self.embeddings[side].table if c.embedding.ties_sides else None  # type: ignore[assignment]
+            front_end = getattr(c, side).frontend
+            if front_end is None:
+                size = c.source_vocabulary if side == "encoder" and len(c.sides) == 2 else c.vocabulary
+                self.embeddings[side] = Embedding(c.embedding, c.scope(side), size, tied_table)
+                tied_table = self.embeddings[side].table if c.embedding.ties_sides else None  # type: ignore[assignment]
+            else:
+                self.embeddings[side] = make("frontend", front_end, c.scope(side))
             self.stacks[side] = Stack(getattr(c, side), c.scope(side))
         longest = c.predicted_length
         self.length_predictor = None if longest is None else LengthPredictor(longest, c.scope("encoder"))
@@ -194,17 +211,28 @@ class Transformer(nn.Module):
 
     def encode(
         self,
-        ids: Tensor,
+        ids: Tensor | MediaBatch,
         valid: Tensor | PackedPositions | None = None,
         *,
         segments: Tensor | None = None,
+        inserted: InsertedVectors | None = None,
         report: ForwardReport | None = None,
     ) -> Memory:
         """Ids (B, S) -> encoder output. `valid` (B, S) is false on padding, or says how texts are packed into one
-        row. `segments` (B, S): which of two texts each token belongs to, 0 or 1 (BERT's token types)."""
+        row. `segments` (B, S): which of two texts each token belongs to, 0 or 1 (BERT's token types). `inserted`:
+        vectors in the place of the embeddings of some ids.
+
+        With another front end than tokens: pictures or sounds, which say themselves what is padding."""
+        front_end = self.embeddings["encoder"]
+        if isinstance(front_end, FrontEnd):
+            memory: Memory = front_end(ids, self.stacks["encoder"])
+            ctx = Context(memory.positions, report or ForwardReport())
+            return Memory(self._run_stack("encoder", memory.values, ctx), memory.positions)
+        if not isinstance(ids, Tensor):
+            raise HeadwayError(f"this model reads tokens: give ids (B, S), not a {type(ids).__name__}.")
         tokens = positions_from_start(ids.shape[1], valid, ids.device)
         ctx = Context(tokens, report or ForwardReport())
-        return Memory(self._run("encoder", ids, ctx, segments=segments), tokens)
+        return Memory(self._run("encoder", ids, ctx, segments=segments, inserted=inserted), tokens)
 
     def decode(
         self,
@@ -213,11 +241,13 @@ class Transformer(nn.Module):
         *,
         memory: Memory | None = None,
         state: DecoderState | None = None,
+        inserted: InsertedVectors | None = None,
         report: ForwardReport | None = None,
         last: bool = False,
     ) -> Tensor:
-        """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `last`: only for
-        each row's last real token, (B, 1, d); what serves only the others is not computed.
+        """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `inserted`:
+        vectors in the place of the embeddings of some ids, as of a picture. `last`: only for each row's last real
+        token, (B, 1, d); what serves only the others is not computed.
 
         With a FactorisationOrder, for which it needs two streams: hidden (B, K, d) of the tokens to be predicted."""
         order = valid if isinstance(valid, FactorisationOrder) else None
@@ -235,14 +265,15 @@ class Transformer(nn.Module):
         ctx = Context(tokens, report or ForwardReport(), predicted=predicted)
         if memory is not None:
             ctx.memories["encoder"] = memory
-        hidden = self._run("decoder", ids, ctx, state=state, last=LastToken(real) if last else None)
+        wanted = LastToken(real) if last else None
+        hidden = self._run("decoder", ids, ctx, state=state, inserted=inserted, last=wanted)
         if state is not None:
             state.advance(ids.shape[1], real)
         return hidden
 
     def forward(
         self,
-        source: Tensor | None,
+        source: Tensor | MediaBatch | None,
         target: Tensor | None,
         source_valid: Tensor | PackedPositions | None = None,
         target_valid: Tensor | PackedPositions | FactorisationOrder | None = None,
@@ -292,14 +323,19 @@ class Transformer(nn.Module):
         ctx: Context,
         *,
         segments: Tensor | None = None,
+        inserted: InsertedVectors | None = None,
         state: DecoderState | None = None,
         last: LastToken | None = None,
     ) -> Tensor:
-        stack = self.stacks[side]
-        x = self.embeddings[side](ids, ctx.queries, stack, segments)
+        x = self.embeddings[side](ids, ctx.queries, self.stacks[side], segments, inserted)
+        return self._run_stack(side, x, ctx, state, last)
+
+    def _run_stack(
+        self, side: str, x: Tensor, ctx: Context, state: DecoderState | None = None, last: LastToken | None = None
+    ) -> Tensor:
         ctx.path = side
         ctx.record("embedded", x)
-        hidden: Tensor = stack(x, ctx, None if state is None else state.layers, last)
+        hidden: Tensor = self.stacks[side](x, ctx, None if state is None else state.layers, last)
         return hidden
 
 

@@ -17,6 +17,7 @@ from headway.config.schema import Part
 from headway.data.batches import round_up_lengths
 from headway.data.ragged import RaggedArray, ragged_from_arrays
 from headway.errors import ConfigError
+from headway.nn.frontends.frontend import MediaBatch
 from headway.nn.masks.masks import make_mask
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.sequence import FactorisationOrder, PackedPositions, PackedTexts
@@ -39,7 +40,7 @@ class Batch(NamedTuple):
     """Padded: B rows, and a boolean mask of real tokens. Packed: one row (B = 1) of texts one after another, and
     PackedPositions that say where each begins and ends."""
 
-    source: Tensor | None  # (B, S)
+    source: Tensor | MediaBatch | None  # (B, S); or pictures or sounds, which say themselves what is padding
     source_valid: Tensor | PackedPositions | None
     inputs: Tensor | None  # (B, T) what the decoder reads
     inputs_valid: Tensor | PackedPositions | FactorisationOrder | None
@@ -53,7 +54,10 @@ class Batch(NamedTuple):
     @property
     def width(self) -> int:
         """The length of the longer side."""
-        return max(self.labels.shape[1], 0 if self.source is None else self.source.shape[1])
+        if self.source is None:
+            return self.labels.shape[1]
+        source = self.source.shape[1] if isinstance(self.source, Tensor) else self.source.width
+        return max(self.labels.shape[1], source)
 
     @property
     def text_count(self) -> int:
@@ -73,7 +77,7 @@ class Batch(NamedTuple):
     def pad_to(self, rows: int, pad_multiple: int) -> "Batch":
         """Padded to a shape that occurs often, for a compiled model: `rows` rows, lengths rounded up."""
         return Batch(
-            _pad_tensor(self.source, rows, pad_multiple, 0),
+            _pad_part(self.source, rows, pad_multiple),
             _pad_part(self.source_valid, rows, pad_multiple),
             _pad_tensor(self.inputs, rows, pad_multiple, 0),
             _pad_part(self.inputs_valid, rows, pad_multiple),
@@ -96,7 +100,10 @@ def _map_tensors(part: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _pad_part(part: Any, rows: int, pad_multiple: int) -> Any:
-    """A mask of real tokens, or an order of factorisation. (Packed batches are never padded.)"""
+    """Ids, a mask of real tokens, pictures or sounds, or an order of factorisation. (Packed batches are never
+    padded.)"""
+    if isinstance(part, MediaBatch):
+        return part.pad_to(rows, pad_multiple)
     if isinstance(part, FactorisationOrder):
         return FactorisationOrder(*(_pad_tensor(x, rows, pad_multiple, 0) for x in part))  # type: ignore[arg-type]
     return _pad_tensor(part, rows, pad_multiple, 0)

@@ -19,6 +19,7 @@ from headway.config.schema import Part, number
 from headway.errors import ConfigError
 from headway.nn.context import ForwardReport
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
+from headway.nn.sequence import Memory
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.objectives import Batch, Example, pad_sequences
 
@@ -53,14 +54,14 @@ class TaskConfig(Part):
     def loss(self, model: "Transformer", batch: Batch, smoothing: float, report: ForwardReport | None) -> Tensor:
         raise NotImplementedError
 
-    def hidden(self, model: "Transformer", batch: Batch, report: ForwardReport | None) -> Tensor:
+    def hidden(self, model: "Transformer", batch: Batch, report: ForwardReport | None) -> Memory:
         assert batch.source is not None
-        memory = model.encode(batch.source, batch.source_valid, segments=batch.segments, report=report)
-        return memory.values  # (B, S, d)
+        return model.encode(batch.source, batch.source_valid, segments=batch.segments, report=report)
 
     def scores(self, model: "Transformer", batch: Batch, report: ForwardReport | None = None) -> Tensor:
         """(B, classes), of tags (B, S, classes)"""
-        result: Tensor = model.head(self.hidden(model, batch, report), None, batch.source_valid)
+        hidden = self.hidden(model, batch, report)
+        result: Tensor = model.head(hidden.values, None, hidden.positions.valid)
         return result
 
 
@@ -139,7 +140,7 @@ class MatchObjective:
             error = scores.float() - batch.labels.float()
             return (error.square() * counts).sum()
 
-        def hidden(self, model: "Transformer", batch: Batch, report: ForwardReport | None) -> Tensor:
+        def hidden(self, model: "Transformer", batch: Batch, report: ForwardReport | None) -> Memory:
             has_segments = model.config.embedding.segments > 1
             return super().hidden(model, batch if has_segments else batch._replace(segments=None), report)
 
@@ -172,7 +173,8 @@ class EmbedObjective:
         def loss(self, model: "Transformer", batch: Batch, smoothing: float, report: ForwardReport | None) -> Tensor:
             assert batch.inputs is not None and isinstance(batch.inputs_valid, Tensor)
             rows, count = batch.inputs.shape[:2]
-            anchors = model.head.vector(self.hidden(model, batch, report), batch.source_valid)  # (B, d)
+            memory = self.hidden(model, batch, report)
+            anchors = model.head.vector(memory.values, memory.positions.valid)  # (B, d)
             flat, valid = batch.inputs.flatten(0, 1), batch.inputs_valid.flatten(0, 1)
             real = valid.any(1)  # (B · candidates,)
             read = valid | ~real[:, None]  # texts that are not there are computed, and count nowhere

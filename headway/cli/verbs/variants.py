@@ -22,6 +22,7 @@ SLOT_PAGES = {
     "residual": "residuals.md",
     "norm": "residuals.md",
     "memory_tokens": "memory_tokens.md",
+    "frontend": "frontends.md",
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",

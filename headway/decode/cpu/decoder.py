@@ -65,6 +65,8 @@ def _stack_unsupported(stack: Any, config: Any, mask: Mask) -> str:
         return "it has memory tokens"
     if stack.query_stream is not None:
         return "it has two streams"
+    if config.frontend is not None:
+        return "its encoder reads no tokens"
     for part in config.position:
         if part.kind not in SUPPORTED_POSITIONS:
             return f"its position is {part.kind}"

@@ -84,6 +84,8 @@ def encoder_unsupported(model: Transformer, rows: int, width: int) -> str:
         return "it has memory tokens"
     if stack.query_stream is not None:
         return "it has two streams"
+    if model.config.encoder.frontend is not None:
+        return "its encoder reads no tokens"
     positions: Any = model.config.encoder.position
     for part in positions:
         if part.kind not in ENCODER_POSITIONS or (part.kind == "learned" and width > part.max_positions):

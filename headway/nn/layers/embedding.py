@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from headway.config.schema import Node, number
 from headway.nn.build import Cost, Scope, make_stream_norm
 from headway.nn.ops.dropout import Dropout
-from headway.nn.sequence import TokenPositions
+from headway.nn.sequence import InsertedVectors, TokenPositions
 from headway.nn.stack import Stack
 
 
@@ -52,8 +52,17 @@ class Embedding(nn.Module):
     def table(self) -> nn.Embedding:
         return self.tied[0] if self.words is None else self.words
 
-    def forward(self, ids: Tensor, tokens: TokenPositions, stack: Stack, segments: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        tokens: TokenPositions,
+        stack: Stack,
+        segments: Tensor | None = None,
+        inserted: InsertedVectors | None = None,
+    ) -> Tensor:
         x = self.table(ids) * self.scale  # (B, T, d)
+        if inserted is not None:
+            x = x.index_put((inserted.rows, inserted.columns), inserted.values.to(x.dtype))
         if self.segments is not None:
             x = x + self.segments(ids.new_zeros(()) if segments is None else segments)
         x = stack.add_positions(x, tokens)

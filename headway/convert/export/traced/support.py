@@ -31,6 +31,8 @@ def unsupported(config: Config) -> str:
         for part in stack.tiled("feedforward"):
             if getattr(part, "reads_previous", False):
                 return f'{side}.feedforward is "{part.kind}", which keeps a state from token to token.'
+        if stack.frontend is not None:
+            return f'{side}.frontend is "{stack.frontend.kind}": a graph reads ids.'
         if stack.streams == 2:
             return f"{side}.streams is 2: a graph has one stream."
         if stack.memory_tokens is not None:
