@@ -41,10 +41,13 @@ VERBS = {
     "calibrate": ("headway.cli.verbs.calibrate:calibrate", "Calibrate a model's confidence on validation text."),
     "align": ("headway.cli.verbs.align:align", "Align the words of given sentence pairs."),
     "generate": ("headway.cli.verbs.generate:generate", "Continue a text with a language model."),
-    "fill": ("headway.cli.verbs.fill:fill", "Guess masked words with a masked language model."),
-    "predict": ("headway.cli.verbs.predict:predict", "Label texts, tag words or compare texts with a trained task."),
-    "embed": ("headway.cli.verbs.embed:embed", "Write vectors of texts, to search by meaning."),
-    "search": ("headway.cli.verbs.search:search", "Find the texts that are nearest to a query, by their vectors."),
+    "fill": ("headway.cli.verbs.fill:fill", "Guess the words that stand behind [MASK], the likeliest first."),
+    "predict": (
+        "headway.cli.verbs.predict:predict",
+        "Label texts with a model that was trained with headway train --task.",
+    ),
+    "embed": ("headway.cli.verbs.embed:embed", "Write a vector for each line of a file, to search by meaning."),
+    "search": ("headway.cli.verbs.search:search", "Find the texts nearest to a query, by their vectors."),
     "index": ("headway.cli.verbs.index:index", "Make text searchable, for models that retrieve."),
     "serve": (
         "headway.cli.verbs.serve:serve",

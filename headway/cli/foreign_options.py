@@ -24,7 +24,7 @@ FOREIGN_OPTIONS: dict[tuple[str, ...], list[str]] = {
     # training
     ("--batch-size", "--max-tokens", "--mini-batch"): ["--batch-tokens", "--set train.batch_tokens=N"],
     ("--lr", "--learning-rate"): ["--set train.schedule.peak=X"],
-    ("--arch", "--task"): ["--preset"],
+    ("--arch",): ["--preset"],
     ("--after", "--max-update", "--train-steps"): ["--steps"],
     ("--after-epochs", "--max-epoch"): ["--epochs"],
     ("--valid-freq", "--valid-steps", "--save-freq", "--save-interval-updates"): ["--set train.validate_every=N"],

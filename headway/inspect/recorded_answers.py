@@ -72,7 +72,7 @@ def list_columns(config: Transformer.Config, path: str, head: int) -> list[Recor
     """The weights that lead to the first number of each kind, in one head; others are asked of a server."""
     parts = Parts.of(config, path)
     answers = []
-    for matrix in parts.matrices if head < parts.mixer.heads else ():
+    for matrix in parts.matrices if head < getattr(parts.mixer, "heads", 1) else ():
         body = {"place": path, "matrix": matrix, "head": head, "channel": 0}
         describe = partial(_describe_column, path, matrix, head)
         answers.append(RecordedAnswer(f"column {path} {matrix} {head} 0", "api/column", body, describe))

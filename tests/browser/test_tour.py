@@ -137,7 +137,7 @@ def test_it_is_taken_by_keyboard(look: Callable[..., Look], sentences: list[str]
     keyboard.press("Escape")
     seen.page.wait_for_selector("#tour", state="detached")
     assert seen.page.evaluate("document.activeElement.id") == "tour-start"
-    assert seen.page.locator("[data-toured]").count() == 0
+    seen.page.wait_for_function("() => !document.querySelector('[data-toured]')")
 
 
 def test_escape_ends_the_tour(look: Callable[..., Look], sentences: list[str]) -> None:

@@ -537,6 +537,8 @@ def test_an_option_of_a_verb_wins_over_a_global_one_of_the_same_name() -> None:
 
 WRITERS = [
     "compare",
+    "embed",
+    "index",
     "train",
     "translate",
     "evaluate",

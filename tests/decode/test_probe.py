@@ -47,7 +47,9 @@ def test_the_table_of_settings_is_that_of_the_config() -> None:
         refused = fields - supported  # written only where a model has them
         assert supported <= fields and refused <= REFUSED.get(name, set()), name
     kinds = {f"{entry.slot} {entry.kind}" for entry in CATALOGUE if entry.slot in (*TRAIN_SLOTS, "tokenizer")}
-    assert kinds - {f"objective {kind}" for kind in ("causal", "masked", *TASKS)} <= SUPPORTED_FIELDS.keys()
+    assert (
+        kinds - {f"objective {kind}" for kind in ("causal", "masked", "permutation", *TASKS)} <= SUPPORTED_FIELDS.keys()
+    )
 
 
 def test_the_ranges_of_training_settings_are_those_of_the_config() -> None:

@@ -35,11 +35,12 @@ LINES_PER_GROUP = 8192
 )  # fmt: skip
 @option("--raw", is_flag=True, group="Result", help="Vectors as the model gives them, not scaled to the length 1.")
 def embed(file: str, model: str, device: str, output: Path, raw: bool) -> None:
-    """Write a vector for each line of FILE (default: standard input), which headway search finds by meaning.
+    """Write a vector for each line of a file, to search by meaning.
 
-    A vector does not depend on other lines. Any model with an encoder makes some; those of a model that was trained
-    with --task embed, or imported from sentence-transformers, tell which texts are alike. NAME.npy.json beside it says
-    which model and which file they are of."""
+    Reads FILE, or standard input; headway search finds the lines again. A vector does not depend on other lines. Any
+    model with an encoder makes some; those of a model that was trained with --task embed, or imported from
+    sentence-transformers, tell which texts are alike. NAME.npy.json beside it says which model and which file they are
+    of."""
     from headway.retrieval.vector_search import normalise, write_index
     from headway.translate.text_vectors import load_embedder
 

@@ -50,7 +50,7 @@ KINDS = ["chunks"]
 )  # fmt: skip
 @option("--vocabulary", type=click.IntRange(min=1), metavar="N", group="Chunks", help="Entries of one that is learned.")
 def index(files: tuple[str, ...], kind: str, **given: Any) -> None:
-    """Make the text of FILEs searchable, for models that retrieve.
+    """Make text searchable, for models that retrieve.
 
     The folder holds the text as tokens, cut into chunks, and a vector for each. An interrupted run goes on where it
     stopped."""

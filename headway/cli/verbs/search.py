@@ -34,9 +34,10 @@ def search(
     query: tuple[str, ...], index: Path, texts: str | None, input_file: str | None, model: str | None, device: str,
     top_k: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find the texts nearest to a query: the cosine of their vectors, by exact search in a file that stays on disk.
+    """Find the texts nearest to a query, by their vectors.
 
-    Prints score, line number and text, separated by tabs."""
+    Nearness is the cosine; the search is exact, in a file that stays on disk. Prints score, line number and text,
+    separated by tabs."""
     from headway.errors import HeadwayError
     from headway.retrieval.vector_search import open_index, search_vectors
     from headway.translate.text_vectors import load_embedder

@@ -262,8 +262,8 @@ def test_flags_win_over_everything(capsys: Capture, toy: Path, tmp_path: Path, m
         (["--epochs", "-1"], "--epochs: -1 is not in the range x>=1."),
         (
             ["--objective", "rank"],
-            "--objective: 'rank' is not one of 'translation', 'causal', 'masked', 'span_corruption', 'denoising', "
-            "'masked_target'.",
+            "--objective: 'rank' is not one of 'translation', 'causal', 'masked', 'permutation', "
+            "'span_corruption', 'denoising', 'masked_target'.",
         ),
         (["--objective", "causal"], "the objective causal learns from --text, not from pairs."),
         (["--text", "x"], "give --source and --target, or --pairs, for a translator, or --text for a language model."),
