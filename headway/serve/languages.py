@@ -7,7 +7,7 @@ from typing import NamedTuple
 from headway.serve.errors import ApiError
 from headway.text.language_codes import primary_language
 from headway.text.language_id import guess_languages
-from headway.text.language_names import LANGUAGE_NAMES
+from headway.text.language_names import language_name
 from headway.text.line_language import LineLanguageDetector
 
 # Codes for the same language: clients may use one of a set and a model another.
@@ -25,10 +25,6 @@ ALIASES = [
 class DetectedLanguage(NamedTuple):
     language: str
     confidence: int  # from 0 to 100: an integer, because some clients can read nothing else
-
-
-def language_name(code: str) -> str:
-    return LANGUAGE_NAMES.get(code.lower().replace("_", "-")) or LANGUAGE_NAMES.get(primary_language(code)) or code
 
 
 def resolve_code(given: str, known: Iterable[str]) -> str | None:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.text.unspaced import UNSPACED_CLASS
 
-UNIT = re.compile(r"⟦\d+⟧|\w+|[^\w\s]")  # a placeholder of a protected span is a unit, which no term contains
+# A placeholder of a protected span is a unit, which no term contains; so is a character of a script without spaces.
+UNIT = re.compile(rf"⟦\d+⟧|[{UNSPACED_CLASS}]|[^\W{UNSPACED_CLASS}]+|[^\w\s]")
 BRACKET = re.compile("[⟦⟧]")
 
 
@@ -24,6 +26,12 @@ class TermMatch(NamedTuple):
     term: Term
     first: int  # unit of the sentence
     end: int  # the unit after the last
+
+
+class PlacedTerm(NamedTuple):
+    term: Term
+    start: int  # in the text
+    end: int
 
 
 class GlossaryResult(NamedTuple):
@@ -85,6 +93,14 @@ class Glossary:
         """The terms of a sentence, and warnings about those that overlap.
 
         A term is found as it is written; a lowercase one also capitalised, as at the start of a sentence."""
+        placed, warnings = self.locate_terms(text)
+        terms = [one.term for one in placed]
+        for term, start, end in reversed(placed):
+            text = text[:start] + term.target + text[end:]
+        return GlossaryResult(terms, text, warnings)
+
+    def locate_terms(self, text: str) -> tuple[list[PlacedTerm], list[str]]:
+        """The same terms, and where they stand; the warnings."""
         tokens = list(UNIT.finditer(text))
         units = [token[0] for token in tokens]
         matches = [
@@ -102,11 +118,12 @@ class Glossary:
             elif match.first < overlapping[0].first or match.end > overlapping[0].end:
                 longer = overlapping[0].term.source
                 warnings.append(f'the terms "{longer}" and "{match.term.source}" overlap: the first was taken')
-        taken.sort(key=lambda match: match.first)
-        terms = [m.term._replace(no_space=_touches_previous(text, tokens[m.first].start())) for m in taken]
-        for m in reversed(taken):
-            text = text[: tokens[m.first].start()] + m.term.target + text[tokens[m.end - 1].end() :]
-        return GlossaryResult(terms, text, warnings)
+        placed = []
+        for match in sorted(taken, key=lambda match: match.first):
+            start = tokens[match.first].start()
+            term = match.term._replace(no_space=_touches_previous(text, start))
+            placed.append(PlacedTerm(term, start, tokens[match.end - 1].end()))
+        return placed, warnings
 
 
 def _matches_term(units: list[str], term: list[str]) -> bool:

@@ -5,7 +5,7 @@ a script or region only where a model tells them apart (zh-Hans); `shorten_codes
 language, all spellings of it are understood: `match_languages`."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 CANONICAL_CODES = {"nb": "no", "iw": "he", "in": "id", "ji": "yi", "cmn": "zh", "fil": "tl"}
 # ISO 639-3 to ISO 639-1, also of single languages that stand for a group in multilingual models: arb is Standard
@@ -58,6 +58,11 @@ def match_languages(language: str, known: Sequence[str]) -> list[str]:
         return [language]
     same = [code for code in known if normalise_code(code) == normalise_code(language)]
     return same or [code for code in known if languages_match(language, code)]
+
+
+def order_pivots(languages: Iterable[str]) -> list[str]:
+    """Languages to translate through, each once, the best first: English, for which most models are made."""
+    return sorted(dict.fromkeys(languages), key=lambda language: primary_language(language) != "en")
 
 
 def shorten_codes(codes: Sequence[str]) -> dict[str, str]:

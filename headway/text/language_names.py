@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from headway.text.language_codes import CANONICAL_CODES
+from headway.text.language_codes import CANONICAL_CODES, primary_language
 
 LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "as": "Assamese", "az": "Azerbaijani", "be": "Belarusian",
@@ -39,6 +39,11 @@ THREE_LETTER_CODES = {
     "nor": "no", "hun": "hu", "ron": "ro", "rum": "ro", "tur": "tr", "ell": "el", "jpn": "ja", "zho": "zh", "chi": "zh",
     "kor": "ko", "ara": "ar", "heb": "he", "hin": "hi", "vie": "vi", "tha": "th", "ind": "id",
 }  # fmt: skip
+
+
+def language_name(code: str) -> str:
+    """In English; the code itself where it has no name here."""
+    return LANGUAGE_NAMES.get(code.lower().replace("_", "-")) or LANGUAGE_NAMES.get(primary_language(code)) or code
 
 
 def language_from_name(name: str) -> str:

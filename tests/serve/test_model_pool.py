@@ -12,9 +12,10 @@ import pytest
 
 from headway.errors import HeadwayError
 from headway.serve.errors import ApiError
-from headway.serve.languages import language_name, resolve_code
+from headway.serve.languages import resolve_code
 from headway.serve.model_pool import ModelPool
 from headway.serve.settings import ServerSettings
+from headway.text.language_names import language_name
 from serve.conftest import Running, running, until
 
 
@@ -61,7 +62,8 @@ def test_pairs_names_and_the_first_of_two(named: Callable[..., Path], tmp_path: 
     one, other = named("a", ["en"], ["de"]), named("b/a", ["en", "de"], ["de"])
     both = make_pool(one, other, messages=messages)
     assert [model.name for model in both.models] == ["a", "a-2"]
-    assert both.model_for("en", "de") is both.models[0]
+    route = both.route_for("en", "de")
+    assert route is not None and route.model is both.models[0]
     assert messages == [
         "en → de is translated by a, which was given first; a-2 is used only by requests that name it, as on the page"
     ]
@@ -69,7 +71,7 @@ def test_pairs_names_and_the_first_of_two(named: Callable[..., Path], tmp_path: 
     assert both.targets_from("en") == ["de", "en"]
     assert both.sources_for("de") == ["en", "de"]
     with pytest.raises(ApiError, match="English \\(en\\) is not available as a target language from German \\(de\\)"):
-        both.model_for("de", "en")
+        both.route_for("de", "en")
 
 
 def test_the_least_recently_used_is_put_away(named: Callable[..., Path]) -> None:
