@@ -24,7 +24,7 @@ from report import Table, append_section, versions, wrap_text
 
 from headway.cli.input_lines import fill_groups, number_groups
 from headway.cli.pipelined import map_pipelined
-from headway.cli.verbs.translate import format_result
+from headway.cli.result_lines import format_result
 from headway.config.config import Config, read_config
 from headway.decode import Search
 from headway.nn.transformer import Transformer

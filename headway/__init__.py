@@ -1,6 +1,7 @@
 """Headway: train, run and inspect Transformers. Two text files in, a translator out.
 
     load("en-de")            -> Translator or LanguageModel     translator("text", target="de") -> str
+    load("de-zh")            -> PivotTranslator, where two installed models in a row have it
     load_translator(a, b)    -> Translator, of several models   translator.translate(lines, TranslateOptions(…))
     train(pairs, out=…)      -> TrainingResult                  result.translator
     presets.base(…)          -> Config                          Tokenizer, Glossary, Search: their parts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headway.train.training import train as train
     from headway.translate.language_model import LanguageModel as LanguageModel
     from headway.translate.options import TranslateOptions as TranslateOptions
+    from headway.translate.pivot import PivotTranslator as PivotTranslator
     from headway.translate.results import Guess as Guess
     from headway.translate.results import Translation as Translation
     from headway.translate.translator import Translator as Translator
@@ -45,6 +47,7 @@ _HOMES = {
     "Guess": "headway.translate.results:Guess",
     "HeadwayError": "headway.errors:HeadwayError",
     "LanguageModel": "headway.translate.language_model:LanguageModel",
+    "PivotTranslator": "headway.translate.pivot:PivotTranslator",
     "Search": "headway.config.search:Search",
     "Tokenizer": "headway.text.tokenizer.tokenizer:Tokenizer",
     "TrainingResult": "headway.train.result:TrainingResult",
@@ -65,6 +68,7 @@ __all__ = [
     "Guess",
     "HeadwayError",
     "LanguageModel",
+    "PivotTranslator",
     "Search",
     "Tokenizer",
     "TrainingResult",

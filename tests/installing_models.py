@@ -1,5 +1,6 @@
 """Tiny models with random weights, installed in folders of the tests."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -70,6 +71,15 @@ def make_model(folder: Path, sources: Sequence[str], targets: Sequence[str], car
     return folder
 
 
+def rename_languages(model: Path, folder: Path, sources: Sequence[str], targets: Sequence[str]) -> Path:
+    """A copy of a trained model that says that it is for other languages."""
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("checkpoints"))
+    config = json.loads((folder / "config.json").read_text())
+    config.update(source_languages=list(sources), target_languages=list(targets))
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 class Shelf:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bundled, self.own = folder / "bundled", folder / "own"
@@ -78,3 +88,7 @@ class Shelf:
 
     def add(self, name: str, sources: str, targets: str, bundled: bool = False, card: str = "# A card\n") -> Path:
         return make_model((self.bundled if bundled else self.own) / name, sources.split(), targets.split(), card)
+
+    def add_copy(self, model: Path, name: str, sources: str, targets: str) -> Path:
+        """Of a trained model, for other languages."""
+        return rename_languages(model, self.own / name, sources.split(), targets.split())

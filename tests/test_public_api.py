@@ -12,9 +12,9 @@ import headway
 
 ROOT = Path(__file__).parent.parent
 NAMES = [
-    "Config", "ConfigError", "Corpus", "Glossary", "Guess", "HeadwayError", "LanguageModel", "Search", "Tokenizer",
-    "TrainingResult", "TranslateOptions", "Translation", "Translator", "__version__", "load", "load_translator",
-    "presets", "train",
+    "Config", "ConfigError", "Corpus", "Glossary", "Guess", "HeadwayError", "LanguageModel", "PivotTranslator",
+    "Search", "Tokenizer", "TrainingResult", "TranslateOptions", "Translation", "Translator", "__version__", "load",
+    "load_translator", "presets", "train",
 ]  # fmt: skip
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.options import AUTO_DETECT
+from headway.cli.pivot_note import PivotNotes
 from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log
 from headway.errors import HeadwayError
-from headway.storage.registry import ModelChoice, choose_models
+from headway.storage.pivots import Route, choose_route
 
 if TYPE_CHECKING:
     from headway.translate.options import TranslateOptions
+    from headway.translate.pivot import PivotTranslator
     from headway.translate.translator import Translator
 
 LINE_ONLY_OPTIONS = ("input_file", "prefix", "n_best", "align", "scores", "as_json")  # not for documents
@@ -36,10 +38,10 @@ def check_document_options(given: dict[str, Any], file: str, output: str | None)
         raise click.UsageError(f"--out: {output} must end in {suffix}, as a translation of {file} does.", context)
 
 
-def choose_document_model(file: str, models: tuple[str, ...], source: str, to: str) -> ModelChoice:
-    """The model for a document; with --from auto, by the language detected in its text."""
+def choose_document_route(file: str, models: tuple[str, ...], source: str, to: str) -> Route:
+    """The model for a document, or two in a row; with --from auto, by the language detected in its text."""
     if source != AUTO_DETECT:
-        return choose_models(models, source, to)
+        return choose_route(models, source, to)
     from headway.documents import sample_text
     from headway.text.line_language import LineLanguageDetector
     from headway.translate.routing import find_routes
@@ -58,13 +60,18 @@ def choose_document_model(file: str, models: tuple[str, ...], source: str, to: s
     )
 
 
-def translate_document(translator: "Translator", options: "TranslateOptions", file: str, output: str | None) -> None:
+def translate_document(
+    translator: "Translator | PivotTranslator", options: "TranslateOptions", file: str, output: str | None
+) -> None:
     """Translate the document and write it to `output`, by default beside the original."""
     from headway.documents import segment_translator, translate_file
+    from headway.translate.pivot import PivotTranslator
 
-    language = options.target or translator.target or next(iter(translator.summary.target_languages), "")
+    legs = translator.legs if isinstance(translator, PivotTranslator) else (translator,)
+    language = options.target or translator.target or next(iter(legs[-1].summary.target_languages), "")
     out = output or default_output_path(file, language)
-    with show_progress(translator):
+    PivotNotes().tell(translator)
+    with show_progress(*legs):
         counts = translate_file(file, out, segment_translator(translator, options), language=language)
     for warning in counts.warnings:
         log(warning, "warning")

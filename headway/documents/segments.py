@@ -9,6 +9,7 @@ from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
     from headway.translate.options import TranslateOptions
+    from headway.translate.pivot import PivotTranslator
     from headway.translate.translator import Translator
 
 SEGMENTS_PER_CALL = 4096  # translated together
@@ -94,7 +95,9 @@ class SegmentQueue:
         return DocumentCounts(total, total - len(self.rejected), list(dict.fromkeys(self.warnings)))
 
 
-def segment_translator(translator: "Translator", options: "TranslateOptions | None" = None) -> TranslateSegments:
+def segment_translator(
+    translator: "Translator | PivotTranslator", options: "TranslateOptions | None" = None
+) -> TranslateSegments:
     """A function that translates segments with this model. Words are aligned only where there is markup to place."""
     from headway.translate.options import TranslateOptions
 
@@ -116,8 +119,14 @@ def segment_translator(translator: "Translator", options: "TranslateOptions | No
     return translate
 
 
-def can_align(translator: "Translator") -> bool:
-    """Whether word alignments can be read from a model's attention and its tokenizers."""
+def can_align(translator: "Translator | PivotTranslator") -> bool:
+    """Whether word alignments can be read from a model's attention and its tokenizers; of two in a row, from both."""
+    from headway.translate.pivot import PivotTranslator
+
+    return all(map(_can_align, translator.legs if isinstance(translator, PivotTranslator) else [translator]))
+
+
+def _can_align(translator: "Translator") -> bool:
     from headway.text.align.words import token_roles
     from headway.translate.alignment import find_alignment_weights
 

@@ -8,6 +8,7 @@
                                          ▼
                              model_dir.load_model ──► LoadedModel: Config, Transformer, Tokenizers
 
+pivots       two installed models in a row, where none has a direction: choose_route
 training_history  the log and the checkpoints that a run left, without torch
 model_files  notices a directory that is replaced while it is used
 packing      smaller copies: ternary weights packed, dense ones in int8

@@ -170,8 +170,7 @@ def locate_model(given: str | Path) -> ModelChoice:
     if os.sep in name or (Path(name) / "config.json").exists():
         return ModelChoice((name,))
     models = list_installed()
-    splits = [(name[:index], name[index + 1 :]) for index, character in enumerate(name) if character == "-"]
-    for pair in (split for split in splits if all(map(LANGUAGE_TAG.fullmatch, split))):
+    for pair in split_direction(name):
         candidates = [models[name]] if name in models else list(models.values())
         if found := find_serving(candidates, *pair):
             model, direction = found[0]
@@ -183,6 +182,12 @@ def locate_model(given: str | Path) -> ModelChoice:
             f'there is no model "{name}": neither a directory nor an installed model. {format_installed(models)}'
         )
     return ModelChoice((name,))  # loading the model says what is wrong with it
+
+
+def split_direction(name: str) -> list[Direction]:
+    """The directions that a name may mean: one for de-en, none for my-model, two for zh-Hans-en."""
+    splits = [(name[:index], name[index + 1 :]) for index, character in enumerate(name) if character == "-"]
+    return [split for split in splits if all(map(LANGUAGE_TAG.fullmatch, split))]
 
 
 def model_directory(given: str | Path) -> str:
@@ -220,6 +225,11 @@ def pick_installed(source: str, target: str) -> ModelChoice:
     found = find_serving(models.values(), source, target)
     if not found:
         raise HeadwayError(no_model_message(models, source, target))
+    return pick_serving(found)
+
+
+def pick_serving(found: Sequence[tuple[InstalledModel, Direction]]) -> ModelChoice:
+    """The best of these, if all of them have the same direction."""
     directions = list(dict.fromkeys(direction for _, direction in found))
     if len(directions) > 1:
         flag = "--from" if len({target for _, target in directions}) == 1 else "--to"

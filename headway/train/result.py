@@ -29,9 +29,9 @@ class TrainingResult:
     @cached_property
     def model(self) -> "Translator | LanguageModel":
         """The model, loaded as what it is."""
-        from headway.translate.translator import load
+        from headway.translate.translator import load_single
 
-        return load(self.folder)
+        return load_single(self.folder)
 
     @property
     def translator(self) -> "Translator":

@@ -22,6 +22,7 @@
     text_vectors     vectors of texts
     adapters         a model with a LoRA adapter over it, sharing its weights
     routing          lines in several languages, each to the model of its language
+    pivot            through another language: two translators in a row
     alignment        word alignment from cross-attention
     scoring          log-probability of given translations
     notebook         what notebooks show of a translator

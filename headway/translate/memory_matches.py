@@ -36,16 +36,8 @@ class MemoryMatcher:
         """Give a sentence the translation of the memory, if it has one."""
         if sentence.prefix or sentence.hypotheses:
             return
-        target = self.index.find_exact(sentence.text)
-        if target is None and self.min_similarity < 1:
-            found = self.index.find_similar(sentence.text, self.min_similarity, 1)
-            if found:
-                target = found[0].target
-                source = found[0].source
-                quoted = source if len(source) <= MAX_QUOTED_CHARS else f"{source[: MAX_QUOTED_CHARS - 1]}…"
-                sentence.warnings.append(
-                    f'taken from the memory, where the source is {found[0].similarity:.0%} the same: "{quoted}"'
-                )
+        target, warnings = look_up(self.index, sentence.text, self.min_similarity)
+        sentence.warnings += warnings
         if target is not None:
             self._use(sentence, target)
 
@@ -59,3 +51,17 @@ class MemoryMatcher:
         else:
             sentence.outer_spans = ("", "")
         sentence.outputs = [target]
+
+
+def look_up(index: MemoryIndex, text: str, min_similarity: float) -> tuple[str | None, list[str]]:
+    """The translation of a text, or of one that is as similar, and what is to be said about it; None without one."""
+    target = index.find_exact(text)
+    if target is not None or min_similarity >= 1:
+        return target, []
+    found = index.find_similar(text, min_similarity, 1)
+    if not found:
+        return None, []
+    source = found[0].source
+    quoted = source if len(source) <= MAX_QUOTED_CHARS else f"{source[: MAX_QUOTED_CHARS - 1]}…"
+    warning = f'taken from the memory, where the source is {found[0].similarity:.0%} the same: "{quoted}"'
+    return found[0].target, [warning]

@@ -1,7 +1,7 @@
 """Results of a translation: `Translation` and its n-best `Guess`es, joined from the hypotheses of their sentences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +15,7 @@ from headway.translate.confidence import score_confidence
 from headway.translate.source import Sentence, SourceLine
 
 if TYPE_CHECKING:
+    from headway.translate.pivot import PivotTranslator
     from headway.translate.translator import Translator
 
 
@@ -88,6 +89,13 @@ class ScoredPair:
     warnings: list[str] = field(default_factory=list)
 
 
+class PivotText(NamedTuple):
+    """What a line was translated through."""
+
+    language: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Translation:
     """The translation of one line: its n-best guesses, best first and each text once, and warnings about it."""
@@ -95,6 +103,7 @@ class Translation:
     source: str
     guesses: list[Guess]
     warnings: list[str] = field(default_factory=list)
+    pivot: PivotText | None = None  # where it was not translated directly
 
     def _repr_html_(self) -> str:
         """Notebooks show the source and its guesses."""
@@ -122,7 +131,7 @@ class Translation:
         links: list[tuple[int, int]] | None = None if best.alignment is None else []
         source = Guess(self.source, best.score, best.logp, best.tokens, best.token_logps, links, confidence)
         warning = f"left untranslated: its score is {confidence:.2f}, below {min_confidence:g}"
-        return Translation(self.source, [source], [*self.warnings, warning])
+        return replace(self, guesses=[source], warnings=[*self.warnings, warning])
 
 
 class Translations(list[Translation]):
@@ -144,7 +153,7 @@ class RoutedLine(NamedTuple):
     """A line of text in any language, and the translator that it was given to."""
 
     result: Translation
-    translator: "Translator | None"  # None: it stays as it is
+    translator: "Translator | PivotTranslator | None"  # None: it stays as it is
     source: str = ""  # its detected language; "" where it was not detected, or has no letters
     note: str = ""
 

@@ -3,11 +3,12 @@
 A line that no model translates, or that is in the target language already, stays as it is, with a note or warning."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError, HeadwayError
+from headway.storage.pivots import PivotChoice, Route, find_pivot_sources
 from headway.storage.registry import (
     DEFAULT_DIRECTION,
     ModelChoice,
@@ -17,34 +18,40 @@ from headway.storage.registry import (
     no_model_message,
 )
 from headway.storage.summary import read_summary
-from headway.text.language_codes import format_languages
+from headway.text.language_codes import format_languages, primary_language
 from headway.text.line_language import LineLanguageDetector
 from headway.translate.results import Guess, RoutedLine, Translation
 
 if TYPE_CHECKING:
+    from headway.translate.pivot import PivotTranslator
     from headway.translate.translator import Translator
 
 MAX_STRICT_LANGUAGES = 4  # more than these are those of a model for many languages
 TranslateLines = Callable[..., list[Translation]]  # (translator, lines, source=language)
 
 
-def find_routes(given: Sequence[str], target: str = "") -> tuple[dict[str, ModelChoice], str]:
-    """The model for each source language, and the target language of them all.
+def find_routes(given: Sequence[str], target: str = "") -> tuple[dict[str, Route], str]:
+    """The model for each source language, or two models in a row, and the target language of them all.
 
     given: model names or directories; none: all installed models for this target"""
     if given:
         return _routes_of_model(given, target)
     wanted = target or DEFAULT_DIRECTION[1]
     models = list_installed()
-    routes: dict[str, ModelChoice] = {}
+    routes: dict[str, Route] = {}
     for model, (source, own_target) in find_serving(models.values(), "", wanted):
         routes.setdefault(source, ModelChoice((str(model.folder),), source, own_target))
     if not routes:
         raise HeadwayError(no_model_message(models, "", wanted))
-    return routes, next(iter(routes.values())).target
+    own_target = next(iter(routes.values())).target
+    known = {primary_language(language) for language in (*routes, own_target)}
+    for source, pivot in find_pivot_sources(models.values(), own_target).items():
+        if primary_language(source) not in known:
+            routes[source] = pivot
+    return routes, own_target
 
 
-def _routes_of_model(given: Sequence[str], target: str) -> tuple[dict[str, ModelChoice], str]:
+def _routes_of_model(given: Sequence[str], target: str) -> tuple[dict[str, Route], str]:
     choice = choose_models(given, "", target)
     read = read_summary(Path(choice.paths[0]))
     sources = read[0].source_languages if read else ()
@@ -56,7 +63,9 @@ def _routes_of_model(given: Sequence[str], target: str) -> tuple[dict[str, Model
     if len(targets) > 1 and not choice.target:
         raise ConfigError(f"this model translates to {', '.join(targets)}: say which with --to.")
     only_target = choice.target or targets[0]
-    routes = {source: ModelChoice(choice.paths, source, only_target) for source in sources if source != only_target}
+    routes: dict[str, Route] = {
+        source: ModelChoice(choice.paths, source, only_target) for source in sources if source != only_target
+    }
     return routes, only_target
 
 
@@ -65,7 +74,7 @@ class Router:
 
     def __init__(
         self,
-        routes: dict[str, ModelChoice],
+        routes: Mapping[str, Route],
         target: str,
         load: Callable[[ModelChoice], "Translator"],
         align: bool = False,
@@ -92,13 +101,20 @@ class Router:
         self._loaded: dict[tuple[str, ...], Translator] = {}
         self._load_lock = threading.Lock()
 
-    def translator_for(self, source: str) -> "Translator":
-        """The translator from this language, loaded now if it is not yet."""
+    def translator_for(self, source: str) -> "Translator | PivotTranslator":
+        """The translator from this language, loaded now if it is not yet; two of them where it is pivoted."""
+        route = self.routes[source]
         with self._load_lock:
-            paths = self.routes[source].paths
-            if paths not in self._loaded:
-                self._loaded[paths] = self._load(self.routes[source])
-            return self._loaded[paths]
+            if isinstance(route, PivotChoice):
+                from headway.translate.pivot import PivotTranslator
+
+                return PivotTranslator(self._load_once(route.first), self._load_once(route.second), route)
+            return self._load_once(route)
+
+    def _load_once(self, choice: ModelChoice) -> "Translator":
+        if choice.paths not in self._loaded:
+            self._loaded[choice.paths] = self._load(choice)
+        return self._loaded[choice.paths]
 
     @property
     def loaded(self) -> "list[Translator]":

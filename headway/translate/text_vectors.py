@@ -52,9 +52,9 @@ def embed_sources(translator: "Translator", texts: Sequence[str]) -> np.ndarray:
 def load_embedder(name: str, device: str = "auto") -> "Callable[[Sequence[str]], np.ndarray]":
     """What makes vectors of texts with this model: an encoder, or the encoder of a translator."""
     from headway.translate.language_model import LanguageModel
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
 
-    model = load(name, device)
+    model = load_single(name, device)
     return model.embed if isinstance(model, LanguageModel) else functools.partial(embed_sources, model)
 
 

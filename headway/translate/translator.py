@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from headway.config import own_kinds
 from headway.config.objective_kinds import has_source
@@ -15,6 +15,7 @@ from headway.decode.types import Compute, EngineName
 from headway.device import choose_device
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.storage.calibration import Calibration
+from headway.storage.pivots import PivotChoice, choose_route
 from headway.storage.registry import ModelChoice, choose_models
 from headway.text.language_codes import describe_languages, format_languages, match_languages
 from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
@@ -31,6 +32,7 @@ from headway.translate.reloading import (
 )
 from headway.translate.results import Guess, ScoredPair, Translation, Translations
 from headway.translate.search import make_requests, translate_requests
+from headway.translate.text_calls import TextCalls
 
 if TYPE_CHECKING:
     from headway.config.config import Config
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from headway.text.shortlist import Shortlist
     from headway.translate.alignment import Links
     from headway.translate.language_model import LanguageModel
+    from headway.translate.pivot import PivotTranslator
 
 __all__ = [
     "Guess",
@@ -63,18 +66,35 @@ def load(
     compute: Compute = "auto",
     threads: int | None = None,
     allow_code: Sequence[str] = (),
-) -> "Translator | LanguageModel":
+) -> "Translator | PivotTranslator | LanguageModel":
     """Load a model as what it is: a Translator or a LanguageModel.
 
     name: a model directory, that of an adapter, the name of an installed model, or a direction like "de-en"; by default
-        en-de
+        en-de. For a direction that only two installed models in a row have, a PivotTranslator
     engine: "native", "ctranslate2", "torch", or "auto" for the first of these that can run the model
     compute: "float32", "bfloat16" (on a GPU), "int8" (on a CPU), or "auto" for what the directory holds
     threads: of the CPU; by default all
     allow_code: packages whose classes the model may name as kinds, and so import: see docs/own-kinds.md
     See docs/translating.md."""
     own_kinds.allow_code(allow_code)
-    choice = choose_models([name] if name else [])
+    choice = choose_route([name] if name else [])
+    if isinstance(choice, PivotChoice):
+        from headway.translate.pivot import PivotTranslator
+
+        first, second = (load_choice(leg, device, engine, compute, threads) for leg in choice)
+        return PivotTranslator(first, second, choice)
+    return load_single(choice, device, engine, compute, threads)
+
+
+def load_single(
+    choice: ModelChoice | str | Path,
+    device: str = "auto",
+    engine: EngineName = "auto",
+    compute: Compute = "auto",
+    threads: int | None = None,
+) -> "Translator | LanguageModel":
+    """The same for a model that has been chosen, or its directory."""
+    choice = choice if isinstance(choice, ModelChoice) else choose_models([choice])
     paths, engine, adapter = find_base(choice.paths, engine)
     model = make_loaded(Engines(paths, device, engine, compute, threads), choice.direction)
     return model.with_adapter(adapter) if adapter else model
@@ -137,7 +157,7 @@ def load_choice(
     return translator.with_adapter(adapter) if adapter else translator
 
 
-class Translator:
+class Translator(TextCalls):
     """A translation model, or an ensemble of models that share their tokenizer and their languages.
 
     translator("text", target="de")                               str
@@ -241,42 +261,6 @@ class Translator:
     @batch_tokens.setter
     def batch_tokens(self, count: int) -> None:
         self._batch_tokens = count
-
-    @overload
-    def __call__(self, text: str, **settings: Any) -> str: ...
-    @overload
-    def __call__(self, text: Sequence[str], **settings: Any) -> list[str]: ...
-    def __call__(
-        self, text: str | Sequence[str], *, return_scores: bool = False, to: str | None = None, **settings: Any
-    ) -> Any:
-        """The best translation of a text, or of each text of a list.
-
-        return_scores: give (text, score) in place of text
-        settings: those of TranslateOptions: source, target, glossary, protect, retry …; and of the search: beam_size,
-            alpha, penalty, max_length …"""
-        if not isinstance(text, str | Sequence):
-            raise HeadwayError(f"give a text or a list of texts, not {text!r}.")
-        lines = [text] if isinstance(text, str) else list(text)
-        options = self.make_options(**settings)
-        if to is not None:
-            options = replace(options, target=resolve_target(options.target, to))
-        several = (settings.get("n_best") or 1) > 1 and not options.mbr  # which chooses one of them
-        for name, gives_more in (("n_best", several), ("align", options.align)):
-            if gives_more:
-                raise ConfigError(
-                    "a call gives the best translation only, as text: write translate(lines, TranslateOptions(…)).",
-                    name,
-                )
-        results = self.translate(lines, options)
-        answers = [(result.text, result.score) if return_scores else result.text for result in results]
-        return answers[0] if isinstance(text, str) else answers
-
-    def make_options(self, **settings: Any) -> TranslateOptions:
-        """TranslateOptions from its own fields and those of Search, mixed."""
-        own = {name: settings.pop(name) for name in list(settings) if name in TranslateOptions.__dataclass_fields__}
-        if own.get("search") is not None and settings:
-            raise ConfigError(f"give either search=… or {', '.join(settings)}, not both.", "search")
-        return TranslateOptions(**{**own, "search": own.get("search") or self.search(**settings)})
 
     def search(self, **changes: Any) -> Search:
         """The model's search settings with some of them changed; None changes nothing."""

@@ -98,11 +98,11 @@ def load_attention(
 
         return read_attention(load_trace(traced), kind, layer)
     from headway.storage.registry import choose_models
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
 
     assert text is not None
     choice = choose_models([model] if model else [], *direction)
-    return compute_attention(load(choice.paths[0], device), text, kind, layer, *choice.direction)
+    return compute_attention(load_single(choice.paths[0], device), text, kind, layer, *choice.direction)
 
 
 def picture_files(png: str | None, svg: str | None) -> list[str]:

@@ -235,10 +235,10 @@ def print_task_scores(
     from headway.errors import HeadwayError
     from headway.translate.task_evaluation import describe_errors, evaluate_task
     from headway.translate.task_model import TaskModel
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
 
     for path in models:
-        model = load(path, device)
+        model = load_single(path, device)
         if not isinstance(model, TaskModel):
             raise HeadwayError(f"{path} was not trained for a task: give --source and --target, or --text.")
         labelled = read_labelled(data, model.task)
@@ -265,13 +265,13 @@ def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: s
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
     from headway.translate.language_model import LanguageModel
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
     from headway.workflows.evaluation import measure_denoising
 
     lines = list(read_lines(text))
     content = "\n".join(lines) + "\n"
     for path in models:
-        model = load(path, device)
+        model = load_single(path, device)
         objective = model.config.train.objective.kind
         if not isinstance(model, LanguageModel) and not is_denoising(objective):
             raise HeadwayError(f"{path} is a translator: give --source and --target.")

@@ -60,12 +60,12 @@ def inspect(
     (position-SIDE-1, -2 … where layers differ), way-SIDE and, if there is output, probabilities and beam, each as .png
     and .svg; trace.json and trace.safetensors."""
     from headway.storage.registry import choose_models
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
 
     model, text = split_words(words, model)
     choice = choose_models([model] if model else [], source_language, to)
     folder = choice.paths[0]
-    traced = trace_model(load(folder, device), text, choice, beam_size)
+    traced = trace_model(load_single(folder, device), text, choice, beam_size)
     trace = traced.trace
     trace.save(out)
     _write_page(traced, Path(folder).resolve().name, out / "page.html")

@@ -84,13 +84,13 @@ def _record(
     from headway.inspect.static_site import SiteText
     from headway.serve.names import free_name
     from headway.storage.registry import choose_models
-    from headway.translate.translator import load
+    from headway.translate.translator import load_single
 
     names: list[str] = []
     for model in models or (None,):
         choice = choose_models([model] if model else [], source, target)
         names.append(free_name(Path(choice.paths[0]).resolve().name, names))
-        loaded = load(choice.paths[0], device)
+        loaded = load_single(choice.paths[0], device)
         languages = _find_languages(loaded, choice)
         for text in texts or _example_texts(loaded, languages[0], names[-1]):
             traced = trace_model(loaded, text, choice, beam_size)

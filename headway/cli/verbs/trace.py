@@ -66,10 +66,10 @@ def trace(
     from headway.config.objective_kinds import continues_text
     from headway.errors import ConfigError
     from headway.storage.registry import choose_models
-    from headway.translate.translator import Translator, load
+    from headway.translate.translator import Translator, load_single
 
     choice = choose_models([model] if model else [], source_language, to)
-    loaded = load(choice.paths[0], device)
+    loaded = load_single(choice.paths[0], device)
     if isinstance(loaded, Translator):
         result = loaded.trace(
             text, source=choice.source, target=choice.target, prefix=prefix, max_length=max_length, **search

@@ -1,6 +1,5 @@
 """`headway translate`: translate lines of text, or a document."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,20 +13,24 @@ from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.input_lines import LINES_PER_GROUP, is_regular_file, number_groups, read_line_groups
 from headway.cli.pipelined import map_pipelined
+from headway.cli.pivot_note import PivotNotes
+from headway.cli.result_lines import format_result
 from headway.cli.search_progress import show_progress
 from headway.cli.terminal import log, open_output
-from headway.cli.translate_document import check_document_options, choose_document_model, translate_document
+from headway.cli.translate_document import check_document_options, choose_document_route, translate_document
 from headway.errors import HeadwayError
-from headway.storage.registry import ModelChoice, choose_models
+from headway.storage.pivots import PivotChoice, Route, choose_route
+from headway.storage.registry import ModelChoice
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
     from headway.text.glossary import Glossary
     from headway.text.translation_memory import TranslationMemory
     from headway.translate.options import TranslateOptions
+    from headway.translate.pivot import PivotTranslator
     from headway.translate.results import RoutedLine
     from headway.translate.routing import Router
-    from headway.translate.translator import Guess, Translation, Translator
+    from headway.translate.translator import Translation, Translator
 
 DEFAULT_MBR_BEAM = 8
 # By device. A larger group has more lines of equal length to batch.
@@ -185,7 +188,14 @@ def translate(
             warn_if_unguided(translator)
         return translator
 
-    def make_options(translator: "Translator", source: str = "") -> "TranslateOptions":
+    def load_route(route: Route) -> "Translator | PivotTranslator":
+        if not isinstance(route, PivotChoice):
+            return load(route)
+        from headway.translate.pivot import PivotTranslator
+
+        return PivotTranslator(load(route.first), load(route.second), route)
+
+    def make_options(translator: "Translator | PivotTranslator", source: str = "") -> "TranslateOptions":
         from headway.translate.options import TranslateOptions
 
         return TranslateOptions(
@@ -202,21 +212,26 @@ def translate(
         )
 
     if document:
-        translator = load(choose_document_model(document, models, source_language, to))
-        return translate_document(translator, make_options(translator), document, output)
+        document_translator = load_route(choose_document_route(document, models, source_language, to))
+        return translate_document(document_translator, make_options(document_translator), document, output)
 
     def translate_group(numbered: tuple[int, list[str]]) -> "list[RoutedLine]":
+        from headway.translate.pivot import translate_route
         from headway.translate.results import RoutedLine
-        from headway.translate.search import make_requests, translate_requests
+        from headway.translate.search import make_requests
 
         first, group = numbered
 
-        def run(translator: "Translator", lines: Sequence[str], source: str = "") -> "list[Translation]":
+        def find_budget(translator: "Translator") -> RetryBudget:
+            progress.watch(translator)
+            return retries.setdefault(translator, RetryBudget(order))
+
+        def run(
+            translator: "Translator | PivotTranslator", lines: Sequence[str], source: str = ""
+        ) -> "list[Translation]":
             prefixes = None if prefix is None else [prefix] * len(lines)
             requests = make_requests(lines, first, prefixes)
-            progress.watch(translator)
-            budget = retries.setdefault(translator, RetryBudget(order))
-            return translate_requests(translator, requests, make_options(translator, source), retries=budget)
+            return translate_route(translator, requests, make_options(translator, source), find_budget)
 
         try:
             if router is not None:
@@ -230,15 +245,16 @@ def translate(
     order = LineOrder()
     retries: dict[Translator, RetryBudget] = {}
     router: Router | None = None
-    loaded: list[Translator] = []
+    loaded: list[Translator | PivotTranslator] = []
     if source_language == options.AUTO_DETECT:
         router = make_router(models, to, load, align)
     else:
-        loaded = [load(choose_models(models, source_language, to))]
+        loaded = [load_route(choose_route(models, source_language, to))]
     if not text and not input_file and sys.stdin.isatty():
         log("type text to translate, one line at a time; end with Ctrl-D")
     kind = loaded[0].device if loaded else "cpu"  # models of a router are loaded with their first line
     number = 0
+    pivot_notes = PivotNotes()
     from_file = not text and is_regular_file(input_file or "-")
     single_text = len(text) == 1 and text != ("-",)
     workers = 2 if kind == "cuda" or from_file else 1  # one group is read or written while another is searched
@@ -252,6 +268,7 @@ def translate(
             progress.clear()
             for routed in results:
                 number += 1
+                pivot_notes.tell_of(routed)
                 # Several sentences of a line may have the same warning.
                 for warning, times in Counter(routed.result.warnings).items():
                     log(f"line {number}: {warning}{f' ({times} times)' if times > 1 else ''}", "warning")
@@ -306,7 +323,7 @@ def read_memory(path: str | None) -> "TranslationMemory | None":
 
 
 @contextmanager
-def stop_searches_on_error(loaded: "Callable[[], list[Translator]]") -> Iterator[None]:
+def stop_searches_on_error(loaded: "Callable[[], Sequence[Translator | PivotTranslator]]") -> Iterator[None]:
     """If the output loop ends early, stop the searches that run ahead of it. `loaded`: the translators so far."""
     try:
         yield
@@ -316,57 +333,9 @@ def stop_searches_on_error(loaded: "Callable[[], list[Translator]]") -> Iterator
         raise
 
 
-def format_result(
-    routed: "RoutedLine", number: int, n_best: int | None, scores: bool, as_json: bool, single_text: bool
-) -> str:
-    """One result in the requested format, on one line; a single text given as an argument keeps its line breaks."""
-    from headway.translate.results import to_one_line
-
-    result = routed.result
-    if as_json:
-        return json.dumps(to_json_object(routed, n_best), ensure_ascii=False) + "\n"
-    if n_best:
-        guesses = result.guesses[:n_best]
-        return "".join(
-            f"{number} ||| {to_one_line(guess.text)} ||| {guess.score:.4f}{format_links(guess)}\n" for guess in guesses
-        )
-    score = f"{result.score:.4f}\t" if scores else ""
-    links = format_links(result.guesses[0])
-    keeps_lines = single_text and not score and not links
-    return f"{score}{result.text if keeps_lines else to_one_line(result.text)}{links}\n"
-
-
-def format_links(guess: "Guess") -> str:
-    """The alignment as a further field, if it was requested."""
-    from headway.text.align.words import format_moses_links
-
-    return "" if guess.alignment is None else f" ||| {format_moses_links(guess.alignment)}".rstrip()
-
-
 def warn_if_unguided(translator: "Translator") -> None:
     from headway.translate.alignment import is_guided
 
     if not all(is_guided(config) for config in translator.configs):
         message = "this model was not trained to align, so alignments are unreliable. Train with train.alignment=guided"
         log(message, "warning")
-
-
-def to_json_object(routed: "RoutedLine", n_best: int | None) -> dict[str, Any]:
-    result, translator = routed.result, routed.translator
-    guesses = [
-        {
-            "text": guess.text,
-            "score": round(guess.score, 6),
-            "logp": round(guess.logp, 6),
-            "tokens": translator.tokenizers.target.pieces(guess.tokens) if translator else [],
-            "token_logps": [round(value, 6) for value in guess.token_logps],
-            **({} if guess.alignment is None else {"alignment": guess.alignment}),
-            **({} if (confidence := guess.confidence) is None else {"confidence": round(confidence, 4)}),
-        }
-        for guess in result.guesses
-    ]
-    n_best_field = {"n_best": guesses} if n_best else {}
-    language_field = {"from": routed.source} if routed.source else {}
-    notes = [routed.note] if routed.note else []
-    warnings = [*result.warnings, *notes]
-    return {"source": result.source, **language_field, **guesses[0], **n_best_field, "warnings": warnings}
