@@ -22,6 +22,7 @@ A request's way:
                               queue_budget                measured speed; how much may wait: 429
                                   │
                             model_pool.ModelPool          models by language pair or name; loaded on use, LRU
+                              served_route                one model, or two in a row through another language
                               preload                     the first of them, while the server starts
                               studies                     results of `headway compare`, whose models it serves, too
                                   ▼

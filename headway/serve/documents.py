@@ -5,11 +5,10 @@ Files are read and written by document workers, processes of their own; HTML, as
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from headway import documents
 from headway.documents import segments
@@ -23,9 +22,13 @@ from headway.serve.errors import ApiError, ClientGone, server_ending
 from headway.serve.languages import DetectedLanguage, detect_source, unsupported_language
 from headway.serve.memory import MemoryBudget
 from headway.serve.model_pool import ModelPool
-from headway.serve.served_model import ServedModel
-from headway.serve.translate import RequestOptions, translate_texts, use_model
+from headway.serve.served_route import ServedLeg, ServedRoute
+from headway.serve.translate import RequestOptions, read_pivot_lines, translate_leg, use_model
+from headway.translate.pivot import join_legs
+from headway.translate.results import Translation
 from headway.translate.translator import Translator
+
+T = TypeVar("T")
 
 MAX_SAMPLE_SEGMENTS = 1000  # by which a language is detected
 RETRY_SECONDS = 0.2  # until a document that found the queue full tries again
@@ -44,15 +47,12 @@ def result_suffix(suffix: str) -> str:
 
 
 async def translate_html(
-    pool: ModelPool, memory: MemoryBudget, model: ServedModel | None, text: str, request: RequestOptions
+    pool: ModelPool, memory: MemoryBudget, route: ServedRoute | None, text: str, request: RequestOptions
 ) -> tuple[str, list[str]]:
     """The translation, and warnings."""
     cancelled = threading.Event()
-    async with AsyncExitStack() as stack:
-        stack.enter_context(memory.reserve(HTML_BYTES_PER_CHARACTER * len(text)))
-        if model is not None:
-            await stack.enter_async_context(use_model(pool, model))
-        translator = QueuedSegmentTranslator(pool, model, request)
+    with memory.reserve(HTML_BYTES_PER_CHARACTER * len(text)):
+        translator = QueuedSegmentTranslator(pool, route, request)
         in_thread = translator.for_thread(cancelled)
         try:
             translation = await asyncio.to_thread(documents.translate_html, text, in_thread)
@@ -91,17 +91,10 @@ class UploadedDocument:
 
 
 async def translate_segments(
-    pool: ModelPool, model: ServedModel | None, requests: Sequence[SegmentRequest], request: RequestOptions
+    pool: ModelPool, route: ServedRoute | None, requests: Sequence[SegmentRequest], request: RequestOptions
 ) -> list[SegmentResult]:
-    """Group by group, so that a long document does not fill the queue. model: None copies the segments."""
-    results: list[SegmentResult] = []
-    async with AsyncExitStack() as stack:
-        if model is not None:
-            await stack.enter_async_context(use_model(pool, model))
-        translator = QueuedSegmentTranslator(pool, model, request)
-        for group in _groups_before_end(pool, requests):
-            results += await translator.translate(group)
-    return results
+    """route: None copies the segments."""
+    return await QueuedSegmentTranslator(pool, route, request).translate(requests)
 
 
 def _groups_before_end(pool: ModelPool, requests: Sequence[SegmentRequest]) -> Iterator[Sequence[SegmentRequest]]:
@@ -139,60 +132,103 @@ async def detect_file_language(
 class QueuedSegmentTranslator:
     """Translates the segments of a document. They are batched with the texts of other requests."""
 
-    def __init__(self, pool: ModelPool, model: ServedModel | None, request: RequestOptions) -> None:
-        """model: None copies the segments."""
+    def __init__(self, pool: ModelPool, route: ServedRoute | None, request: RequestOptions) -> None:
+        """route: None copies the segments."""
         self.pool = pool
-        self.model = model
+        self.route = route
         self.request = request
         self.warnings: list[str] = []
 
     def for_thread(self, cancelled: threading.Event) -> segments.TranslateSegments:
-        """The same for a thread, group by group. It raises ClientGone soon after `cancelled`."""
+        """The same for a thread. It raises ClientGone soon after `cancelled`."""
         loop = asyncio.get_running_loop()
 
         def translate(requests: Sequence[SegmentRequest]) -> list[SegmentResult]:
-            results: list[SegmentResult] = []
-            for group in _groups_before_end(self.pool, requests):
-                if cancelled.is_set():
-                    raise ClientGone
-                pending = asyncio.run_coroutine_threadsafe(self.translate(group), loop)
-                while True:
-                    try:
-                        results += pending.result(POLL_SECONDS)
-                        break
-                    except TimeoutError:
-                        if cancelled.is_set():
-                            pending.cancel()
-                            raise ClientGone from None
-            return results
+            pending = asyncio.run_coroutine_threadsafe(self.translate(requests), loop)
+            while True:
+                try:
+                    return pending.result(POLL_SECONDS)
+                except TimeoutError:
+                    if cancelled.is_set():
+                        pending.cancel()
+                        raise ClientGone from None
 
         return translate
 
     async def translate(self, requests: Sequence[SegmentRequest]) -> list[SegmentResult]:
-        """A group of segments: few enough to be queued at once."""
-        if self.model is None:
+        """All segments, by one model after the other where there are two: so one at a time needs to be loaded."""
+        if self.route is None:
             return [SegmentResult(one.text, [[n, n] for n in range(len(one.text.split()))]) for one in requests]
-        assert isinstance(self.model.loaded, Translator)
-        can_align = any(one.align for one in requests) and segments.can_align(self.model.loaded)
-        results: dict[int, SegmentResult] = {}
+        if self.route.pivot:
+            results = await self._translate_through(self.route, requests)
+        else:
+            (leg,) = self.route.legs
+            own = self.request.with_options(source=leg.source)
+            results = await self._translate_leg(leg, requests, own, to_result)
+        results = [
+            _warn_of_guess(one) if request.align and one.links is None else one
+            for one, request in zip(results, requests)
+        ]
+        self.warnings += [warning for result in results for warning in result.warnings]
+        return results
+
+    async def _translate_through(self, route: ServedRoute, requests: Sequence[SegmentRequest]) -> list[SegmentResult]:
+        options = self.request.options
+        lines = await read_pivot_lines([one.text for one in requests], options)
+        given = [SegmentRequest(line.text, one.align) for line, one in zip(lines, requests)]
+        made: list[list[Translation]] = []
+        for leg, own in zip(route.legs, self.request.for_legs(route)):
+            made.append(await self._translate_leg(leg, given, own, lambda one: one))
+            given = [SegmentRequest(text.text, one.align) for text, one in zip(made[-1], requests)]
+        joined = (join_legs(line, first, second, route.choice) for line, first, second in zip(lines, *made))
+        return [to_result(one.keep_source_below(options.min_confidence)) for one in joined]
+
+    async def _translate_leg(
+        self,
+        leg: ServedLeg,
+        requests: Sequence[SegmentRequest],
+        request: RequestOptions,
+        convert: Callable[[Translation], T],
+    ) -> list[T]:
+        """Group by group, so that a long document does not fill the queue; each is converted at once, because what a
+        search has found takes memory."""
+        results: list[T] = []
+        async with use_model(self.pool, leg.model):
+            assert isinstance(leg.model.loaded, Translator)
+            can_align = any(one.align for one in requests) and segments.can_align(leg.model.loaded)
+            for group in _groups_before_end(self.pool, requests):
+                translations = await self._translate_group(leg, group, request, can_align)
+                results += [convert(translations[n]) for n in range(len(group))]
+        return results
+
+    async def _translate_group(
+        self, leg: ServedLeg, group: Sequence[SegmentRequest], request: RequestOptions, can_align: bool
+    ) -> dict[int, Translation]:
+        """Few enough segments to be queued at once."""
+        results: dict[int, Translation] = {}
         for align in (False, True):
-            indices = [n for n, one in enumerate(requests) if bool(one.align) is align]
+            indices = [n for n, one in enumerate(group) if bool(one.align) is align]
             if not indices:
                 continue
-            request = self.request.with_options(align=align and can_align)
-            unaligned = [segments.NO_ALIGNMENT_WARNING] if align and not can_align else []
-            for n, made in zip(indices, await self._translate_texts([requests[n].text for n in indices], request)):
-                results[n] = SegmentResult(made.text, made.guesses[0].alignment, [*made.warnings, *unaligned])
-                self.warnings += results[n].warnings
-        return [results[n] for n in range(len(requests))]
+            own = request.with_options(align=align and can_align)
+            made = await self._translate_texts(leg, [group[n].text for n in indices], own)
+            results |= dict(zip(indices, made))
+        return results
 
-    async def _translate_texts(self, texts: list[str], request: RequestOptions) -> Any:
+    async def _translate_texts(self, leg: ServedLeg, texts: list[str], request: RequestOptions) -> list[Translation]:
         """Tries again while the queue is full: a document that has begun is not refused."""
-        assert self.model is not None
         while True:
             try:
-                return await translate_texts(self.pool, self.model, texts, request)
+                return await translate_leg(self.pool, leg, texts, request)
             except ApiError as error:
                 if error.status != 429:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def to_result(made: Translation) -> SegmentResult:
+    return SegmentResult(made.text, made.guesses[0].alignment, made.warnings)
+
+
+def _warn_of_guess(result: SegmentResult) -> SegmentResult:
+    return result._replace(warnings=[*result.warnings, segments.NO_ALIGNMENT_WARNING])

@@ -1,5 +1,6 @@
 """The model pool: a server's models, known by name from the start, loaded on first use, unloaded by LRU."""
 
+import functools
 import sys
 import threading
 import time
@@ -12,14 +13,16 @@ from headway.errors import HeadwayError
 from headway.serve.adapters import find_bases, read_served_adapter
 from headway.serve.batch_queue import BatchQueue
 from headway.serve.errors import ApiError
-from headway.serve.languages import language_name, resolve_code
+from headway.serve.languages import resolve_code
 from headway.serve.memory import trim_heap
 from headway.serve.queue_budget import QueueBudget
 from headway.serve.served_model import ServedModel, load_checkpoint, read_checkpoints, read_served_model
+from headway.serve.served_route import Reachable, ServedLeg, ServedRoute, find_pivot_route, list_pivots
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.studies import ServedStudy, StudyModel, read_studies
 from headway.storage.registry import is_adapter
 from headway.text.language_codes import count_directions, describe_languages, usual_direction
+from headway.text.language_names import language_name
 from headway.translate.results import Translation
 
 if TYPE_CHECKING:
@@ -126,14 +129,26 @@ class ModelPool:
     def languages(self) -> list[str]:
         return list(dict.fromkeys([*self.sources, *(target for model in self.models for target in model.targets)]))
 
+    @functools.cached_property
+    def _pivots(self) -> dict[str, list[tuple[str, str, str]]]:
+        return {}
+
+    @functools.cached_property
+    def _reachable(self) -> Reachable:
+        return Reachable(self.models)
+
     def targets_from(self, source: str) -> list[str]:
-        """The languages that a text can be translated to; its own is one of them."""
-        found = {target for model in self.models if source in model.sources for target in model.targets}
-        return sorted(found | {source})
+        """The languages that a text can be translated to, directly or through another; its own is one of them."""
+        return sorted(self._reachable.from_source(source) | {source})
 
     def sources_for(self, target: str) -> list[str]:
-        found = [source for model in self.models if target in model.targets for source in model.sources]
-        return [*(source for source in dict.fromkeys(found) if source != target), target]
+        return [*self._reachable.to_target(target), target]
+
+    def list_pivots(self, model: ServedModel) -> list[tuple[str, str, str]]:
+        """(source, pivot, target) of the ways through another language that end with this model."""
+        if model.name not in self._pivots:
+            self._pivots[model.name] = list_pivots(self.models, model) if model in self.models else []
+        return self._pivots[model.name]
 
     def resolve_language(self, given: str) -> str:
         """The code that models use for what a client calls a language."""
@@ -142,22 +157,25 @@ class ModelPool:
             raise ApiError(400, f"{given[:40]} is not supported")
         return code
 
-    def model_for(self, source: str, target: str, name: str = "") -> ServedModel | None:
-        """The model that translates this pair, the one of this name if there is one; None if both languages are the
-        same."""
+    def route_for(self, source: str, target: str, name: str = "") -> ServedRoute | None:
+        """The model that translates this pair, or two in a row; with a name, the model of this name, alone or as the
+        second. None if both languages are the same."""
         named = [model for model in self.models if name in ("", model.name)]
         if not named:
             raise ApiError(404, f"there is no model {name[:100]}").because("no_model", name=name[:100])
         if source == target:
             return None
         found = next((model for model in named if model.translates(source, target)), None)
-        if found is None:
+        if found is not None:
+            return ServedRoute((ServedLeg(found, source, target),))
+        route = find_pivot_route(self.models, source, target, named)
+        if route is None:
             raise ApiError(
                 400,
                 f"{language_name(target)} ({target}) is not available as a target language from "
                 f"{language_name(source)} ({source})" + (f" by {name}" if name else ""),
             )
-        return found
+        return route
 
     def model_named(self, name: str) -> ServedModel:
         """A model, or a checkpoint of one."""
@@ -292,7 +310,7 @@ class ModelPool:
     def _load(self, model: ServedModel) -> "Translator | LanguageModel":
         from headway.serve.queued_texts import QueuedTexts
         from headway.translate.search_calls import Call, run_calls
-        from headway.translate.translator import Translator, load
+        from headway.translate.translator import Translator, load_single
 
         s = self.settings
         try:
@@ -300,7 +318,7 @@ class ModelPool:
                 assert model.base.loaded is not None
                 loaded = model.base.loaded.with_adapter(model.path)
             elif model.checkpoint is None:
-                loaded = load(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
+                loaded = load_single(model.path, s.device, s.engine, s.compute, s.threads)  # type: ignore[arg-type]
             else:
                 loaded = load_checkpoint(model, s.device)
         except HeadwayError as error:

@@ -21,7 +21,7 @@ def preload_model(pool: ModelPool, memory: MemoryBudget) -> None:
         return
     try:
         if memory.limit // pool.settings.processes >= 2 * model.bytes + SPARE_BYTES:
-            describe_served_model(model, DEFAULT_COUNTED_LENGTH, DEFAULT_COUNTED_LENGTH)
+            describe_served_model(pool, model, DEFAULT_COUNTED_LENGTH, DEFAULT_COUNTED_LENGTH)
             if isinstance(model.loaded, Translator):
                 _ = model.loaded.steppers
     finally:

@@ -13,7 +13,10 @@ from headway.serve.errors import ApiError, ClientGone, request_timeout, server_e
 from headway.serve.model_pool import ModelPool
 from headway.serve.queued_texts import JobOptions
 from headway.serve.served_model import ServedModel
+from headway.serve.served_route import ServedLeg, ServedRoute
+from headway.translate.confidence import check_min_confidence
 from headway.translate.options import TranslateOptions
+from headway.translate.pivot import SHARED_SETTINGS, PivotLine, join_legs, leg_options, read_line
 from headway.translate.results import Translation
 from headway.translate.translator import Translator
 
@@ -29,10 +32,26 @@ class RequestOptions:
     search_changes: tuple[tuple[str, Any], ...] = ()
     needs_scores: bool = False
     model: str = ""  # its name; "": the first for the languages
+    min_leg_confidence: float = 0.0  # of a leg: what both together must have
 
     def with_options(self, **changes: Any) -> "RequestOptions":
         """The same with other TranslateOptions."""
         return replace(self, options=replace(self.options, **changes))
+
+    def for_legs(self, route: ServedRoute) -> "list[RequestOptions]":
+        """What is asked of each leg of two."""
+        shared = tuple((name, value) for name, value in self.search_changes if name in SHARED_SETTINGS)
+        minimum = self.options.min_confidence
+        return [
+            replace(
+                self,
+                options=leg_options(self.options, leg.source, leg.target, leg is route.legs[-1], None),
+                search_changes=self.search_changes if leg is route.legs[-1] else shared,
+                needs_scores=self.needs_scores or minimum > 0,
+                min_leg_confidence=minimum,
+            )
+            for leg in route.legs
+        ]
 
     def for_model(self, translator: Translator) -> TranslateOptions:
         """The options for this model."""
@@ -56,12 +75,36 @@ async def use_model(pool: ModelPool, model: ServedModel) -> AsyncIterator[Served
 
 
 async def translate_texts(
-    pool: ModelPool, model: ServedModel, texts: Sequence[str], request: RequestOptions
+    pool: ModelPool, route: ServedRoute, texts: Sequence[str], request: RequestOptions
 ) -> list[Translation]:
     """Batched with the texts of other requests. When this is cancelled, the search ends at its next step."""
-    async with use_model(pool, model):
-        with _api_errors(model):
-            return await asyncio.wrap_future(submit_texts(model, texts, request))
+    if not route.pivot:
+        return await translate_leg(pool, route.legs[0], texts, request.with_options(source=route.legs[0].source))
+    lines = await read_pivot_lines(texts, request.options)
+    made: list[list[Translation]] = []
+    given: Sequence[str] = [line.text for line in lines]
+    for leg, own in zip(route.legs, request.for_legs(route)):
+        made.append(await translate_leg(pool, leg, given, own))
+        given = [one.text for one in made[-1]]
+    joined = (join_legs(line, first, second, route.choice) for line, first, second in zip(lines, *made))
+    return [one.keep_source_below(request.options.min_confidence) for one in joined]
+
+
+async def read_pivot_lines(texts: Sequence[str], options: TranslateOptions) -> list[PivotLine]:
+    """Texts as the first of two legs reads them."""
+    return await asyncio.to_thread(lambda: [read_line(text, options) for text in texts])
+
+
+async def translate_leg(
+    pool: ModelPool, leg: ServedLeg, texts: Sequence[str], request: RequestOptions
+) -> list[Translation]:
+    """By one model."""
+    async with use_model(pool, leg.model):
+        with _api_errors(leg.model):
+            if request.min_leg_confidence:
+                assert isinstance(leg.model.loaded, Translator)
+                check_min_confidence(request.min_leg_confidence, leg.model.loaded, leg.target)
+            return await asyncio.wrap_future(submit_texts(leg.model, texts, request))
 
 
 def submit_texts(model: ServedModel, texts: Sequence[str], request: RequestOptions) -> "Future[list[Translation]]":

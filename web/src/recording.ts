@@ -2,6 +2,8 @@
 import { Weights } from "./tensors";
 import type { Beam, Kind, Likely, Penalty, Rows, StreamEvent, Tensors } from "./types";
 
+export type PivotEvent = Extract<StreamEvent, { event: "pivot" }>;
+
 export interface Step {
   step: number;
   beam: Beam;
@@ -78,6 +80,7 @@ export class Recording {
   sentences: Sentence[] = [];
   text = "";
   warnings: string[] = [];
+  pivot: { language: string; event: PivotEvent | null } | null = null; // the sentences are in this language: another model wrote them
   ended = false;
   asked = ""; // the text, as it was sent
   wishes: Record<string, unknown> = {}; // how it was searched for
@@ -93,6 +96,10 @@ export class Recording {
       case "start":
         this.model = event.model;
         this.penalty = event.penalty;
+        this.pivot = event.pivot ? { language: event.pivot, event: null } : null;
+        break;
+      case "pivot":
+        if (this.pivot) this.pivot.event = event;
         break;
       case "sentence":
         this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
@@ -118,7 +125,7 @@ export class Recording {
         break;
       case "end":
         this.text = event.text;
-        this.warnings = event.warnings;
+        this.warnings = [...(this.pivot?.event?.warnings ?? []), ...event.warnings];
         this.ended = true;
     }
     if (["sentence", "again", "step", "found"].includes(event.event)) this.current!.events.push(event);
@@ -132,8 +139,10 @@ export class Recording {
 
   // As if it had been said in one go.
   get events(): StreamEvent[] {
-    const { model, penalty, text, warnings } = this;
-    return [{ event: "start", model, penalty }, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
+    const { model, penalty, text, pivot } = this;
+    const warnings = this.warnings.slice(pivot?.event?.warnings.length ?? 0);
+    const before: StreamEvent[] = [{ event: "start", model, penalty, ...(pivot && { pivot: pivot.language }) }, ...(pivot?.event ? [pivot.event] : [])];
+    return [...before, ...this.sentences.flatMap((one) => one.events), { event: "end", text, warnings }];
   }
 
   // The one sentence of this recording in the place of another in that one. What stands between sentences stays.

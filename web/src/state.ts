@@ -98,6 +98,18 @@ export const sentence = computed<Sentence | undefined>(() => {
   return made?.sentences[Math.min(sentenceNumber.value, made.sentences.length - 1)];
 });
 
+export const chosenPair = computed(() => {
+  const [from = "", to = ""] = pair.value.split(" ");
+  return [from, to] as const;
+});
+
+// From what to what the sentences of the recording are translated: behind a language in between, from that.
+export const sentencePair = computed(() => {
+  beat.value;
+  const [from, to] = chosenPair.value;
+  return [recording.value?.pivot?.language ?? from, to] as const;
+});
+
 // How far the timeline goes: so many rows the decoder has.
 export const lastStep = computed(() => {
   beat.value;

@@ -15,6 +15,7 @@ import type { ModelInfo, ModelName, StreamEvent, StudyName } from "./types";
 import { words } from "./words";
 
 let abort: AbortController | null = null;
+type Pair = readonly [source: string, target: string];
 export const DRAWN = 64; // tokens that the overview draws one by one
 
 export async function start(): Promise<void> {
@@ -125,7 +126,8 @@ async function choose(name: string): Promise<void> {
   batch(() => {
     s.model.value = info;
     const [from = "", to = ""] = s.pair.value.split(" ");
-    const isKnown = from !== to && info.sources.includes(from) && info.targets.includes(to);
+    const isPivoted = info.pivots?.some(([source, , target]) => source === from && target === to) ?? false;
+    const isKnown = isPivoted || (from !== to && info.sources.includes(from) && info.targets.includes(to));
     if (!isKnown) s.pair.value = info.pairs[0]?.join(" ") ?? "";
     settle();
     s.phase.value = "empty";
@@ -193,7 +195,7 @@ export async function undo(word: s.ForcedWord): Promise<void> {
 async function writeAgain(number: number, prefix: number[], place: number): Promise<void> {
   const old = s.recording.value!;
   const sentence = old.sentences[number]!;
-  await run(sentence.text, prefix, place);
+  await run(sentence.text, prefix, place, old);
   const made = s.recording.value!;
   [made.asked, made.wishes] = [old.asked, old.wishes]; // what another model would be asked
   if (!made.ended || old.sentences.length === 1) return;
@@ -205,7 +207,9 @@ async function writeAgain(number: number, prefix: number[], place: number): Prom
   });
 }
 
-async function run(text: string, prefix: number[], place?: number): Promise<void> {
+// old: the recording that the text is a sentence of.
+async function run(text: string, prefix: number[], place?: number, old?: Recording): Promise<void> {
+  const pair = old ? s.sentencePair.value : s.chosenPair.value;
   stop();
   const mine = (abort = new AbortController());
   beginGrowing();
@@ -222,9 +226,10 @@ async function run(text: string, prefix: number[], place?: number): Promise<void
   try {
     const searched = wishes();
     const began = performance.now();
-    for await (const event of eventsOf(s.model.value!, text, searched, prefix, mine.signal)) {
+    for await (const event of eventsOf(s.model.value!, text, searched, prefix, mine.signal, pair)) {
       if (mine !== abort) return;
       take(event);
+      s.recording.value!.pivot ??= old?.pivot ?? null;
     }
     const made = s.recording.value;
     if (!made?.ended) throw new Failed("unreachable");
@@ -242,9 +247,9 @@ export async function* eventsOf(
   searched: Record<string, unknown>,
   prefix: number[],
   signal: AbortSignal,
+  [source, target]: Pair = s.chosenPair.value,
 ): AsyncGenerator<StreamEvent> {
   if (info.kind === "translation") {
-    const [source, target] = s.pair.value.split(" ");
     const body = { ...searched, q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "" };
     yield* stream("api/translate", body, signal);
     return;

@@ -71,7 +71,8 @@ export interface Places {
 }
 
 export type StreamEvent =
-  | { event: "start"; model: string; kind?: Objective; penalty?: Penalty }
+  | { event: "start"; model: string; kind?: Objective; penalty?: Penalty; pivot?: string }
+  | { event: "pivot"; model: string; source: string; target: string; text: string; warnings: string[] }
   | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number; forced_logps?: number[] }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
@@ -98,6 +99,7 @@ export interface ModelName {
   name: string;
   kind: Objective;
   pairs: [string, string][]; // all of them, unless they are many
+  pivots?: [source: string, pivot: string, target: string][]; // behind another model
   sources: string[];
   targets: string[];
   loaded: boolean;

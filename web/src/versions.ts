@@ -39,7 +39,7 @@ export function modelCalled(name: string): NamedModel | undefined {
 export function comparableModels(): NamedModel[] {
   if (site) return allModels().filter((one) => site!.texts.some((recorded) => recorded.model === one.name && recorded.text === s.text.value));
   const own = s.model.value;
-  const [from = "", to = ""] = s.pair.value.split(" ");
+  const [from, to] = s.sentencePair.value;
   const does = (one: NamedModel) => one.kind === own?.kind && (one.kind !== "translation" || (one.sources.includes(from) && one.targets.includes(to)));
   return allModels().filter(does);
 }
@@ -75,7 +75,7 @@ export function eventsOfVersion(sentence: Sentence, version: Version): Signal<St
   const info = { kind: s.model.value!.kind, name: modelOf(version) };
   const text = version.way === "text" ? version.text : sentence.text;
   const wished = { ...s.recording.value!.wishes, ...ablated(version) };
-  return eventsBeside(sentence, keyOf(version), (leave) => eventsOf(info, text, wished, [], leave));
+  return eventsBeside(sentence, keyOf(version), (leave) => eventsOf(info, text, wished, [], leave, s.sentencePair.value));
 }
 
 const made = new WeakMap<StreamEvent[], Recording>();
@@ -105,7 +105,7 @@ export function forcedScore(sentence: Sentence, version: Version, other: Sentenc
   if (version.way === "text") return scoreOf(sentence, name, { ...more, read: other!.ids });
   const isOther = version.way === "model" && modelCalled(version.model)?.of !== (modelCalled(s.chosenModel.value)?.of ?? s.chosenModel.value);
   if (!isOther) return scoreOf(sentence, name, more);
-  const [source, target] = s.pair.value.split(" ");
+  const [source, target] = s.sentencePair.value;
   const kind = s.model.value!.kind;
   const texts = kind === "translation" ? { q: sentence.text, output: sentence.result, source, target } : { q: kind === "causal" ? sentence.result : sentence.text };
   return scoreOf(sentence, name, { ...more, ...texts, read: [], written: [], finished: kind === "translation" });

@@ -14,6 +14,7 @@ from headway.decode.stop import stop_when
 from headway.errors import HeadwayError
 from headway.serve import openapi
 from headway.serve.errors import ApiError
+from headway.serve.model_pool import ModelPool
 from headway.serve.schemas import (
     AttributionBody,
     ColumnBody,
@@ -71,7 +72,7 @@ def make_router(state: ServerState) -> APIRouter:
     async def models(request: Request) -> JSONResponse:
         """All models of this server."""
         state.check_key(request, {})
-        return JSONResponse([_model_entry(model) for model in pool.models])
+        return JSONResponse([_model_entry(pool, model) for model in pool.models])
 
     @router.get("/api/models/{name}", **openapi.INSPECT_MODEL)
     async def model(request: Request, name: str) -> JSONResponse:
@@ -79,7 +80,7 @@ def make_router(state: ServerState) -> APIRouter:
         state.check_key(request, {})
         found = pool.model_named(name)
         lengths = [_parse_length(request.query_params.get(side, "")) for side in ("source", "target")]
-        return JSONResponse(await run_with_model(request, found, lambda: describe_served_model(found, *lengths)))
+        return JSONResponse(await run_with_model(request, found, lambda: describe_served_model(pool, found, *lengths)))
 
     @router.post("/api/read", **openapi.INSPECT_READ)
     async def read(request: Request) -> JSONResponse:
@@ -142,13 +143,14 @@ def make_router(state: ServerState) -> APIRouter:
     return router
 
 
-def _model_entry(model: ServedModel) -> dict[str, Any]:
+def _model_entry(pool: ModelPool, model: ServedModel) -> dict[str, Any]:
     usual = usual_direction(model.sources, model.targets)
     pairs = dict.fromkeys([usual, *list_directions(model.sources[:MAX_LISTED], model.targets[:MAX_LISTED])])
     return {
         "name": model.name,
         "kind": "causal" if continues_text(model.summary.objective) else model.summary.objective,
         "pairs": [list(pair) for pair in pairs if all(pair)],
+        "pivots": pool.list_pivots(model),
         "sources": model.sources,
         "targets": model.targets,
         "loaded": model.loaded is not None,
@@ -166,13 +168,13 @@ def _parse_length(text: str) -> int:
     return min(max(int(text), 1), MAX_COUNTED_LENGTH)
 
 
-def describe_served_model(model: ServedModel, source: int, target: int) -> dict[str, Any]:
+def describe_served_model(pool: ModelPool, model: ServedModel, source: int, target: int) -> dict[str, Any]:
     from headway.inspect.recorded_answers import describe_model
 
     config = _model_config(model)
     description = describe_model(config.model, config.search.to_dict(), source, target)
     own = {"longest": model.summary.max_tokens, "label_smoothing": config.train.label_smoothing}
-    return {**_model_entry(model), **description, **own}
+    return {**_model_entry(pool, model), **description, **own}
 
 
 def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from headway.serve.languages import (
     DetectedLanguage,
     detect_languages,
     detect_source,
-    language_name,
     untranslated_warning,
 )
 from headway.serve.request_bodies import Upload, parse_body, read_body
@@ -30,8 +30,9 @@ from headway.serve.schemas import DetectBody, ExtendedOptions, SuggestBody, Tran
 from headway.serve.state import ServerState
 from headway.serve.translate import RequestOptions, translate_texts
 from headway.text.glossary import Glossary
+from headway.text.language_names import language_name
 from headway.translate.options import TranslateOptions
-from headway.translate.results import Guess, Translation
+from headway.translate.results import Guess, PivotText, Translation
 
 
 def make_router(state: ServerState) -> APIRouter:
@@ -179,17 +180,17 @@ async def translate_by_language(
     translations: list[Translation] = [unscored_translation(text, text) for text in texts]
 
     async def fill(source: str) -> None:
-        model = state.pool.model_for(source, request.options.target, request.model)
-        if model is None:
+        route = state.pool.route_for(source, request.options.target, request.model)
+        if route is None:
             return
         indices = [n for n, one in enumerate(sources) if one == source]
-        own = request.with_options(source=source)
-        for n, translation in zip(indices, await translate_texts(state.pool, model, [texts[n] for n in indices], own)):
+        made = await translate_texts(state.pool, route, [texts[n] for n in indices], request)
+        for n, translation in zip(indices, made):
             translations[n] = translation
 
     wanted = dict.fromkeys(sources)
     for source in wanted:
-        state.pool.model_for(source, request.options.target, request.model)  # refuse before anything is translated
+        state.pool.route_for(source, request.options.target, request.model)  # refuse before anything is translated
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_catch_error(fill(source))) for source in wanted]
     for task in tasks:
@@ -212,11 +213,12 @@ async def translate_html_texts(
 ) -> list[Translation]:
     translations = []
     for text, source in zip(texts, sources):
-        model = state.pool.model_for(source, request.options.target, request.model)
-        translated, warnings = await documents.translate_html(
-            state.pool, state.memory, model, text, request.with_options(source=source)
-        )
-        translations.append(unscored_translation(text, translated, warnings))
+        route = state.pool.route_for(source, request.options.target, request.model)
+        translated, warnings = await documents.translate_html(state.pool, state.memory, route, text, request)
+        made = unscored_translation(text, translated, warnings)
+        if route is not None and route.pivot:
+            made = replace(made, pivot=PivotText(route.pivot, ""))
+        translations.append(made)
     return translations
 
 
@@ -228,7 +230,7 @@ def unscored_translation(source: str, text: str, warnings: Sequence[str] = ()) -
 def format_answer(
     body: TranslateBody, translations: list[Translation], detections: Sequence[DetectedLanguage]
 ) -> dict[str, Any]:
-    """LibreTranslate's answer; other fields only where they were requested."""
+    """LibreTranslate's answer; other fields only where they were requested, or where there is something to say."""
     columns: dict[str, list[Any]] = {"translatedText": [one.text for one in translations]}
     if detections:
         columns["detectedLanguage"] = [detected._asdict() for detected in detections]
@@ -240,6 +242,8 @@ def format_answer(
         columns["alignments"] = [one.guesses[0].alignment or [] for one in translations]
     if body.warnings:
         columns["warnings"] = [one.warnings for one in translations]
+    if any(one.pivot for one in translations):
+        columns["pivot"] = [one.pivot.language if one.pivot else None for one in translations]
     return columns if isinstance(body.q, list) else {name: values[0] for name, values in columns.items()}
 
 
@@ -287,14 +291,15 @@ async def translate_upload(
             found = await documents.detect_file_language(segments, pool.sources_for(target), target)
             detected = {"detectedLanguage": found._asdict()}
         source = named_source or found.language
-        model = pool.model_for(source, target, request.model)
-        results = await documents.translate_segments(pool, model, segments, request.with_options(source=source))
+        route = pool.route_for(source, target, request.model)
+        results = await documents.translate_segments(pool, route, segments, request)
         counts = await document.write(result, results)
         state.downloads.make_room()
     finally:
         given.unlink(missing_ok=True)
     file_url = url + add_download_name(result.name, upload.filename, target)
-    return {"translatedFileUrl": file_url, **_format_counts(counts), **detected}
+    pivot = {"pivot": route.pivot} if route is not None and route.pivot else {}
+    return {"translatedFileUrl": file_url, **_format_counts(counts), **detected, **pivot}
 
 
 def _format_counts(counts: Any) -> dict[str, Any]:

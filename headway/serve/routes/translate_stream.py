@@ -15,12 +15,16 @@ from headway.serve import openapi
 from headway.serve.errors import ApiError, internal_error
 from headway.serve.event_stream import Emit, Event, EventStreamResponse
 from headway.serve.languages import detect_source, unsupported_language
+from headway.serve.model_pool import ModelPool
 from headway.serve.schemas import StreamBody
 from headway.serve.served_model import ServedModel
+from headway.serve.served_route import ServedLeg, ServedRoute
 from headway.serve.state import ServerState
+from headway.serve.translate import RequestOptions, translate_leg
 from headway.text.segment.sentence_spacing import adapt_spacing
 from headway.text.spans.protect import make_protector
 from headway.translate.options import TranslateOptions
+from headway.translate.pivot import SHARED_SETTINGS
 from headway.translate.search import make_requests, translate_requests
 from headway.translate.source import SourceReader
 from headway.translate.translator import Translator
@@ -43,18 +47,22 @@ def make_router(state: ServerState) -> APIRouter:
                 raise unsupported_language(source, "the text")
         else:
             source = pool.resolve_language(body.source)
-        model = pool.model_named(body.model) if body.model else pool.model_for(source, target)
-        if model is None or not model.translates(source, target):
-            by_model = f" by {model.name}" if model else ""
-            refused = ApiError(400, f"{target} is not available as a target language from {source}{by_model}")
-            raise refused.because("no_direction", source=source, target=target)
-        start = {"event": "start", "model": model.name, "source": source, "target": target}
+        route = find_stream_route(pool, source, target, body.model)
+        model = route.model
+        start: Event = {"event": "start", "model": model.name, "source": source, "target": target}
+        first: Event = {}
+        if route.pivot:
+            first = await state.finish_in_time(request, translate_first_leg(pool, route, body))
+            start["pivot"] = route.pivot
+            body.q = first["text"]
 
         def work(emit: Emit) -> None:
             assert isinstance(model.loaded, Translator)
             search = model.loaded.search(**body.search_settings())
             emit({**start, "penalty": [search.penalty, search.alpha]})
-            stream_sentences(model, body, search, source, target, emit)
+            if first:
+                emit(first)
+            stream_sentences(model, body, search, route.legs[-1].source, target, emit)
 
         def error_event(error: Exception) -> Event:
             if isinstance(error, ApiError):
@@ -71,6 +79,39 @@ def make_router(state: ServerState) -> APIRouter:
         )
 
     return router
+
+
+def find_stream_route(pool: ModelPool, source: str, target: str, name: str) -> ServedRoute:
+    """The models of a direction, the last of them the one of this name, if there is one; or a checkpoint alone."""
+    model = pool.model_named(name) if name else None
+    if model is not None and model.translates(source, target):
+        return ServedRoute((ServedLeg(model, source, target),))
+    try:
+        found = None if model is not None and model.checkpoint is not None else pool.route_for(source, target, name)
+    except ApiError:
+        found = None
+    if found is None:
+        by_model = f" by {model.name}" if model else ""
+        refused = ApiError(400, f"{target} is not available as a target language from {source}{by_model}")
+        raise refused.because("no_direction", source=source, target=target)
+    return found
+
+
+async def translate_first_leg(pool: ModelPool, route: ServedRoute, body: StreamBody) -> Event:
+    """The event about the first of two models, whose steps are not shown."""
+    leg = route.legs[0]
+    options = TranslateOptions(source=leg.source, target=leg.target)
+    changes = tuple((name, value) for name, value in body.search_settings().items() if name in SHARED_SETTINGS)
+    request = RequestOptions(options, () if body.sample else changes)
+    (made,) = await translate_leg(pool, leg, [body.q], request)
+    return {
+        "event": "pivot",
+        "model": leg.model.name,
+        "source": leg.source,
+        "target": leg.target,
+        "text": made.text,
+        "warnings": made.warnings,
+    }
 
 
 def encode_line(event: Event) -> bytes:

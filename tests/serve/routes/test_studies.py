@@ -145,7 +145,7 @@ def test_names_are_unambiguous(study: Path, tmp_path: Path, translator_dir: Path
     names = [model.name for model in pool.models]
     assert len(set(names)) == len(names) == 5
     assert [row.models[0].name for row in pool.studies[1].results.rows] == names[3:]
-    assert pool.model_for("en", "qtx") is pool.models[0], "models that were given themselves come first"
+    assert pool.route_for("en", "qtx").model is pool.models[0], "models that were given themselves come first"
 
 
 @pytest.mark.parametrize("name", ["<b>x", "a b?#%", "研究"])

@@ -98,7 +98,7 @@ function Marked({ parts }: { parts: Word[] }) {
 
 function Said({ id, name, read, marked, scored }: { id: string; name: string; read: Word[] | null; marked: Word[]; scored: Scored | null }) {
   const t = comparing.value.compare;
-  const [from, to] = s.pair.value.split(" ");
+  const [from, to] = s.sentencePair.value;
   return (
     <section class="pane" aria-labelledby={`${id}-name`}>
       <h3 id={`${id}-name`} class="long-word">{name}</h3>

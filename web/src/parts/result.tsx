@@ -7,10 +7,10 @@ import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
 import { isGone } from "../health";
 import { tellProblem } from "../problems";
-import type { Sentence } from "../recording";
+import type { PivotEvent, Sentence } from "../recording";
 import * as s from "../state";
 import { DRAWN, retry, undo } from "../translate";
-import { words } from "../words";
+import { TONGUES, tongue, words } from "../words";
 
 const UNSURE = 0.6;
 const MOST_LINES = 40; // that are reserved
@@ -150,10 +150,22 @@ function Notes() {
           <button type="button" id="again" onClick={() => void retry()}>{t.tryAgain}</button>
         </p>
       )}
+      {made?.pivot?.event && <Pivot event={made.pivot.event} />}
       {s.phase.value === "truncated" && <p class="note" id="long">{t.longText(longest, DRAWN)}</p>}
       {made?.ended && made.warnings.map((one) => <p class="note">{t.warnings}: {one}</p>)}
       {s.model.value?.kind === "masked" && <p class="note">{t.onlyRead}</p>}
     </>
+  );
+}
+
+/** What another model has made of the text: the one whose steps are shown has read that. */
+function Pivot({ event }: { event: PivotEvent }) {
+  const language = languageTag(event.target);
+  const name = language && new Intl.DisplayNames([TONGUES[tongue.value].tag], { type: "language" }).of(language);
+  return (
+    <p class="note" id="pivot">
+      {words.value.through(name ?? event.target)}: <span dir="auto" lang={language}>{event.text}</span>
+    </p>
   );
 }
 

@@ -28,7 +28,8 @@ const MANY = 24; // directions: more are chosen by their two languages
 export function Direction() {
   const t = words.value;
   const info = s.model.value;
-  if (saved || !info || s.isExample.value || info.pairs.length < 2) return null;
+  const pivots = info?.pivots ?? [];
+  if (saved || !info || s.isExample.value || info.pairs.length + pivots.length < 2) return null;
   if (info.pairs.length > MANY) return <TwoLanguages sources={info.sources} targets={info.targets} />;
   return (
     <label>
@@ -36,6 +37,9 @@ export function Direction() {
       <select id="direction" value={s.pair.value} onChange={(e) => (s.pair.value = e.currentTarget.value)}>
         {info.pairs.map((one) => (
           <option value={one.join(" ")}>{one.join(" → ")}</option>
+        ))}
+        {pivots.map(([from, pivot, to]) => (
+          <option value={`${from} ${to}`}>{[from, pivot, to].join(" → ")}</option>
         ))}
       </select>
     </label>

@@ -107,6 +107,7 @@ export const en = {
   } as Record<string, (values: Record<string, string | number>) => string>,
   savedOnly: "This was not saved with the page.",
   warnings: "Note",
+  through: (language: string) => `Translated through ${language}, by another model`,
 
   timeline: "Step of the decoder",
   toStart: "To the first step",

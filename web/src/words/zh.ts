@@ -103,6 +103,7 @@ export const words: Words = {
   },
   savedOnly: "这部分没有随页面保存。",
   warnings: "提示",
+  through: (language) => `由另一个模型先译成${language}`,
 
   timeline: "解码步",
   toStart: "回到第一步",
