@@ -14,6 +14,7 @@ bleu_tokenization                what is a token for BLEU in each language
 metrics, metric_scores, comet    BLEU, chrF, chrF++, TER by sacreBLEU; COMET by its own package
 utilities        how well candidate translations agree, for minimum Bayes risk decoding
 lm_text          running text as ids for a language model
+search_terms     the terms of a text that a search engine indexes
 unspaced         text written without spaces: its words, its characters
 language_id, line_language, short_text, language_codes, scripts    which language, which script
 """
