@@ -3,6 +3,8 @@
 index_folder     DIR/index.json: what an index is, how it is built over hours, how it is opened
 array_file       arrays of rows in plain files, mapped into memory
 vector_search    the nearest vectors, exactly, in blocks of a file that stays on disk
+bm25             documents by their words: an inverted index on disk
+rank_fusion      one ranking from several
 
 lines ─► indexed_text: documents as token ids ─► chunk_index: chunks with vectors ─► the nearest, and what follows
                                                       ▲
