@@ -16,7 +16,8 @@
                     ▼
     writer          markup.write_translated, with the format's own writer (MarkupFormat)
 
-limits.py bounds what a document may take; worker.py reads and writes one in a process of its own, for a server.
+blocks/ reads documents to be searched: headings, paragraphs and code with their places. limits.py bounds what a
+document may take; worker.py reads and writes one in a process of its own, for a server.
 
 `translate_file` translates files, `translate_html` a string. Both take a function that translates a list of segments;
 `segment_translator(translator)` makes one from a model."""
