@@ -20,10 +20,12 @@ class ConstraintState(NamedTuple):
 class PhraseConstraints:
     """The phrases of one row. A phrase that is broken off, or whose last word goes on, does not count.
 
-    inner: ids that continue a word"""
+    inner: ids that continue a word; open_ended: the numbers of phrases whose last word nothing continues, because its
+    script has no spaces"""
 
     phrases: tuple[tuple[int, ...], ...]
     inner: frozenset[int]
+    open_ended: frozenset[int] = frozenset()
     states: dict[tuple[int, ...], ConstraintState] = field(default_factory=dict, compare=False)  # of all seen so far
 
     def state(self, ids: Sequence[int]) -> ConstraintState:
@@ -36,7 +38,7 @@ class PhraseConstraints:
     def advance(self, state: ConstraintState, token: int) -> ConstraintState:
         """The state after one more token."""
         met, active, progress, last = state
-        if last >= 0 and token in self.inner:
+        if last >= 0 and last not in self.open_ended and token in self.inner:
             met &= ~(1 << last)
         continued = (*self.phrases[active][:progress], token) if active >= 0 else (token,)
         unmet = [n for n in range(len(self.phrases)) if not met >> n & 1]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 from headway.text.tokenizer.tokenizer import Tokenizer
-from headway.text.unspaced import UNSPACED_CLASS
+from headway.text.unspaced import UNSPACED_CLASS, is_unspaced
 
 # A placeholder of a protected span is a unit, which no term contains; so is a character of a script without spaces.
 UNIT = re.compile(rf"⟦\d+⟧|[{UNSPACED_CLASS}]|[^\W{UNSPACED_CLASS}]+|[^\w\s]")
@@ -135,8 +135,9 @@ def _touches_previous(text: str, offset: int) -> bool:
 
 
 def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids of a term's translation, with a space before it, or without if punctuation touches the term."""
-    if term.no_space:
+    """The ids of a term's translation, with a space before it, or without if punctuation touches the term, or the
+    translation is in a script without spaces."""
+    if term.no_space or is_unspaced(term.target[:1]):
         bracket = tokenizer.encode("(")
         both = tokenizer.encode(f"({term.target}")
         if both[: len(bracket)] == bracket:

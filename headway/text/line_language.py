@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Collection
 
+from headway.text.chinese_script import find_script
+from headway.text.language_codes import normalise_code
 from headway.text.language_id import NO_LANGUAGE, known_languages, primary_language, rank_languages
 from headway.text.scripts import count_scripts, scripts_of
 from headway.text.short_text import known_share, load_table, score_short_text, to_probabilities
@@ -58,6 +60,7 @@ SHORT_LINE_BONUS = 0.2  # per word less than SHORT_LINE_WORDS: in doubt a short 
 SHORT_LINE_WORDS = 5
 MAX_SHORT_WORDS = 3  # of a line that is guessed among the own languages alone
 MAX_SHORT_LETTERS = 60  # of such a line
+NO_KANA_PENALTY = 8.0  # of Japanese beside Chinese, for a short line without kana
 TARGET_MARGIN = 4.0  # by which the target must lead in a short line, which else would stay as it is
 FOREIGN_MARGIN = 10.0  # by which a language that is not translated must lead in a short line
 UNKNOWN_WORD_SHARE = 0.5  # of lines of unknown words that are in an own language rather than in one without a table
@@ -85,13 +88,23 @@ class LineLanguageDetector:
             if primary_language(language) in known_languages()
         }
         self.target = primary_language(target) if target else ""
+        self.chinese = {
+            script: next((code for code in languages if normalise_code(code) == f"zh-{tag}"), "")
+            for script, tag in (("simplified", "hans"), ("traditional", "hant"))
+        }
 
     @property
     def languages(self) -> frozenset[str]:
-        return frozenset(self.by_primary.values())
+        return frozenset(self.by_primary.values()) | set(filter(None, self.chinese.values()))
 
     def detect(self, line: str) -> str:
         """One of the languages, or the code of another that the line seems to be in; "" if it cannot be told."""
+        found = self._detect(line)
+        if primary_language(found) != "zh":
+            return found
+        return self.chinese.get(find_script(line)) or self.chinese["simplified"] or found
+
+    def _detect(self, line: str) -> str:
         text = keep_prose(line)
         words = WORD.findall(text.casefold())
         if not words or all(map(URL_OR_EMAIL.fullmatch, text.split())):
@@ -127,6 +140,8 @@ class LineLanguageDetector:
                 language: math.log(max(shares[language], 1e-30)) + function_word_bonus(language, words)
                 for language in own
             }
+        if "ja" in scores and "zh" in scores and not has_kana(text):
+            scores["ja"] -= NO_KANA_PENALTY
         if self.target in scores:
             scores[self.target] -= TARGET_MARGIN
         return max(scores, key=scores.__getitem__)
@@ -163,6 +178,12 @@ class LineLanguageDetector:
         counts = count_letters(text)
         own = frozenset[str]().union(*(scripts_of(language) for language in self.by_primary))
         return sum(count for script, count in counts.items() if script not in own) > sum(counts.values()) / 4
+
+
+def has_kana(text: str) -> bool:
+    """Whether it has letters that only Japanese has; hardly a sentence of it has none."""
+    counts = count_scripts(text)
+    return "Hiragana" in counts or "Katakana" in counts
 
 
 def count_letters(text: str) -> dict[str, int]:

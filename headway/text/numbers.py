@@ -26,7 +26,12 @@ NUMBER_STEMS = {
     "de": "zwei|zwo|beid|doppel|paar drei|dritt vier fünf sech|halb sieb acht neun zehn|jahrzehnt elf "
     "zwölf|dutzend|mittag|mitternacht",
 }
-SEPARATORS = {"en": ",.", "de": ".,"}  # between thousands, and before decimals
+SEPARATORS = {"en": ",.", "de": ".,", "zh": ",."}  # between thousands, and before decimals
+# Chinese counts in ten thousands and hundred millions: 2万 is 20,000, 1.2亿 is 120 million; and in characters: 二十五.
+SCALED = re.compile(r"(\d+(?:[.,]\d+)*)\s?[多余餘]?[十百千]?[万萬亿億]")
+NUMERALS = re.compile("[零〇一二两兩三四五六七八九十百千万萬亿億]{2,}|十")
+NUMERAL_DIGITS = dict(zip("零〇一二两兩三四五六七八九", (0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+NUMERAL_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 FIRST_IN_DIGITS = len(NUMBER_WORDS)  # numbers from here on are seldom written as words
 
 
@@ -69,8 +74,12 @@ def find_lost_numbers(source: str, output: str, languages: Collection[str] = ())
         if len(part) < 3 and int(part) < FIRST_IN_DIGITS:
             alone = part == number and int(part) > 1 and re.search(rf"(?<!\w){part}(?!\w)", source)
             checked = bool(alone and stems and all(stems))
-            return checked and not _expresses_small(int(part), output_numbers, stems, output)
-        return not any(_expresses(other, part, number) and _may_equal(number, other) for other in output_numbers)
+            if not checked or _expresses_in_words(number, source):
+                return False
+            return not _expresses_small(int(part), output_numbers, stems, output)
+        if any(_expresses(other, part, number) and _may_equal(number, other) for other in output_numbers):
+            return False
+        return not _expresses_in_chinese(part, number, source, output)
 
     return [number for number in numbers if any(is_lost(part, number) for part in _split_parts(number))]
 
@@ -86,6 +95,55 @@ def _expresses(other: str, part: str, number: str) -> bool:
     if len(zeros) < len(digits) and not zeros.strip("0"):
         return len(zeros) > 2 or SEPARATOR.search(number) is not None
     return len(part) == 2 and len(digits) == 4 and digits[:2] in ("18", "19", "20") and digits[2:] == part
+
+
+def _expresses_in_chinese(part: str, number: str, source: str, output: str) -> bool:
+    """Whether either side counts in ten thousands, or in characters, and has the same digits but for zeros at the end;
+    or a decade, a month or an hour: 1990s is 90年代, 8月 is August, and 15时 is 3 pm."""
+    if source.isascii() and output.isascii():
+        return False
+    if _expresses_in_words(number, source) or (len(part) == 4 and re.search(rf"{part[2:]}\s?年代", output)):
+        return True
+    if _strip_zeros(part) in {*map(_strip_zeros, SCALED.findall(output)), *_read_numerals(output)}:
+        return True
+    scaled = set(map(_strip_zeros, SCALED.findall(source)))
+    return _strip_zeros(part) in scaled and _strip_zeros(part) in map(_strip_zeros, NUMBER.findall(output))
+
+
+def _expresses_in_words(number: str, source: str) -> bool:
+    """Whether other languages write this number of a Chinese text otherwise: as an hour, the name of a month, a decade
+    without its century."""
+    if source.isascii():
+        return False
+    return re.search(rf"(?<!\d){re.escape(number)}\s?(?:[时時点點月]|世[纪紀]\s?\d+\s?年代)", source) is not None
+
+
+def _strip_zeros(number: str) -> str:
+    return extract_digits(number).strip("0")
+
+
+def _read_numerals(text: str) -> set[str]:
+    """The digits, without zeros at the end, of numbers that are written in Chinese characters."""
+    return {_strip_zeros(str(_parse_numeral(found[0]))) for found in NUMERALS.finditer(text)}
+
+
+def _parse_numeral(text: str) -> int:
+    """二十五 is 25, 三百万 is 3,000,000, and 二〇二六 is 2026."""
+    if not any(character in NUMERAL_UNITS for character in text):
+        return int("".join(str(NUMERAL_DIGITS[character]) for character in text[:20]))
+    total = section = digit = 0
+    for character in text[:20]:
+        if character in NUMERAL_DIGITS:
+            digit = NUMERAL_DIGITS[character]
+            continue
+        unit = NUMERAL_UNITS[character]
+        if unit >= 10**4:
+            total += (section + digit or 1) * unit
+            section = 0
+        else:
+            section += (digit or 1) * unit
+        digit = 0
+    return total + section + digit
 
 
 def _expresses_small(number: int, output_numbers: list[str], stems: list[list[str]], output: str) -> bool:
@@ -143,9 +201,11 @@ def extract_digits(text: str) -> str:
 
 
 def share_number_format(languages: Collection[str]) -> bool:
-    """Whether these are languages that write numbers in the same way. Not if one counts in ten thousands (Chinese,
-    Japanese), nor for toy tasks that add up or reverse numbers, whose languages have no two-letter code."""
+    """Whether these are languages that write numbers in the same way, or in one that is known (Chinese, which counts in
+    ten thousands). Not for Japanese or Thai, nor for toy tasks that add up or reverse numbers, whose languages have no
+    two-letter code."""
     from headway.text.scripts import UNSPACED_SCRIPTS, scripts_of
 
     names = {primary_language(language) for language in languages}
-    return len(names) > 1 and all(len(name) == 2 and not scripts_of(name) & set(UNSPACED_SCRIPTS) for name in names)
+    known = {name for name in names if name == "zh" or not scripts_of(name) & set(UNSPACED_SCRIPTS)}
+    return len(names) > 1 and all(len(name) == 2 and name in known for name in names)

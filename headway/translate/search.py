@@ -25,6 +25,7 @@ from headway.text.gaps import GapReader
 from headway.text.negation import find_negation_fault
 from headway.text.numbers import find_lost_numbers, share_number_format
 from headway.text.spans.protect import PLACEHOLDER, Protector, make_protector
+from headway.text.unspaced import is_unspaced
 from headway.translate.garbled import REPLACEMENT_CHARACTER, mend_garbled
 from headway.translate.languages import find_languages
 from headway.translate.memory_matches import MemoryMatcher
@@ -124,6 +125,7 @@ class TranslationStages:
             self.span_protector,
             summary.placeholders,
             options.glossary,
+            simplify=translator.reads_simplified(language),
         )
         self.memory = self._open_memory(language or "", direction.target)
         self.gaps: GapReader | None = None
@@ -282,7 +284,8 @@ class SentenceSearch:
 
         target = self.translator.tokenizers.target
         phrases = tuple(encode_term(term, target) for term in sentence.terms)
-        sentence.constraints = PhraseConstraints(phrases, target.continuation_ids)
+        open_ended = frozenset(n for n, term in enumerate(sentence.terms) if is_unspaced(term.target[-1:]))
+        sentence.constraints = PhraseConstraints(phrases, target.continuation_ids, open_ended)
         return max(beam_size, min(2 * (sum(map(len, phrases)) + 1), MAX_CONSTRAINED_BEAM))
 
     def _search(

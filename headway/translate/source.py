@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.decode.types import Hypothesis
+from headway.text.chinese_script import to_simplified
 from headway.text.gaps import GapReader
 from headway.text.segment.long_sentences import split_long_sentence
 from headway.text.segment.sentences import Segment, make_segments, split_sentences
@@ -98,6 +99,7 @@ class SourceReader:
     placeholders: bool = False  # whether the model has learned them; else it reads spans as they are
     glossary: "Glossary | None" = None
     gaps: GapReader | None = None  # of a denoising model
+    simplify: bool = False  # traditional Chinese is read in simplified characters
 
     def read(self, line: str, number: int, prefix: str | Sequence[int] = "") -> SourceLine:
         """The sentences of a line. `prefix` is how the output of the first must begin."""
@@ -108,6 +110,8 @@ class SourceReader:
         text = normalise_typography(text)
         if self.protector and self.protector.repertoire:
             text = self.protector.repertoire.fold(text)
+        if self.simplify:
+            text = to_simplified(text)
         masked = MaskedText(text, spans) if spans else None
         for segment in split_sentences(text, self.language) if self.split else make_segments([text]):
             if segment.text:

@@ -17,7 +17,7 @@ from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.storage.calibration import Calibration
 from headway.storage.pivots import PivotChoice, choose_route
 from headway.storage.registry import ModelChoice, choose_models
-from headway.text.language_codes import describe_languages, format_languages, match_languages
+from headway.text.language_codes import describe_languages, format_languages, match_languages, primary_language
 from headway.text.spans.unknown_script import CharacterRepertoire, make_repertoire
 from headway.text.tokenizer.direction_tokens import DirectionTokens, find_direction_tokens
 from headway.translate.adapters import find_base
@@ -307,6 +307,16 @@ class Translator(TextCalls):
     def repertoire(self) -> CharacterRepertoire:
         """The characters that the model can read and write: others are protected, or folded to their plain forms."""
         return make_repertoire(frozenset(self.summary.languages), self.tokenizers.source.characters)
+
+    def reads_simplified(self, language: str | None) -> bool:
+        """Whether text in this language is Chinese, of which the model has learned simplified characters alone."""
+        return primary_language(language or "") == "zh" and self._reads_simplified_alone
+
+    @functools.cached_property
+    def _reads_simplified_alone(self) -> bool:
+        from headway.text.chinese_script import reads_simplified_alone
+
+        return reads_simplified_alone(self.tokenizers.source.characters)
 
     def calibration(self, target: str = "") -> Calibration | None:
         """What turns scores into a confidence, if `headway calibrate` has made it. An ensemble has none."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.decode.constraints import PhraseConstraints
 from headway.errors import HeadwayError
 from headway.text.glossary import Glossary, Term, encode_term, find_unplaced_terms
 from headway.text.tokenizer.tokenizer import Tokenizer
@@ -67,3 +68,20 @@ def test_what_an_output_lacks() -> None:
         'the term "dog" could not be placed as "Köter"',
         'the term "US" could not be placed as "USA"',
     ]
+
+
+def test_terms_in_text_without_spaces() -> None:
+    """A term stands between other characters, the longest first, on either side."""
+    found = Glossary({"数据中心": "data centre", "中心": "middle", "data centre": "数据中心"})
+    made = found.find_terms("这个数据中心很大，中心。")
+    assert [term.source for term in made.terms] == ["数据中心", "中心"] and made.text == "这个data centre很大，middle。"
+    terms = found.find_terms("A data centre.").terms
+    assert find_unplaced_terms(terms, "这个数据中心很大") == []
+    assert find_unplaced_terms(terms, "这个中心很大")
+    target = Tokenizer.train(["这个数据中心很大。"] * 20)
+    assert target.decode(encode_term(terms[0], target)) == "数据中心"
+    assert target.decode([*target.encode("这个"), *encode_term(terms[0], target)]) == "这个数据中心"
+    assert not {n for n in target.continuation_ids if target.pieces([n])[0].startswith("很")}
+    phrase = encode_term(terms[0], target)
+    ids = [*phrase, target.encode("a")[-1]]
+    assert PhraseConstraints((phrase,), target.continuation_ids, frozenset([0])).state(ids).met == 1

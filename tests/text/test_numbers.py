@@ -99,7 +99,8 @@ def test_small_ones_may_be_words(source: str, output: str, languages: list[str],
 
 def test_which_languages_write_numbers_alike() -> None:
     assert share_number_format(("en", "de")) and share_number_format({"en", "pt-BR", "hi"})
-    assert not any(map(share_number_format, [("en", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
+    assert share_number_format(("en", "zh")) and share_number_format(("zh-Hans", "de"))
+    assert not any(map(share_number_format, [("ja", "zh"), ("ja", "de"), ("src", "tgt"), ("en", "qtx"), ("en",), ()]))
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,44 @@ def test_which_languages_write_numbers_alike() -> None:
 )
 def test_as_another_language_writes_it(number: str, languages: tuple[str, str], written: str) -> None:
     assert localise_number(number, *languages) == written
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "target"),
+    [
+        ("1.2 billion people", "12亿人", "zh"),
+        ("300 million stars", "3亿颗星", "zh"),
+        ("12,000 books", "1.2万本书", "zh"),
+        ("30 million pictures", "3000多万张照片", "zh"),
+        ("25 cats", "二十五只猫", "zh"),
+        ("105 days in 2026", "二〇二六年的一百零五天", "zh"),
+        ("120 million", "一亿两千万", "zh"),
+        ("in the 1990s", "在 90 年代", "zh"),
+        ("35 million people", "3500万人", "zh"),
+        ("3500万人", "35 million people", "en"),
+        ("2.5万人", "25,000 people", "en"),
+        ("下午15点开会", "we meet at 3 pm", "en"),
+        ("2026 年 8 月 1 日", "August 1, 2026", "en"),
+        ("20 世纪 80 年代", "the 1980s", "en"),
+    ],
+)
+def test_numbers_that_chinese_writes_otherwise(source: str, output: str, target: str) -> None:
+    assert find_lost_numbers(source, output, [target]) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "lost"),
+    [
+        ("20000 books", "3万本书", ["20000"]),
+        ("25 cats", "猫", ["25"]),
+        ("25 cats", "二十六只猫", ["25"]),
+        ("3500万人", "45 million people", ["3500"]),
+        ("2026年", "in 2025", ["2026"]),
+    ],
+)
+def test_numbers_that_are_lost_beside_chinese(source: str, output: str, lost: list[str]) -> None:
+    assert find_lost_numbers(source, output, ["zh" if source.isascii() else "en"]) == lost
+
+
+def test_a_long_row_of_numerals_takes_no_time() -> None:
+    assert find_lost_numbers("25", "一二三万" * 50_000, ["zh"]) == ["25"]

@@ -141,6 +141,7 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         True,
         make_protector((), repertoire),
         summary.placeholders,
+        simplify=translator.reads_simplified(source),
     )
     lead = list(direction.target_lead)
     prefix = body.prefix

@@ -28,6 +28,7 @@ from headway.text.tokenizer.vocabulary import (
     parse_tag,
 )
 from headway.text.tokenizer.word_cache import CachedEncoder
+from headway.text.unspaced import is_unspaced
 
 __all__ = ["Bpe", "Bytes", "Characters", "Imported", "StreamDecoder", "Tokenizer", "Unigram", "WordPiece"]
 
@@ -215,9 +216,14 @@ class Tokenizer:
 
     @functools.cached_property
     def continuation_ids(self) -> frozenset[int]:
-        """Ids that continue a word: their text begins with a letter, a digit or part of a character."""
+        """Ids that continue a word: their text begins with a letter, a digit or part of a character, but not of a
+        script without spaces, in which a word may end anywhere."""
         first_characters = [content[:4].decode("utf-8", errors="replace")[:1] for content in self._bytes]
-        return frozenset(n for n, first in enumerate(first_characters) if first.isalnum() or first == "\ufffd")
+        return frozenset(
+            n
+            for n, first in enumerate(first_characters)
+            if first == "\ufffd" or (first.isalnum() and not is_unspaced(first))
+        )
 
     def is_byte(self, n: int) -> bool:
         """Whether an id stands for a single byte: with these, any text can be written."""
