@@ -109,6 +109,8 @@ CATALOGUE: tuple[Entry, ...] = (
     # learned vectors beside the text
     Entry("memory_tokens", "prefix", "headway.nn.memory_tokens:MemoryTokens", "learned vectors before the text, which all its tokens attend to", "O(n²)", "Burtsev 2020", names="Memory Transformer, MemTransformer, registers, prefix tokens"),
     Entry("memory_tokens", "recurrent", "headway.nn.memory_tokens:RecurrentMemory", "before and after each segment: what is written after one is read before the next", "O(n·segment)", "Bulatov 2022", names="RMT, Recurrent Memory Transformer, memory tokens"),
+    # what a decoder looks up
+    Entry("retrieval", "retro", "headway.nn.retro:Retro", "each chunk attends to neighbours of the chunk before, retrieved from an index", "O(n)", "Borgeaud 2022", names="RETRO, retrieval-enhanced Transformer, chunked cross-attention, nearest neighbours, Improving language models by retrieving from trillions of tokens"),
     # what a stack reads
     Entry("frontend", "tokens", "headway.nn.frontends.frontend:TokenFrontEnd", "ids of text, each with its vector", "O(n)", names="token embedding, words, subwords"),
     Entry("frontend", "patches", "headway.nn.frontends.patches:Patches", "pictures as patches, with positions of rows and columns", "O(n)", "Dosovitskiy 2021", names="ViT, Vision Transformer, patch embedding, image patches, class token, An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale"),

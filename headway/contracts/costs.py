@@ -1,10 +1,13 @@
 """What a config says that its model costs is what the built model costs."""
 
+from typing import Any
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.schema import from_dict
 from headway.contracts.results import require
+from headway.nn.sequence import Neighbours
 from headway.nn.transformer import Transformer
 
 
@@ -26,8 +29,13 @@ def check_flops(config: Transformer.Config, source: int = 7, target: int = 5) ->
 def count_flops(config: Transformer.Config, source: int, target: int) -> int:
     model = Transformer(config).eval()
     ids = [torch.zeros(1, length, dtype=torch.long) for length in (source, target)]
+    given: Any = {}
+    if (retrieval := model.config.decoder.retrieval) is not None:
+        shape = (1, target // retrieval.chunk, retrieval.neighbours, retrieval.tokens)
+        given = {"neighbours": Neighbours(torch.zeros(shape, dtype=torch.long), torch.ones(shape, dtype=torch.bool))}
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        hidden = model(*(i if side in config.sides else None for i, side in zip(ids, ("encoder", "decoder")))).hidden
+        sides = (i if side in config.sides else None for i, side in zip(ids, ("encoder", "decoder")))
+        hidden = model(*sides, **given).hidden
         model.logits(hidden)
     return int(counter.get_total_flops())
 
@@ -40,4 +48,6 @@ def use_naive_kernels(config: Transformer.Config) -> Transformer.Config:
             for part in table[side].get(name, []):
                 if "kernel" in part:
                     part["kernel"] = "math"
+    if "retrieval" in table["decoder"]:
+        table["decoder"]["retrieval"]["attention"]["kernel"] = "math"
     return from_dict(Transformer.Config, table)

@@ -126,6 +126,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
         raise UnsupportedModelError("memory tokens are not supported")
     if "frontend" in table:  # likewise
         raise UnsupportedModelError("it reads pictures or sound, which only torch does")
+    if "retrieval" in table:
+        raise UnsupportedModelError("retrieval is not supported")
     if "streams" in table:
         raise UnsupportedModelError("two streams are not supported")
     for setting in UNSUPPORTED_SETTINGS & table.keys():

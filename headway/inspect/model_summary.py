@@ -43,6 +43,8 @@ def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str,
     tokens = stack.memory_tokens
     if tokens is not None:
         yield "memory_tokens", tokens.kind, tokens.cost(scope)
+    if stack.retrieval is not None:
+        yield "retrieval", stack.retrieval.kind, stack.retrieval.cost(scope)
     for name, kind, cost in _layer_blocks(stack, scope):
         yield name, kind, cost if tokens is None else tokens.spread(cost, cross=name.endswith(".cross"))
 

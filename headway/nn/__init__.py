@@ -8,7 +8,9 @@ context.py       Context: what every layer of one forward pass is given; traces,
 sequence.py      token positions, padding, packed texts, encoder output
 segments.py      where tokens stand in segments of a fixed length, for mixers that go from segment to segment
 memory_tokens.py MemoryTokens: learned vectors beside the text, which may go from segment to segment
+retro.py         Retro: neighbours of each chunk, encoded; chunked_cross.py: the layers that attend to them
 chunked_encoder.py  encoder output of texts that are too long for the encoder
+shared_layers.py checks of what layers share: weights, keys and values
 query_stream.py  QueryStream: vectors that know a position but not its token (XLNet)
 derived_cross.py cross-attention that a config leaves out
 init.py          weight initialisation

@@ -1,5 +1,8 @@
-"""A Transformer block: self-attention or another mixer, cross-attention, feed-forward, each in a residual."""
+"""A Transformer block: self-attention or another mixer, cross-attention, feed-forward, each in a residual.
 
+Between the last two, some layers of a decoder that retrieves have chunked cross-attention to neighbours."""
+
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,24 +19,46 @@ from headway.nn.masks.masks import Mask
 
 
 class Block(nn.Module):
-    def __init__(self, mixer: Part, cross: Part | None, feedforward: Part, residual: Any, scope: Scope) -> None:
+    def __init__(
+        self,
+        mixer: Part,
+        cross: Part | None,
+        feedforward: Part,
+        residual: Any,
+        scope: Scope,
+        neighbours: nn.Module | None = None,
+    ) -> None:
+        """neighbours: chunked cross-attention, where this layer has some."""
         super().__init__()
-        parts: dict[str, tuple[str, Part]] = {"self": ("mixer", mixer)}
+        parts: dict[str, nn.Module] = {"self": make("mixer", mixer, scope)}
         if cross is not None:
-            parts["cross"] = ("mixer", cross)
+            parts["cross"] = make("mixer", cross, scope)
+        if neighbours is not None:
+            parts["neighbours"] = neighbours
         if not isinstance(feedforward, NoFeedForward.Config):
-            parts["feedforward"] = ("feedforward", feedforward)
-        self.sublayers = nn.ModuleDict({name: make(slot, part, scope) for name, (slot, part) in parts.items()})
+            parts["feedforward"] = make("feedforward", feedforward, scope)
+        self.sublayers = nn.ModuleDict(parts)
         self.gain: float = residual.gain(scope)  # factor of the initial weights of residual_outputs
-        self.residuals = nn.ModuleDict({name: residual.build(scope, slot) for name, (slot, _) in parts.items()})
+        roles = {name: "feedforward" if name == "feedforward" else "mixer" for name in parts}
+        self.residuals = nn.ModuleDict({name: residual.build(scope, role) for name, role in roles.items()})
 
-    def forward(self, s: Any, ctx: Context, caches: dict[str, LayerCache] | None) -> Any:
-        """s is the residual stream. The mask and the position in ctx are those of the self sub-layer."""
+    def forward(
+        self,
+        s: Any,
+        ctx: Context,
+        caches: dict[str, LayerCache] | None,
+        before_neighbours: Callable[[Tensor], None] | None = None,
+    ) -> Any:
+        """s is the residual stream. The mask and the position in ctx are those of the self sub-layer.
+        before_neighbours: called with the stream that chunked cross-attention reads."""
         for name, sublayer in self.sublayers.items():
+            if name == "neighbours" and before_neighbours is not None:
+                before_neighbours(streams(s)[0])
             residual: Residual = self.residuals[name]  # type: ignore[assignment]
             cache = None if caches is None else caches.get(name)
             path = f"{ctx.path}.{name}"
-            inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path)
+            position = ctx.cross_position if name == "cross" else None
+            inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path, position=position)
             s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)  # type: ignore[misc]
             if ctx.traced:
                 inside.record_norm("norm", getattr(residual, "norm", None))  # a kind of one's own may have none
@@ -45,7 +70,7 @@ class Block(nn.Module):
     def needs_cache(self) -> bool:
         """Whether later tokens need what this block computes for the current ones."""
         kept = getattr(self.sublayers["self"], "needs_cache", True)
-        return bool(kept) or self._feedforward_keeps
+        return bool(kept) or self._feedforward_keeps or "neighbours" in self.sublayers
 
     def new_caches(self, batch: int, device: torch.device, mask: Mask, trainable: bool) -> dict[str, LayerCache]:
         new_cache: Any = self.sublayers["self"].new_cache
@@ -53,6 +78,8 @@ class Block(nn.Module):
         caches: dict[str, LayerCache] = {} if own is None else {"self": own}
         if "cross" in self.sublayers:
             caches["cross"] = self.sublayers["cross"].new_cache(batch, device, cross=True)  # type: ignore[operator]
+        if "neighbours" in self.sublayers:
+            caches["neighbours"] = self.sublayers["neighbours"].new_cache(batch, device)  # type: ignore[operator]
         if self._feedforward_keeps:
             caches["feedforward"] = self.sublayers["feedforward"].new_cache(batch, device)  # type: ignore[operator]
         return caches

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from headway.nn.masks.masks import FULL, BoundMask, Mask
 from headway.nn.positions.positions import Position
 from headway.nn.positions.score_mod import BoundScoreMod, ScoreModInputs
-from headway.nn.sequence import KeyValues, LastToken, Memory, TokenPositions
+from headway.nn.sequence import EmbeddedNeighbours, KeyValues, LastToken, Memory, TokenPositions
 from headway.nn.statistics import LayerStatistics
 
 Trace = dict[str, Tensor]
@@ -33,8 +33,10 @@ class Context:
     mask: Mask = field(default_factory=lambda: FULL)  # of the current sub-layer
     position: Position | None = None  # likewise
     layer: int = 0  # index among the layers that share the position
-    memories: dict[str, Memory] = field(default_factory=dict)  # "encoder" …: what cross-attention attends to, by name
+    memories: dict[str, Memory] = field(default_factory=dict)  # by name: what cross-attention attends to
     published: dict[str, KeyValues] = field(default_factory=dict)  # keys and values that later layers share, by name
+    retrieved: EmbeddedNeighbours | None = None  # of the chunks that are complete in this pass (RETRO)
+    cross_position: Position | None = None  # that rotates queries and keys of cross-attention, where anything does
     predicted: TokenPositions | None = None  # of the query stream, in a stack with two (XLNet)
     stream: Literal["", "content", "query"] = ""  # which of the two this is; "": there is only one
     path: str = ""  # "decoder.3.self": prefix of the names in the trace

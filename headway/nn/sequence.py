@@ -70,6 +70,26 @@ class InsertedVectors(NamedTuple):
     columns: Tensor  # (N,) and at which of its ids
 
 
+class Neighbours(NamedTuple):
+    """Tokens that were retrieved for each chunk of a text that is complete: K neighbours of R tokens (RETRO)."""
+
+    ids: Tensor  # (B, C, K, R)
+    valid: Tensor  # (B, C, K, R) false on padding, and where there is no neighbour
+
+
+class EmbeddedNeighbours(NamedTuple):
+    """The same as vectors."""
+
+    values: Tensor  # (B, C, K, R, d)
+    valid: Tensor  # (B, C, K, R)
+
+    def take(self, count: int) -> "EmbeddedNeighbours":
+        """Those of the first chunks, for which there must be some."""
+        if self.values.shape[1] < count:
+            raise ValueError(f"{count} chunks are complete, and there are neighbours of {self.values.shape[1]}")
+        return EmbeddedNeighbours(self.values[:, :count], self.valid[:, :count])
+
+
 class KeyValues(NamedTuple):
     """Keys and values of attention."""
 

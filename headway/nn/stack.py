@@ -1,5 +1,6 @@
 """A stack of layers: the encoder or the decoder of a Transformer."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from headway.nn.mixers.shared_kv import SharedKV
 from headway.nn.positions.positions import NoPosition, Position
 from headway.nn.query_stream import QueryStream, check_query_stream
 from headway.nn.sequence import LastToken, TokenPositions
+from headway.nn.shared_layers import check_shared_kv, check_shared_weights
 
 
 class Stack(nn.Module):
@@ -44,6 +46,7 @@ class Stack(nn.Module):
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
         memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
+        retrieval: Any = slot("retrieval", None)  # none; "retro": neighbours of earlier chunks are attended to
         streams: int | None = number(None, low=1, high=2)  # = 1; 2: XLNet's content and query stream
 
         def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
@@ -74,6 +77,9 @@ class Stack(nn.Module):
                     _locate_errors(name, lambda parts=parts: tile_over_layers(parts, self.layers))
             result = replace(self, **filled)
             result = replace(result, position=result._positions(scope))
+            if self.retrieval is not None:
+                own = _locate_errors("retrieval", lambda: self.retrieval.resolved(scope, result))
+                result = replace(result, retrieval=own)
             result._check(scope)
             return result
 
@@ -126,7 +132,7 @@ class Stack(nn.Module):
                 mixer.check(mask, position)
             for cross in filter(None, self.tiled("cross")):
                 _check_cross(cross)
-            self._check_shared_kv()
+            check_shared_kv(self)
             if self.memory_tokens is not None:
                 feedforwards: Any = self.feedforward
                 costs = [(part.kind, part.cost(scope)) for part in feedforwards]
@@ -134,54 +140,7 @@ class Stack(nn.Module):
                 masks = [make_mask(part) for part in self.tiled("mask")]
                 _locate_errors("memory_tokens", lambda: self.memory_tokens.check(masks, costs, scope))
             if self.distinct_layers is not None:
-                self._check_shared_weights(scope, self.distinct_layers)
-
-        def _check_shared_weights(self, scope: Scope, distinct: int) -> None:
-            """Layers that have the same weights must have the same parts."""
-            if self.layers % distinct:
-                raise ConfigError(
-                    f"{distinct} does not divide {self.layers} layers, and each distinct layer is used equally often. "
-                    "Choose another number.",
-                    "distinct_layers",
-                )
-            for name in ("mixer", "cross", "feedforward"):
-                parts = self.tiled(name)
-                for index in range(distinct, self.layers):
-                    if parts[index] != parts[index % distinct]:
-                        raise ConfigError(
-                            f"layers {index % distinct + 1} and {index + 1} have the same weights, so they need the "
-                            f"same {name}. Give {name} one entry, or a list whose length divides {distinct}.",
-                            "distinct_layers",
-                        )
-            mixers, masks = map(self.tiled, ("mixer", "mask"))
-            scopes = [replace(self.layer_scope(scope, i), masks=(make_mask(part),)) for i, part in enumerate(masks)]
-            counts = [mixer.cost(own).parameters for mixer, own in zip(mixers, scopes)]
-            for index, mixer in enumerate(mixers):
-                if counts[index] != counts[index % distinct]:
-                    raise ConfigError(
-                        f"{mixer.kind} has other weights in its first layer than in later ones, so that they cannot "
-                        "share them. Leave distinct_layers out.",
-                        "distinct_layers",
-                    )
-
-        def _check_shared_kv(self) -> None:
-            """Layers that share keys and values must have the same heads and rotation."""
-            mixers, positions = ([self.tiled(name)[i] for i in self.shared_kv_layers] for name in ("mixer", "position"))
-            for name in ("groups", "d_k", "d_v"):
-                given = sorted({getattr(mixer, name) for mixer in mixers})
-                if len(given) > 1:
-                    raise ConfigError(
-                        f"layers that share keys and values need the same {name}, but they have "
-                        f"{' and '.join(map(str, given))}. Give them the same.",
-                        "mixer",
-                    )
-            if len({part if part.applies_to == "qk" else None for part in positions}) > 1:
-                names = " and ".join(sorted({part.kind for part in positions}))
-                raise ConfigError(
-                    f"layers that share keys need the same rotation, but their positions are {names}. Give them the "
-                    "same.",
-                    "position",
-                )
+                check_shared_weights(self, scope, self.distinct_layers)
 
         @property
         def shared_kv_layers(self) -> list[int]:
@@ -214,6 +173,8 @@ class Stack(nn.Module):
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)
+            if self.retrieval is not None:
+                own += self.retrieval.cost(scope)
             if self.memory_tokens is not None:
                 tokens = self.memory_tokens
                 own, cross = tokens.spread(own) + tokens.cost(scope), tokens.spread(cross, cross=True)
@@ -263,9 +224,19 @@ class Stack(nn.Module):
         self.shared = (
             SharedKV(config.tiled("mixer")[self.shared_kv_layers[0]], scope) if self.shared_kv_layers else None
         )
+        retrieval = config.retrieval
+        self.retrieval: Any = None if retrieval is None else make("retrieval", retrieval, scope)
+        attending = [] if self.retrieval is None else self.retrieval.attending
         # Those with weights of their own: layers beyond them use them again, in turn.
         self.blocks = nn.ModuleList(
-            Block(mixer, cross, ff, config.residual, config.layer_scope(scope, index))
+            Block(
+                mixer,
+                cross,
+                ff,
+                config.residual,
+                own := config.layer_scope(scope, index),
+                self.retrieval.make_sublayer(own) if self.retrieval is not None and index in attending else None,
+            )
             for index, (mixer, cross, ff) in enumerate(parts[: config.distinct_layers])
         )
         # From this layer on nothing is cached: there, only the tokens whose output is wanted need be computed.
@@ -318,7 +289,10 @@ class Stack(nn.Module):
             if last is not None and index == self.first_uncached:
                 ctx, s = ctx.for_last_token(last), _map_streams(s, last.select)
             inside = ctx.for_sublayer(f"{self.name}.{index}", self.masks[index], position, layer)
-            s = block(s, inside, None if caches is None else own)
+            read = None
+            if self.retrieval is not None and index == self.retrieval.attending[0]:
+                read = functools.partial(self.retrieval.read, ctx=ctx, state=own.get("retrieval"))
+            s = block(s, inside, None if caches is None else own, read)
         result = self.ends.finish(s, ctx.queries)
         assert isinstance(result, Tensor)
         return result if last is None or self.first_uncached < len(self.masks) else last.select(result)
@@ -349,6 +323,8 @@ class Stack(nn.Module):
         if self.shared is not None:
             lookback = _max_lookback(self.masks[index] for index in self.shared_kv_layers)
             caches[self.shared_kv_layers[0]]["shared"] = self.shared.new_cache(batch, device, lookback, trainable)
+        if self.retrieval is not None:
+            caches[self.retrieval.attending[0]]["retrieval"] = self.retrieval.new_state(batch, device)
         if self.memory_tokens is not None:
             return [{"memory_tokens": MemoryState(caches, batch, device)}]
         return caches

@@ -18,10 +18,12 @@ from headway.nn.layers.embedding import Embedding
 from headway.nn.length_predictor import LengthPredictor
 from headway.nn.query_stream import order_tokens
 from headway.nn.sequence import (
+    EmbeddedNeighbours,
     FactorisationOrder,
     InsertedVectors,
     LastToken,
     Memory,
+    Neighbours,
     PackedPositions,
     TokenPositions,
     positions_after,
@@ -244,10 +246,12 @@ class Transformer(nn.Module):
         inserted: InsertedVectors | None = None,
         report: ForwardReport | None = None,
         last: bool = False,
+        neighbours: Neighbours | None = None,
     ) -> Tensor:
         """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `inserted`:
         vectors in the place of the embeddings of some ids, as of a picture. `last`: only for each row's last real
-        token, (B, 1, d); what serves only the others is not computed.
+        token, (B, 1, d); what serves only the others is not computed. `neighbours`: for a decoder that retrieves, those
+        of each chunk that is complete with these ids.
 
         With a FactorisationOrder, for which it needs two streams: hidden (B, K, d) of the tokens to be predicted."""
         order = valid if isinstance(valid, FactorisationOrder) else None
@@ -265,6 +269,8 @@ class Transformer(nn.Module):
         ctx = Context(tokens, report or ForwardReport(), predicted=predicted)
         if memory is not None:
             ctx.memories["encoder"] = memory
+        if neighbours is not None:
+            ctx.retrieved = self._embed_neighbours(neighbours)
         wanted = LastToken(real) if last else None
         hidden = self._run("decoder", ids, ctx, state=state, inserted=inserted, last=wanted)
         if state is not None:
@@ -280,6 +286,7 @@ class Transformer(nn.Module):
         report: ForwardReport | None = None,
         state: DecoderState | None = None,
         segments: Tensor | None = None,
+        neighbours: Neighbours | None = None,
     ) -> ModelOutput:
         report = report or ForwardReport()
         memory = None if source is None else self.encode(source, source_valid, segments=segments, report=report)
@@ -289,7 +296,7 @@ class Transformer(nn.Module):
         if self.length_predictor is not None and memory is not None:
             assert isinstance(target_valid, Tensor), "lengths are those of padded targets"
             report.losses.append(("length", self.length_predictor.loss(memory, target_valid.sum(1))))
-        hidden = self.decode(target, target_valid, memory=memory, state=state, report=report)
+        hidden = self.decode(target, target_valid, memory=memory, state=state, report=report, neighbours=neighbours)
         return ModelOutput(hidden, report.losses, report.statistics)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -315,6 +322,15 @@ class Transformer(nn.Module):
         """Empty caches for all layers. `trainable`: the weights change before the state is read again."""
         stack: Stack = self.stacks["decoder"]  # type: ignore[assignment]
         return DecoderState(stack.new_caches(batch, self.device, trainable), memory, batch, self.device)
+
+    def _embed_neighbours(self, neighbours: Neighbours) -> EmbeddedNeighbours:
+        retrieval: Any = self.stacks["decoder"].retrieval
+        if retrieval is None:
+            raise HeadwayError("this model retrieves nothing: it was made without decoder.retrieval.")
+        ids, valid = (part.flatten(0, 2) for part in neighbours)  # (B · C · K, R)
+        tokens = positions_from_start(ids.shape[1], valid, ids.device)
+        vectors: Tensor = self.embeddings["decoder"](ids, tokens, retrieval.encoder)
+        return EmbeddedNeighbours(vectors.unflatten(0, neighbours.ids.shape[:3]), neighbours.valid)
 
     def _run(
         self,

@@ -16,6 +16,7 @@ NN_SLOTS = (
     "norm",
     "linear",
     "memory_tokens",
+    "retrieval",
     "head",
     "rope_scaling",
 )
@@ -47,6 +48,8 @@ def with_kind(entry: catalogue.Entry) -> Transformer.Config:
         return small(sides={"position": f"rope(scaling='{value}')"})
     if entry.slot == "mask":
         return small(encoder={"mask": value}, decoder={"mask": f"causal & ({value})"})
+    if entry.slot == "retrieval":
+        return small(encoder=0, decoder={entry.slot: f"{value}(4)"})
     if (entry.slot, entry.kind) == ("memory_tokens", "recurrent"):
         return small(decoder={entry.slot: value})
     if (entry.slot, entry.kind) == ("mixer", "longformer"):

@@ -23,6 +23,7 @@ SLOT_PAGES = {
     "norm": "residuals.md",
     "memory_tokens": "memory_tokens.md",
     "frontend": "frontends.md",
+    "retrieval": "retro.md",
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",

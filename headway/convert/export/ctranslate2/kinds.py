@@ -51,7 +51,7 @@ def find_unsupported_kind(table: Json) -> str:
 
 
 def _check_side(name: str, side: Json, is_translator: bool) -> str:
-    for setting in ("distinct_layers", "memory_tokens", "streams", "frontend"):
+    for setting in ("distinct_layers", "memory_tokens", "retrieval", "streams", "frontend"):
         if side.get(setting):
             return f"{name} has {setting}"
     if reason := _check_part(f"{name}.residual", "residual", side["residual"]):

@@ -37,6 +37,8 @@ def unsupported(config: Config) -> str:
             return f"{side}.streams is 2: a graph has one stream."
         if stack.memory_tokens is not None:
             return f'{side}.memory_tokens is "{stack.memory_tokens.kind}", which runs in segments.'
+        if stack.retrieval is not None:
+            return f'{side}.retrieval is "{stack.retrieval.kind}", and a graph is not told what was retrieved.'
     if model.linear.kind not in LINEARS:
         return f'linear is "{model.linear.kind}", whose rounding no graph repeats exactly.'
     return ""
