@@ -2,14 +2,22 @@
 
 Every kind of the catalogue takes part by being there: a mixer as cases.EXAMPLES writes it, a mask as
 cases.CAUSAL_MASKS does, the others as FORMS does, or else by its kind alone, with a small `hidden` if it has one.
+
+To draw a sample takes a minute, in every process that collects the tests, so the samples lie in combinations.txt. A new
+kind draws them anew: python tests/contracts/combining.py
 """
 
 import itertools
 import random
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contracts.cases import CAUSAL_MASKS, EXAMPLES
 from headway.config import catalogue
@@ -29,6 +37,7 @@ ALTERNATING = ("mixer", "position", "mask", "feedforward")  # slots that take a 
 CAUSES = ("position", "family", "mixer")  # why another slot may be refused, the least first
 MAX_REPAIRS = 100  # values exchanged before a combination is taken for impossible
 VOCABULARY = 29
+KEPT = Path(__file__).with_name("combinations.txt")
 
 Value = tuple[str, ...]  # one part for all layers, or one for each
 Values = dict[str, list[Value]]
@@ -205,3 +214,41 @@ def sample(values: Values, count: int, least: int, seed: int) -> Sample:
         one, works = repaired(drawn_with(fixed, values, rng), fixed, values, rng)
         (found.allowed if works else found.refused).append(one)
     return found
+
+
+def draw_samples() -> dict[str, Sample]:
+    return {
+        "two of all": sample(every_value(), 2, 300, seed=1),
+        "alternating": sample(alternating_values(), 1, 100, seed=2),
+    }
+
+
+def write_samples(samples: dict[str, Sample]) -> str:
+    """A line each: the sample, whether it is allowed, and the value of each slot."""
+    lines = [
+        "; ".join([name, verdict, *(" + ".join(value) for value in one if value)])
+        for name, found in samples.items()
+        for verdict, ones in found._asdict().items()
+        for one in ones
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_samples(text: str) -> dict[str, Sample]:
+    found: dict[str, Sample] = {}
+    for line in text.splitlines():
+        name, verdict, *values = line.split("; ")
+        one = Combination(*(tuple(value.split(" + ")) for value in values))
+        getattr(found.setdefault(name, Sample([], [])), verdict).append(one)
+    return found
+
+
+def main() -> None:
+    from contracts.toys import in_catalogue
+
+    with in_catalogue():
+        KEPT.write_text(write_samples(draw_samples()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
