@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.errors import HeadwayError
@@ -107,27 +107,32 @@ def measure_denoising(translator: Translator, lines: Sequence[str]) -> Perplexit
     dataset = LineDataset(rows, config.train.max_tokens, config.train.objective.lines)
     if not dataset.size:
         raise HeadwayError("there is no line of two tokens or more in this text.")
-    measured = mean_loss(translator.steppers[0].model, dataset, config, special_tokens(tokenizer))
+    measured = mean_loss(translator.steppers[0].reference_model, dataset, config, special_tokens(tokenizer))
     characters = sum(map(len, lines)) * measured.tokens / len(rows.flat)
     return Perplexity(measured.loss, measured.tokens, characters)
 
 
 def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
-    """Of a text, read in pieces as long as those of the training. A model that tells next sentences reads pairs, if the
-    text has documents: empty lines between them."""
+    """Of a text, read in pieces as long as those of the training. One that was trained in random orders reads it from
+    left to right, as every other language model. A model that tells next sentences reads pairs, if the text has
+    documents: empty lines between them."""
     from headway.text.lm_text import encode_text
     from headway.train.dataset import training_special_tokens
     from headway.train.document_pairs import DocumentPairs, encode_documents, has_documents
     from headway.train.lm_dataset import make_validation_dataset
+    from headway.train.objectives import CausalObjective
     from headway.train.validation import mean_loss
 
     ids = encode_text(text, model.tokenizer)
     if not text.strip() or len(ids) < MIN_PERPLEXITY_TOKENS:
         raise HeadwayError("this text is too short to measure: give at least a few words.")
     config = model.config
+    if config.train.objective.kind == "permutation":
+        causal = CausalObjective.Config(carry=config.train.objective.carry)
+        config = replace(config, train=replace(config.train, objective=causal))
     dataset: Any = make_validation_dataset(ids, config.train.max_tokens, config.train.objective)
     if model.reads_pairs and has_documents(sentences := encode_documents(text.split("\n"), model.tokenizer)):
         dataset = DocumentPairs(sentences, config.train.max_tokens, 0)
-    measured = mean_loss(model.model, dataset, config, training_special_tokens(config, model.loaded.tokenizers))
+    measured = mean_loss(model.network, dataset, config, training_special_tokens(config, model.loaded.tokenizers))
     characters = len(text) * measured.tokens / (len(ids) - 1)  # the first id is not part of the text
     return Perplexity(measured.loss, measured.tokens, characters, *measured[2:])

@@ -12,6 +12,7 @@ from headway.config.schema import make_part
 from headway.errors import ConfigError
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.sequence import FactorisationOrder
+from headway.text.lm_text import encode_text
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.objectives import Batch, Example
 from headway.train.training import prepare
@@ -123,6 +124,15 @@ def test_it_learns_writes_and_resumes_exactly(tmp_path: Path, objective: str, ma
     assert parts.step == 20 and parts.result.loss == whole.result.loss
     assert whole.result.loss < 4.5  # nothing learned: 5.5
     model = parts.language_model
+    text = " ".join(LINES)[:90]
+    ids = torch.from_numpy(encode_text(text, model.tokenizer))[None]
+    chunks = [ids[:, start : start + 33] for start in range(0, ids.shape[1] - 1, 32)]
+    state = model.model.new_state(1) if "carry" in objective else None
+    with torch.no_grad():
+        logps = [model.model.logits(model.model.decode(part[:, :-1], state=state)).log_softmax(-1) for part in chunks]
+    picked = [part[0].gather(1, ids_[0, 1:, None]) for part, ids_ in zip(logps, chunks)]
+    assert model.perplexity(text).loss == pytest.approx(-float(torch.cat(picked).mean()), rel=1e-5), "left to right"
+    assert model.perplexity(text).tokens == ids.shape[1] - 1
     greedy = {"length": 12, "sample": False}
     assert model("the old", **greedy) == "the old" + "".join(model.stream("the old", **greedy))
 
