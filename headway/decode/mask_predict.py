@@ -25,6 +25,8 @@ from headway.nn.transformer import Transformer, valid_mask
 from headway.text.tokenizer.special_tokens import SpecialTokens
 
 IterationListener = Callable[[int, Tensor, Tensor], None]  # iteration, ids (B · L, N), their log-probabilities
+MAX_TOKENS = 1 << 16  # of candidates that go through the decoder together: a batch may have a thousand for each row
+MAX_LOGITS = 1 << 25  # computed at once: 128 MiB
 
 # Settings of other searches, their neutral values, and why they mean nothing here.
 NEUTRAL = {
@@ -96,23 +98,23 @@ def mask_predict(
     model = stepper.reference_model
     memory = model.encode(source, valid)
     beam = max(method.length_beam, search.n_best)
-    lengths = choose_lengths(model, memory, valid, search, beam)  # (B, L)
-    count = lengths.shape[1]
-    rows = torch.arange(len(lengths), device=lengths.device).repeat_interleave(count)
-    decoder = Refinement(model, select_memory(memory, rows), lengths.flatten(), special_tokens)
+    rows, lengths = choose_lengths(model, memory, valid, search, beam)  # (C,)
+    decoder = Refinement(model, memory, rows, lengths, special_tokens)
     for iteration in range(method.iterations):
-        decoder.step(lengths.flatten() * (method.iterations - iteration) // method.iterations)
+        decoder.step(lengths * (method.iterations - iteration) // method.iterations)
         if on_iteration is not None:
             on_iteration(iteration, decoder.ids, decoder.logps)
-    found = decoder.hypotheses()
-    return [
-        sorted(found[row * count : (row + 1) * count], key=lambda one: -one.score)[: search.n_best]
-        for row in range(len(lengths))
-    ]
+    found: list[list[Hypothesis]] = [[] for _ in source]
+    for row, hypothesis in zip(rows.tolist(), decoder.hypotheses()):
+        found[row].append(hypothesis)
+    return [sorted(own, key=lambda one: -one.score)[: search.n_best] for own in found]
 
 
-def choose_lengths(model: Transformer, memory: Memory, valid: Tensor | None, search: Search, beam: int) -> Tensor:
-    """(B, L) The likeliest lengths of each row's target, from 1 to the maximum length of the search."""
+def choose_lengths(
+    model: Transformer, memory: Memory, valid: Tensor | None, search: Search, beam: int
+) -> tuple[Tensor, Tensor]:
+    """The candidates: a row (C,) and a length (C,) for each. A row has the likeliest `beam` lengths from 1 to the
+    maximum length of the search, or all of these if they are fewer."""
     assert model.length_predictor is not None
     scores = model.length_predictor(memory).float()
     size = memory.values.shape[1]
@@ -121,9 +123,9 @@ def choose_lengths(model: Transformer, memory: Memory, valid: Tensor | None, sea
     limits = torch.tensor([max(search.max_output_length(own) - 1, 1) for own in sizes], device=scores.device)
     allowed = torch.arange(scores.shape[1], device=scores.device)
     allowed = (allowed >= 1) & (allowed <= limits[:, None])
-    count = min(beam, int(allowed.sum(1).min()))
-    lengths: Tensor = scores.masked_fill(~allowed, -torch.inf).topk(count).indices
-    return lengths
+    lengths = scores.masked_fill(~allowed, -torch.inf).topk(min(beam, scores.shape[1])).indices  # (B, L)
+    rows, order = allowed.gather(1, lengths).nonzero(as_tuple=True)
+    return rows, lengths[rows, order]
 
 
 def select_memory(memory: Memory, rows: Tensor) -> Memory:
@@ -137,9 +139,12 @@ def select_memory(memory: Memory, rows: Tensor) -> Memory:
 class Refinement:
     """The candidates of all rows, (C, N) tokens and their log-probabilities, refined in place."""
 
-    def __init__(self, model: Transformer, memory: Memory, lengths: Tensor, special_tokens: SpecialTokens) -> None:
+    def __init__(
+        self, model: Transformer, memory: Memory, rows: Tensor, lengths: Tensor, special_tokens: SpecialTokens
+    ) -> None:
         self.model = model
-        self.memory = memory
+        self.memory = memory  # of each row, not of each candidate
+        self.rows = rows
         self.lengths = lengths
         self.mask = special_tokens.mask
         self.never = torch.tensor(sorted({*special_tokens.suppress, special_tokens.end}), device=lengths.device)
@@ -153,16 +158,32 @@ class Refinement:
         # Stable, so that equal log-probabilities, as at first, are masked from the left on every device.
         order = self.logps.masked_fill(~self.valid, torch.inf).argsort(dim=1, stable=True)
         chosen = order.argsort(dim=1) < masked[:, None]
-        hidden = self.model.decode(self.ids.masked_fill(chosen, self.mask), self.valid, memory=self.memory)
-        logps = self.model.logits(hidden[chosen]).float().log_softmax(-1)
+        candidates = masked.nonzero()[:, 0]  # a short one has nothing to predict in the last iterations
+        if not len(candidates):
+            return
+        parts = candidates.split(max(MAX_TOKENS // self.ids.shape[1], 1))
+        hidden = torch.cat([self.decode_masked(part, chosen[part]) for part in parts])
+        best = [
+            self.choose_tokens(part) for part in hidden.split(max(MAX_LOGITS // len(self.model.output_embedding), 1))
+        ]
+        self.ids[chosen] = torch.cat([ids for ids, _ in best])
+        self.logps[chosen] = torch.cat([logps for _, logps in best])
+
+    def decode_masked(self, candidates: Tensor, chosen: Tensor) -> Tensor:
+        """The decoder's output at the chosen tokens of these candidates, where it reads masks."""
+        ids, memory = self.ids[candidates], select_memory(self.memory, self.rows[candidates])
+        return self.model.decode(ids.masked_fill(chosen, self.mask), self.valid[candidates], memory=memory)[chosen]
+
+    def choose_tokens(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, d) -> the likeliest token of each (N,), and its log-probability."""
+        logps = self.model.logits(hidden).float().log_softmax(-1)  # (N, V)
         if not bool(logps.isfinite().all()):
             raise HeadwayError(
                 "the model's log-probabilities are not numbers (NaN or infinite). Its weights are damaged, or it "
                 "overflows in this precision: try float32."
             )
-        best = logps.index_fill(1, self.never, -torch.inf).max(-1)
-        self.ids[chosen] = best.indices
-        self.logps[chosen] = best.values
+        best = logps.index_fill_(1, self.never, -torch.inf).max(-1)
+        return best.indices, best.values
 
     def hypotheses(self) -> list[Hypothesis]:
         """One for each candidate; its score is the mean log-probability of its tokens."""

@@ -33,5 +33,6 @@ class LengthPredictor(nn.Module):
         return scores
 
     def loss(self, memory: Memory, lengths: Tensor) -> Tensor:
-        """The weighted mean cross-entropy of the true lengths (B,); longer ones count as the longest."""
-        return LOSS_WEIGHT * F.cross_entropy(self(memory).float(), lengths.clamp(max=self.longest))
+        """The weighted mean cross-entropy of the true lengths (B,); longer ones count as the longest. A row of length 0
+        is padding."""
+        return LOSS_WEIGHT * F.cross_entropy(self(memory).float(), lengths.clamp(max=self.longest), ignore_index=0)
