@@ -4,24 +4,25 @@ texts that belong together.
 TSV, CSV, JSON lines or CoNLL ─► read_labelled() ─► LabelledData ─► hold_out(): training and validation, no text in both
 """
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headway.data.parallel_files import strip_compression
+from headway.data.quoted_tables import find_delimiter, is_quoted_table, read_quoted_rows
 from headway.errors import HeadwayError
 from headway.files.cache import fingerprint
 from headway.files.text_files import format_path, read_lines
 from headway.text.unspaced import count_words
 
-TASKS = ("classify", "tag", "match", "embed")
 CONLL_TAG_COLUMNS = {".conll": -1, ".conllu": 3}  # of the tag; the word is in the first, of .conllu in the second
 MAX_HELD_OUT_EXAMPLES = 2000  # for validation, if no validation data is given
 HELD_OUT_SHARE = 0.1
+SAMPLED_LINES = 1000  # of a table, to see how it is quoted
 
 
 class LabelledExample(NamedTuple):
@@ -148,38 +149,76 @@ def collect_rows(rows: Iterable[Any], task: str, name: str = "data") -> Labelled
 
 def _read_table(path: str, collector: _Collector, is_csv: bool) -> None:
     lines = read_lines(path)
-    rows: Iterable[list[str]] = csv.reader(lines) if is_csv else (line.split("\t") for line in lines)
-    for number, cells in enumerate(rows, 1):
-        if number == 1 and _is_header(cells, collector.task):
-            continue
-        if any(cells):
-            _add_cells(cells, collector, f"{format_path(path)}, line {number}")
+    sample = list(islice(lines, SAMPLED_LINES))
+    delimiter = find_delimiter(sample) if is_csv else "\t"
+    everything = chain(sample, lines)
+    if is_csv or is_quoted_table(sample, delimiter):
+        rows: Iterable[tuple[int, list[str]]] = read_quoted_rows(format_path(path), everything, delimiter)
+    else:
+        rows = ((number, line.split("\t")) for number, line in enumerate(everything, 1))
+    order: list[int] | None = None  # of the columns that the task needs, if a header names them
+    width = 0
+    for index, (number, cells) in enumerate(rows):
+        if index == 0 and (order := _find_columns(cells, collector.task)) is not None:
+            width = len(cells)
+        elif any(cells):
+            where = f"{format_path(path)}, line {number}"
+            if order is not None and len(cells) != width:
+                raise HeadwayError(f"{where}: {_count_columns(cells)}, and the first line names {width}.")
+            _add_cells(cells if order is None else [cells[n] for n in order], collector, where)
 
 
-def _is_header(cells: Sequence[str], task: str) -> bool:
+def _find_columns(header: Sequence[str], task: str) -> list[int] | None:
+    """Where the columns of the task are, by the names in a first line; None if it does not name all of them."""
     columns = COLUMNS[task]
-    wanted = [*columns.texts, *([columns.label] if columns.label else []), *([columns.more] if columns.more else [])]
-    given = [cell.strip().lower() for cell in cells]
-    return len(given) >= 2 and all(cell in names for cell, names in zip(given, wanted))
+    given = [cell.strip().lower() for cell in header]
+    wanted = [*columns.texts, *([columns.label] if columns.label else [])]
+    found = [next((given.index(name) for name in names if name in given), -1) for names in wanted]
+    if -1 in found or len(set(found)) < len(found):
+        return None
+    return found + [
+        n for n, name in enumerate(given) if columns.more and name.startswith(columns.more) and n not in found
+    ]
+
+
+def _count_columns(cells: Sequence[Any]) -> str:
+    return f"{len(cells)} column{'s' * (len(cells) != 1)}"
 
 
 def _add_cells(cells: list[Any], collector: _Collector, where: str) -> None:
     columns = COLUMNS[collector.task]
     wanted = len(columns.texts) + bool(columns.label)
     if len(cells) != wanted and not (columns.more and len(cells) > wanted):
-        count = f"{len(cells)} column{'s' * (len(cells) != 1)}"
         raise HeadwayError(
-            f"{where}: {count}, and the task {collector.task} needs {wanted}: {columns.names}"
-            f"{', and perhaps more negatives' * bool(columns.more)}. Separate them by tabs, of .csv by commas."
+            f"{where}: {_count_columns(cells)}, and the task {collector.task} needs {wanted}: {columns.names}"
+            f"{', and perhaps more negatives' * bool(columns.more)}. Separate them by tabs, of .csv by commas; of a "
+            "table with others, name the columns in the first line."
         )
     if collector.task == "tag":
-        words, tags = (cell.split() if isinstance(cell, str) else [str(part) for part in cell] for cell in cells)
+        words, tags = (_read_words(cell, where) for cell in cells)
         collector.add(words, tags, where)
     elif columns.label:
-        *texts, label = map(str, cells)
+        *texts, label = (_read_cell(cell, where) for cell in cells)
         collector.add(texts, [label.strip()], where)
     else:
-        collector.add([str(cell) for cell in cells], [], where)
+        texts = [_read_cell(cell, where) for cell in cells]
+        negatives = [text for text in texts[wanted:] if text.strip()]  # a table has columns for the longest row
+        collector.add(texts[:wanted] + negatives, [], where)
+
+
+def _read_cell(cell: Any, where: str) -> str:
+    if cell is None or isinstance(cell, list | tuple | dict | set | bytes):
+        raise HeadwayError(f"{where}: {cell!r:.60} is no text and no label. Give each as a string or a number.")
+    return str(cell)
+
+
+def _read_words(cell: Any, where: str) -> list[str]:
+    """The words or tags of a text, which are separated by spaces or a list."""
+    return (
+        [_read_cell(part, where) for part in cell]
+        if isinstance(cell, list | tuple)
+        else _read_cell(cell, where).split()
+    )
 
 
 def _read_json_lines(path: str, collector: _Collector) -> None:
@@ -274,10 +313,9 @@ def hold_out(data: LabelledData, seed: int = 1) -> tuple[LabelledData, LabelledD
             for label, count in needed.items():
                 left[label] -= count
     if not chosen or len(chosen) == len(data.examples):
-        raise HeadwayError(
-            f"{len(data.examples)} example{'s' * (len(data.examples) != 1)} cannot be split: give validation data, "
-            "too: --valid-data, in Python valid=…"
-        )
+        few = f"{len(data.examples):,} example{'s' * (len(data.examples) != 1)} cannot be split"
+        why = ", since none can be spared: each has a label that occurs nowhere else" if len(data.examples) > 2 else ""
+        raise HeadwayError(f"{few}{why}. Give validation data, too: --valid-data, in Python valid=…")
     held = set(chosen)
     key = _leak_key(data.task)
     known = {part for number in chosen for part in key(data.examples[number])}

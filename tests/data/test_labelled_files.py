@@ -27,6 +27,11 @@ def write(folder: Path, name: str, text: str) -> str:
         ("classify", "a.tsv", "Hi there\ten\nHallo\tde\n", [(("Hi there",), ("en",)), (("Hallo",), ("de",))]),
         ("classify", "a.tsv", "Text\tLabel\nHi\ten\n", [(("Hi",), ("en",))]),
         ("classify", "a.csv", 'text,label\n"Hi, you",en\n', [(("Hi, you",), ("en",))]),
+        ("classify", "a.csv", 'Label,id,Text\nen,7,"Hi, ""you""\nthere"\n\nde,8,Hallo\n',
+         [(('Hi, "you" there',), ("en",)), (("Hallo",), ("de",))]),
+        ("classify", "a.csv", "text;class\nHi, you;en\n", [(("Hi, you",), ("en",))]),
+        ("classify", "a.tsv", 'text\tlabel\n"He said ""no"""\ten\n', [(('He said "no"',), ("en",))]),
+        ("classify", "a.tsv", '"No\ten\n"Yes" he\ten\n', [(('"No',), ("en",)), (('"Yes" he',), ("en",))]),
         ("classify", "a.jsonl", '{"text": "Hi", "label": 3}\n\n', [(("Hi",), ("3",))]),
         ("tag", "a.tsv", "Ada runs\tNOUN VERB\n", [(("Ada", "runs"), ("NOUN", "VERB"))]),
         ("tag", "a.jsonl", '{"tokens": ["a b", "c"], "tags": ["X", "Y"]}\n', [(("a b", "c"), ("X", "Y"))]),
@@ -37,6 +42,8 @@ def write(folder: Path, name: str, text: str) -> str:
         ("match", "a.tsv", "A\tB\t0.5\n", [(("A", "B"), ("0.5",))]),
         ("match", "a.jsonl", '{"premise": "A", "hypothesis": "B", "label": "yes"}\n', [(("A", "B"), ("yes",))]),
         ("embed", "a.tsv", "A\tB\nC\tD\tE\tF\n", [(("A", "B"), ()), (("C", "D", "E", "F"), ())]),
+        ("embed", "a.tsv", "negative_2\tanchor\tpositive\tnegative_1\n\tA\tB\tE\nD\tA\tB\t\n",
+         [(("A", "B", "E"), ()), (("A", "B", "D"), ())]),
         ("embed", "a.jsonl", '{"anchor": "A", "positive": "B", "negative": ["C"]}\n', [(("A", "B", "C"), ())]),
     ],
 )  # fmt: skip
@@ -64,6 +71,15 @@ def test_compressed_files_and_several(tmp_path: Path) -> None:
         ("classify", "a.jsonl", "[1]\n", "is not a JSON object"),
         ("classify", "a.jsonl", '{"text": ', "is not a JSON object"),
         ("tag", "a.tsv", "one two\tA\n", "2 words and 1 tags"),
+        ("tag", "a.jsonl", '{"words": {"a": 1}, "tags": "X"}\n', "is no text and no label"),
+        (
+            "classify",
+            "a.jsonl",
+            '{"text": ["a", "b"], "label": "x"}\n',
+            r"line 1: \['a', 'b'\] is no text and no label",
+        ),
+        ("classify", "a.csv", 'text,label\n"a,x\n', "this row is not that of a table"),
+        ("classify", "a.csv", "id,text,label\n1,a,x\n2,b\n", "line 3: 2 columns, and the first line names 3"),
         ("tag", "a.conll", "Ada B-PER\nruns\n", r"a\.conll, line 2: 1 column"),
     ],
 )
@@ -106,7 +122,14 @@ def test_what_belongs_together_is_held_out_together() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [([("x", "a"), ("y", "b")], "2 examples cannot be split"), ([("x", "a")] * 20, "all others are copies")],
+    [
+        (
+            [(f"{n}", f"{n}") for n in range(9)],
+            "9 examples cannot be split, since none can be spared: each has a label",
+        ),
+        ([("x", "a"), ("y", "b")], "2 examples cannot be split. Give valid"),
+        ([("x", "a")] * 20, "all others are copies"),
+    ],
 )
 def test_what_cannot_be_split(rows: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(HeadwayError, match=message):
