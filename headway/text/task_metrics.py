@@ -37,29 +37,32 @@ def bootstrap(
 
 def score_classes(gold: Sequence[str], predicted: Sequence[str], samples: int = BOOTSTRAP_SAMPLES) -> list[TaskScore]:
     """Accuracy, and the mean F1 of the labels that occur in either list, each counted alike."""
-    names = sorted({*gold, *predicted})
-    index = {name: number for number, name in enumerate(names)}
-    true = np.array([index[name] for name in gold])
-    guess = np.array([index[name] for name in predicted])
+    true, guess = number_labels(gold, predicted)
 
     def accuracy(rows: np.ndarray) -> float:
         return float((true[rows] == guess[rows]).mean())
 
     def macro_f1(rows: np.ndarray) -> float:
-        return mean_f1(np.bincount(true[rows] * len(names) + guess[rows], minlength=len(names) ** 2))
-
-    def mean_f1(cells: np.ndarray) -> float:
-        table = cells.reshape(len(names), len(names))  # (gold, predicted)
-        f1, present = f1_by_label(table)
-        return float(f1[present].mean())
+        return mean_f1(true[rows], guess[rows])
 
     return [bootstrap(name, one, len(true), samples) for name, one in (("accuracy", accuracy), ("macro_f1", macro_f1))]
 
 
-def f1_by_label(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """F1 of each label from a table of counts (gold, predicted), and which labels occur."""
-    total = table.sum(0) + table.sum(1)
-    return 2 * table.diagonal() / np.maximum(total, 1), total > 0
+def number_labels(gold: Sequence[str], predicted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Both lists as numbers of the labels that occur in either."""
+    index = {name: number for number, name in enumerate(sorted({*gold, *predicted}))}
+    true, guess = (np.array([index[name] for name in names], np.int64) for names in (gold, predicted))
+    return true, guess
+
+
+def mean_f1(true: np.ndarray, guess: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The mean F1 of the labels that occur. `weights`: how often each example counts."""
+    count = 1 + int(max(true.max(), guess.max()))
+    same = true == guess
+    hits = np.bincount(true[same], None if weights is None else weights[same], count)
+    total = np.bincount(true, weights, count) + np.bincount(guess, weights, count)
+    present = total > 0
+    return float((2 * hits[present] / total[present]).mean())
 
 
 def find_spans(tags: Sequence[str]) -> list[Span]:
@@ -94,7 +97,6 @@ def score_tags(
     correct = np.array([sum(a == b for a, b in zip(one, other)) for one, other in zip(gold, predicted)])
     words = np.array([len(one) for one in gold])
     scores = [bootstrap("accuracy", lambda rows: float(correct[rows].sum() / words[rows].sum()), len(words), samples)]
-    names = sorted({tag for tags in (*gold, *predicted) for tag in tags})
     if uses_spans(sorted({tag for tags in gold for tag in tags})):
         found = [(set(find_spans(one)), set(find_spans(other))) for one, other in zip(gold, predicted)]
         counts = np.array([(len(one & other), len(one), len(other)) for one, other in found])
@@ -104,15 +106,10 @@ def score_tags(
             return float(2 * both / max(true + guess, 1))
 
         return [bootstrap("span_f1", span_f1, len(words), samples), *scores]
-    index = {name: number for number, name in enumerate(names)}
-    tables = np.zeros((len(words), len(names) ** 2), np.int32)
-    for row, (one, other) in enumerate(zip(gold, predicted)):
-        np.add.at(tables[row], [index[a] * len(names) + index[b] for a, b in zip(one, other)], 1)
+    true, guess = number_labels([t for one in gold for t in one], [t for one in predicted for t in one])
 
     def macro_f1(rows: np.ndarray) -> float:
-        weights = np.bincount(rows, minlength=len(words))
-        f1, present = f1_by_label((weights @ tables).reshape(len(names), len(names)))
-        return float(f1[present].mean())
+        return mean_f1(true, guess, np.bincount(rows, minlength=len(words)).repeat(words))
 
     return [*scores, bootstrap("macro_f1", macro_f1, len(words), samples)]
 

@@ -1,5 +1,6 @@
 """Evaluate a TaskModel on labelled text: the metrics of its task, with confidence intervals."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,11 +80,12 @@ def describe_errors(
         return [], []
     gold = [label for example in data.examples for label in example.labels]
     predicted = [label for one in found.predictions for label in (one.tags if model.task == "tag" else [one.label])]
-    names = sorted({*gold, *predicted}, key=lambda name: (-gold.count(name), name))
+    counts, guesses = Counter(gold), Counter(predicted)
+    hits = Counter(a for a, b in zip(gold, predicted) if a == b)
+    names = sorted({*gold, *predicted}, key=lambda name: (-counts[name], name))
     rows = []
     for name in names[:MAX_LISTED_LABELS]:
-        true, guess = gold.count(name), predicted.count(name)
-        both = sum(a == b == name for a, b in zip(gold, predicted))
+        true, guess, both = counts[name], guesses[name], hits[name]
         shares = (both / max(guess, 1), both / max(true, 1), 2 * both / max(true + guess, 1))
         rows.append((name, *(f"{share:.3f}" for share in shares), f"{true:,}"))
     if model.task == "tag":
