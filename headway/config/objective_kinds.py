@@ -15,6 +15,7 @@ match, embed
 PAIR_OBJECTIVES = ("translation", "masked_target")
 DENOISING_OBJECTIVES = ("span_corruption", "denoising")
 GENERATING_OBJECTIVES = ("causal", "permutation")
+TASKS = ("classify", "tag", "match", "embed")
 
 
 def reads_pairs(kind: str) -> bool:
@@ -30,6 +31,15 @@ def is_denoising(kind: str) -> bool:
 def has_source(kind: str) -> bool:
     """Whether models with this objective have an encoder and a decoder."""
     return reads_pairs(kind) or is_denoising(kind)
+
+
+def usual_verb(kind: str) -> str:
+    """The verb of the command line for models with this objective."""
+    if has_source(kind):
+        return "translate"
+    if continues_text(kind):
+        return "generate"
+    return {"masked": "fill", "embed": "embed"}.get(kind, "predict")
 
 
 def continues_text(kind: str) -> bool:

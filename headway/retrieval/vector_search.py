@@ -64,6 +64,8 @@ def open_index(path: Path) -> VectorIndex:
         ) from None
     except (OSError, ValueError, EOFError):
         raise HeadwayError(f"{path} is not a .npy file of vectors. Make it with headway embed.") from None
+    if vectors.size == 0:
+        raise HeadwayError(f"{path} holds no vectors: embed a text that has lines.")
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise HeadwayError(
             f"{path} holds an array of {vectors.dtype} {vectors.shape}: give one of vectors, (rows, width)."

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.config.config import Config
-from headway.config.objective_kinds import continues_text, is_denoising, reads_pairs
-from headway.data.labelled_files import TASKS
+from headway.config.objective_kinds import TASKS, continues_text, is_denoising, reads_pairs
 from headway.storage.card import format_front_matter, read_card
 from headway.text.language_codes import MAX_LISTED, count_directions, usual_direction
 from headway.train.sources import TrainingTexts

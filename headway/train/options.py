@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from headway.config.config import Config, read_toml
+from headway.config.objective_kinds import TASKS
 from headway.config.sources import Layer, read_environment
-from headway.data.labelled_files import TASKS
 from headway.errors import ConfigError, did_you_mean
 from headway.nn.layers.lora import LoraConfig
 from headway.train.callbacks import Callback

@@ -96,7 +96,7 @@ class Engines:
         """The engine, for people. Loads nothing."""
         if self.torch_free is not None:
             return f"engine {self.torch_free.name}, {self.torch_free.compute}, cpu"
-        return f"engine torch, {self._precision()}, {self.loaded[0].model.device.type}"
+        return f"engine torch, {self.precision}, {self.loaded[0].model.device.type}"
 
     def after_fork(self) -> None:
         if self._models is not None:
@@ -182,7 +182,7 @@ class Engines:
             models = [loaded.model for loaded in self.loaded]
             if self.torch_free is not None:
                 self._shortlist = self._load_shortlist()
-            self._torch = TorchEngine(models, self.special_tokens, self.tokenizers.source.pad, self._precision())
+            self._torch = TorchEngine(models, self.special_tokens, self.tokenizers.source.pad, self.precision)
             self._torch.stepper.shortlist = self._shortlist
         return self._torch
 
@@ -197,7 +197,8 @@ class Engines:
 
         return load_shortlist(self.paths, self.tokenizers)
 
-    def _precision(self) -> Precision:
+    @property
+    def precision(self) -> Precision:
         """What torch computes in: as asked for; else int8 on a CPU, if the weights are stored so, or float32."""
         if self.compute != "auto":
             return self.compute

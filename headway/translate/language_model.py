@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from headway.inspect.html_page import PageWidget
     from headway.inspect.trace import Trace
+    from headway.nn.transformer import Transformer
     from headway.translate.backends import Engines
     from headway.workflows.evaluation import Perplexity
 
@@ -61,7 +62,8 @@ class LanguageModel:
         self.engines = engines
         self._adapted: LoadSettings | None = None  # where an adapter is over the model: its base, and the adapter
         self.tokenizer = tokenizers.target
-        self.stepper: Any = ModelStepper(self.model.eval())
+        self._model_stepper = ModelStepper(self.model.eval(), "float32" if engines is None else engines.precision)
+        self.stepper: Any = self._model_stepper
         if ends := getattr(self.tokenizer, "other_ends", ()):
             self.stepper = SeveralEnds(self.stepper, self.tokenizer.end, ends)
         # Models of other toolkits may write every id, as they do there.
@@ -74,7 +76,9 @@ class LanguageModel:
         settings = self._settings
         name = "in memory" if settings is None else describe_paths(settings.paths)
         name += f" with {Path(self._adapted.adapter).name!r}" if self._adapted else ""
-        return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {self.stepper.device}>"
+        compute = self._model_stepper.compute
+        where = f"{compute}, {self.stepper.device}" if compute != "float32" else f"{self.stepper.device}"
+        return f"<LanguageModel {name}: {self.config.train.objective.kind}; engine torch, {where}>"
 
     def _repr_html_(self) -> str:
         """Notebooks show what it is."""
@@ -110,6 +114,11 @@ class LanguageModel:
 
     def _load_settings(self) -> LoadSettings:
         return self._adapted or require_load_settings(self.engines, "language model")
+
+    @property
+    def network(self) -> "Transformer":
+        """What computes: the model itself, or in int8 a copy of it with quantised layers."""
+        return self._model_stepper.reference_model
 
     def __call__(self, prompt: str = "", **settings: Any) -> str:
         """The prompt and its continuation. Settings are those of `search`."""
@@ -188,7 +197,7 @@ class LanguageModel:
         the first token of the text first."""
         if not continues_text(self.config.train.objective.kind):
             raise HeadwayError(
-                "this is a masked language model: it cannot continue a text. Try: headway evaluate --text FILE"
+                "this is a masked language model: it cannot continue a text. Try: headway fill"
             )
         ids = self.encode(text)
         if ids and not getattr(self.tokenizer, "adds_start", True):

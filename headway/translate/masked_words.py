@@ -21,7 +21,7 @@ class MaskedWord(NamedTuple):
 @torch.no_grad()
 def fill_masks(model: "LanguageModel", text: str, candidates: int) -> list[list[MaskedWord]]:
     """The likeliest tokens for each mask of the text, best first."""
-    tokenizer, network = model.tokenizer, model.model
+    tokenizer, network = model.tokenizer, model.network
     if network.config.head.kind != "masked" or tokenizer.mask < 0:
         raise HeadwayError(
             'this model guesses no masked words: its head is not "masked", or it has no mask token. Train one with '

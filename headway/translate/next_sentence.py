@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @torch.no_grad()
 def judge_pair(model: "LanguageModel", first: str, second: str) -> float:
     """The probability that the second text follows the first."""
-    network = model.model
+    network = model.network
     if not model.reads_pairs:
         raise HeadwayError(
             "this model does not tell whether a text follows another. Train one with --preset bert, on text with empty "

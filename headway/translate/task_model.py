@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.data.labelled_files import TASKS
+from headway.config.objective_kinds import TASKS
 from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.storage.model_dir import LoadedModel
@@ -58,6 +58,8 @@ class Prediction:
 
 def make_language_model(engines: "Engines") -> LanguageModel:
     """A model that does not translate, as what it is."""
+    if engines.threads:
+        torch.set_num_threads(engines.threads)
     kind = TaskModel if engines.summary.objective in TASKS else LanguageModel
     return kind(engines.loaded[0], engines)
 
@@ -105,12 +107,14 @@ class TaskModel(LanguageModel):
     def _encode(self, texts: Sequence[Given]) -> tuple[list[list[int]], list[int] | None, list[int]]:
         """The rows of texts that are not empty, where in each the second text begins, and which texts these are."""
         if self.task == "match":
-            pairs = []
+            pairs, places = [], []
             for number, pair in enumerate(texts):
                 if isinstance(pair, str) or len(pair) != 2:
                     raise HeadwayError(f"text {number} is {pair!r:.60}: the task match compares two texts, give pairs.")
-                pairs.append(encode_pair(pair[0], pair[1], self.tokenizer, self.max_tokens))
-            return [pair.ids for pair in pairs], [pair.second for pair in pairs], list(range(len(texts)))
+                if pair[0].strip() or pair[1].strip():
+                    places.append(number)
+                    pairs.append(encode_pair(pair[0].strip(), pair[1].strip(), self.tokenizer, self.max_tokens))
+            return [pair.ids for pair in pairs], [pair.second for pair in pairs], places
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise HeadwayError(f"text {number} is {text!r:.60}: the task {self.task} reads single texts.")
@@ -119,7 +123,7 @@ class TaskModel(LanguageModel):
 
     def _score(self, rows: list[list[int]], second: list[int] | None) -> Iterator[tuple[list[int], Tensor]]:
         """The scores of the head, in batches of like length."""
-        network = self.model
+        network = self.network
         for batch in batch_by_length(rows):
             ids, valid = pad_rows([rows[n] for n in batch], self.tokenizer.pad, network.device)
             segments = None

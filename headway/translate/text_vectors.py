@@ -14,6 +14,7 @@ from headway.text.task_text import MAX_CHARACTERS_PER_TOKEN
 from headway.text.tokenizer.direction_tokens import find_direction_tokens
 
 if TYPE_CHECKING:
+    from headway.decode.types import Compute
     from headway.nn.transformer import Transformer
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import Translator
@@ -31,12 +32,12 @@ def embed_texts(model: "LanguageModel", texts: Sequence[str]) -> np.ndarray:
     limit = model.config.train.max_tokens - len(model.frame([]))
     cut = [text[: limit * MAX_CHARACTERS_PER_TOKEN] for text in texts]
     rows = [model.frame(model.encode(text)[:limit]) for text in cut]
-    return compute_vectors(model.model, rows, model.tokenizer.pad)
+    return compute_vectors(model.network, rows, model.tokenizer.pad)
 
 
 def embed_sources(translator: "Translator", texts: Sequence[str]) -> np.ndarray:
     """The same by the encoder of a translator, which reads them as it reads its sources."""
-    config, network, tokenizers = translator.engines.loaded[0]
+    config, tokenizers = translator.config, translator.tokenizers
     tokenizer = tokenizers.source
     room = config.train.max_tokens - 1
     direction = find_direction_tokens(
@@ -46,15 +47,17 @@ def embed_sources(translator: "Translator", texts: Sequence[str]) -> np.ndarray:
     lead, tail = direction.source_lead, direction.source_tail
     cut = [text[: config.train.max_tokens * MAX_CHARACTERS_PER_TOKEN] for text in texts]
     rows = [[*lead, *row[:room], *tail] for row in tokenizer.encode_batch(cut)]
-    return compute_vectors(network, rows, tokenizer.pad)
+    return compute_vectors(translator.steppers[0].reference_model, rows, tokenizer.pad)
 
 
-def load_embedder(name: str, device: str = "auto") -> "Callable[[Sequence[str]], np.ndarray]":
+def load_embedder(
+    name: str, device: str = "auto", compute: "Compute" = "auto"
+) -> "Callable[[Sequence[str]], np.ndarray]":
     """What makes vectors of texts with this model: an encoder, or the encoder of a translator."""
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import load_single
 
-    model = load_single(name, device)
+    model = load_single(name, device, compute=compute)
     return model.embed if isinstance(model, LanguageModel) else functools.partial(embed_sources, model)
 
 

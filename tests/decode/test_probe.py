@@ -11,7 +11,7 @@ import pytest
 
 from headway.config.catalogue import CATALOGUE, find_entry
 from headway.config.config import Config
-from headway.data.labelled_files import TASKS
+from headway.config.objective_kinds import TASKS
 from headway.decode.probe import probe_engines
 from headway.decode.stored_config import (
     SUPPORTED_FIELDS,

@@ -45,6 +45,9 @@ def test_errors(tmp_path: Path) -> None:
     np.save(tmp_path / "flat.npy", np.arange(3))
     with pytest.raises(HeadwayError, match=r"holds an array of int64 \(3,\)"):
         open_index(tmp_path / "flat.npy")
+    np.save(tmp_path / "empty.npy", np.zeros((0, 3), np.float32))
+    with pytest.raises(HeadwayError, match="holds no vectors"):
+        open_index(tmp_path / "empty.npy")
     with pytest.raises(HeadwayError, match="not of the same model"):
         search_vectors(np.ones((1, 2)), np.ones((1, 3)), 1)
     with pytest.raises(HeadwayError, match="k = 0"):

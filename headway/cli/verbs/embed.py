@@ -15,6 +15,8 @@ from headway.cli.terminal import log
 if TYPE_CHECKING:
     import numpy as np
 
+    from headway.decode.types import Compute
+
 LINES_PER_GROUP = 8192
 
 
@@ -29,12 +31,13 @@ LINES_PER_GROUP = 8192
 @click.argument("file", default="-", metavar="[FILE]")
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.device
+@options.compute
 @option(
     "--out", "-o", "output", aliases=["--output"], type=click.Path(path_type=Path), required=True, metavar="FILE",
     group="Result", help="The .npy file to write: float32, a row for each line.",
 )  # fmt: skip
 @option("--raw", is_flag=True, group="Result", help="Vectors as the model gives them, not scaled to the length 1.")
-def embed(file: str, model: str, device: str, output: Path, raw: bool) -> None:
+def embed(file: str, model: str, device: str, compute: "Compute", output: Path, raw: bool) -> None:
     """Write a vector for each line of a file, to search by meaning.
 
     Reads FILE, or standard input; headway search finds the lines again. A vector does not depend on other lines. Any
@@ -48,7 +51,7 @@ def embed(file: str, model: str, device: str, output: Path, raw: bool) -> None:
         raise click.UsageError(f"--out is {output}: name a .npy file.", click.get_current_context())
     if not output.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {output.parent}.", click.get_current_context())
-    vectors_of = load_embedder(model, device)
+    vectors_of = load_embedder(model, device, compute)
 
     def blocks() -> "Iterator[np.ndarray]":
         for group in read_line_groups((), file, LINES_PER_GROUP):

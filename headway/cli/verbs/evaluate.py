@@ -13,9 +13,15 @@ from headway.cli.terminal import log, open_output, print_table
 from headway.text.bleu_tokenization import TOKENIZATIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.decode.types import Compute, EngineName
     from headway.text.metric_scores import MetricScore, MetricSettings
+    from headway.translate.language_model import LanguageModel
+    from headway.translate.translator import Translator
     from headway.workflows.evaluation import Evaluation
+
+    LoadModel = Callable[[str], Translator | LanguageModel]
 
 
 @click.command(
@@ -109,18 +115,24 @@ def evaluate(
     **search: Any,
 ) -> None:  # fmt: skip
     """Evaluate a translator on held-out text, a language model's perplexity, or a task on labelled text."""
+
+    def load_one(path: str) -> "Translator | LanguageModel":
+        from headway.translate.translator import load_single
+
+        return load_single(path, device, engine, compute, threads)
+
     if data:
         if text or source or target or pairs or not models:
             raise click.UsageError(
                 "--data measures a task: give --model, and no other text.", click.get_current_context()
             )
-        return print_task_scores((*models, *compare), data, device, example_count, output)
+        return print_task_scores((*models, *compare), data, load_one, example_count, output)
     if bool(text) == bool(source or target or pairs):
         raise click.UsageError("give --source and --target, or --pairs, or --text.", click.get_current_context())
     if text and not models:
         raise click.UsageError("--text needs a language model: give --model.", click.get_current_context())
     if text:
-        return print_perplexity((*models, *compare), text, device, adapter)
+        return print_perplexity((*models, *compare), text, load_one, adapter)
     check_pair_files(source, target, pairs, columns, output)
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {output.parent}.", click.get_current_context())
@@ -228,17 +240,17 @@ def print_comparison(
 
 
 def print_task_scores(
-    models: tuple[str, ...], data: tuple[str, ...], device: str, example_count: int, output: Path | None
+    models: tuple[str, ...], data: tuple[str, ...], load: "LoadModel", example_count: int, output: Path | None
 ) -> None:
     """Metrics with their intervals, a table of labels, and examples of what is wrong."""
     from headway.data.labelled_files import read_labelled
     from headway.errors import HeadwayError
+    from headway.text.task_metrics import BOOTSTRAP_SAMPLES
     from headway.translate.task_evaluation import describe_errors, evaluate_task
     from headway.translate.task_model import TaskModel
-    from headway.translate.translator import load_single
 
     for path in models:
-        model = load_single(path, device)
+        model = load(path)
         if not isinstance(model, TaskModel):
             raise HeadwayError(f"{path} was not trained for a task: give --source and --target, or --text.")
         labelled = read_labelled(data, model.task)
@@ -246,7 +258,8 @@ def print_task_scores(
         name = f"{path}: " if len(models) > 1 else ""
         for score in found.scores:
             click.echo(f"{name}{score.name} {score.value:.4f} (95 % interval {score.low:.4f} to {score.high:.4f})")
-        click.echo(f"{name}{labelled.lines:,} examples; 1,000 bootstrap samples")
+        count = f"{labelled.lines:,} example{'s' * (labelled.lines != 1)}"
+        click.echo(f"{name}{count}; {BOOTSTRAP_SAMPLES:,} bootstrap samples")
         if labelled.empty_count:
             log(f"{labelled.empty_count:,} examples without text were left out", "warning")
         table, wrong = describe_errors(model, labelled, found)
@@ -260,21 +273,22 @@ def print_task_scores(
             log(f"wrote the predictions to {output}")
 
 
-def print_perplexity(models: tuple[str, ...], text: str, device: str, adapter: str | None = None) -> None:
-    from headway.config.objective_kinds import is_denoising
+def print_perplexity(models: tuple[str, ...], text: str, load: "LoadModel", adapter: str | None = None) -> None:
+    from headway.config.objective_kinds import TASKS, is_denoising
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
     from headway.translate.language_model import LanguageModel
-    from headway.translate.translator import load_single
     from headway.workflows.evaluation import measure_denoising
 
     lines = list(read_lines(text))
     content = "\n".join(lines) + "\n"
     for path in models:
-        model = load_single(path, device)
+        model = load(path)
         objective = model.config.train.objective.kind
         if not isinstance(model, LanguageModel) and not is_denoising(objective):
             raise HeadwayError(f"{path} is a translator: give --source and --target.")
+        if objective in TASKS:
+            raise HeadwayError(f"{path} was trained for the task {objective}: give its test data as --data.")
         if adapter and path == models[0]:
             model = model.with_adapter(adapter)
         if isinstance(model, LanguageModel):

@@ -13,6 +13,7 @@ from headway.cli.input_lines import read_line_groups
 from headway.cli.terminal import log, open_output
 
 if TYPE_CHECKING:
+    from headway.decode.types import Compute
     from headway.translate.masked_words import MaskedWord
 
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.adapter
 @options.device
+@options.compute
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read lines from this file.")
 @option(
     "--candidates",
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
 )
 @option("--json", "as_json", is_flag=True, group="Output", help="A JSON object for each text.")
 def fill(
-    text: tuple[str, ...], model: str, adapter: str | None, device: str, input_file: str | None, candidates: int,
-    as_json: bool,
+    text: tuple[str, ...], model: str, adapter: str | None, device: str, compute: "Compute", input_file: str | None,
+    candidates: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Guess the words that stand behind [MASK], the likeliest first.
 
@@ -53,7 +55,7 @@ def fill(
 
     if text and input_file:
         raise click.UsageError("give TEXT or --input, not both.", click.get_current_context())
-    loaded = load(model, device)
+    loaded = load(model, device, compute=compute)
     if not isinstance(loaded, LanguageModel):
         raise HeadwayError(f"{model} is a translator, which guesses no masked words. Give a masked language model.")
     loaded = loaded.with_adapter(adapter) if adapter else loaded

@@ -12,6 +12,7 @@ from headway.cli.input_lines import read_line_groups
 from headway.cli.terminal import log
 
 if TYPE_CHECKING:
+    from headway.decode.types import Compute
     from headway.translate.language_model import LanguageModel
 
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.adapter
 @options.device
+@options.compute
 @option(
     "--max-length",
     "length",
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 @option("--seed", type=int, group="Search", help="Random seed.")
 @option("--beam-size", "-b", type=int, group="Search", help="Beam search instead of sampling; 1 is greedy search.")
 @options.no_repeat_ngram
-def generate(prompts: tuple[str, ...], model: str, adapter: str | None, device: str, **settings: Any) -> None:
+def generate(
+    prompts: tuple[str, ...], model: str, adapter: str | None, device: str, compute: "Compute", **settings: Any
+) -> None:
     """Continue a text with a language model. The text is printed as it is generated.
 
     Several prompts are continued one after another, each by itself, with an empty line between them. PROMPT - reads
@@ -57,7 +61,7 @@ def generate(prompts: tuple[str, ...], model: str, adapter: str | None, device: 
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import load
 
-    loaded = load(model, device)
+    loaded = load(model, device, compute=compute)
     if not isinstance(loaded, LanguageModel):
         raise HeadwayError(f"{model} is a translator. Try: headway translate --model {model}")
     loaded = loaded.with_adapter(adapter) if adapter else loaded

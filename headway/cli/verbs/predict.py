@@ -11,6 +11,7 @@ from headway.cli.app import Verb, option
 from headway.cli.input_lines import read_line_groups
 
 if TYPE_CHECKING:
+    from headway.decode.types import Compute
     from headway.translate.task_model import Prediction, TaskModel
 
 
@@ -27,13 +28,22 @@ if TYPE_CHECKING:
 @click.argument("text", nargs=-1)
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.device
+@options.compute
 @option(
     "--input", "-i", "input_file", metavar="FILE", group="Text",
     help="Read texts from this file, one a line; pairs separated by a tab. Default: standard input.",
 )  # fmt: skip
 @option("--top-k", type=click.IntRange(min=1), default=1, group="Result", help="Number of labels to print for a text.")
 @option("--json", "as_json", is_flag=True, group="Result", help="Print a JSON object a line.")
-def predict(text: tuple[str, ...], model: str, device: str, input_file: str | None, top_k: int, as_json: bool) -> None:
+def predict(
+    text: tuple[str, ...],
+    model: str,
+    device: str,
+    compute: "Compute",
+    input_file: str | None,
+    top_k: int,
+    as_json: bool,
+) -> None:
     """Label texts with a model that was trained with headway train --task.
 
     Prints label and probability of each text, separated by tabs; an empty line for an empty one. Of a tagger it prints
@@ -42,7 +52,7 @@ def predict(text: tuple[str, ...], model: str, device: str, input_file: str | No
     from headway.translate.task_model import TaskModel
     from headway.translate.translator import load
 
-    loaded = load(model, device)
+    loaded = load(model, device, compute=compute)
     if not isinstance(loaded, TaskModel):
         raise HeadwayError(f"{model} was not trained for a task. Train one: headway train --task classify --data FILE")
     if text and input_file:

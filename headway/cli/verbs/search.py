@@ -3,12 +3,16 @@
 import json
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.input_lines import read_line_groups
+
+if TYPE_CHECKING:
+    from headway.decode.types import Compute
 
 
 @click.command(
@@ -28,11 +32,12 @@ from headway.cli.input_lines import read_line_groups
 @option("--input", "-i", "input_file", metavar="FILE", group="Text", help="Read queries from this file, one a line.")
 @option("--model", "-m", metavar="MODEL", group="Model", help="The model that made them. Default: as the index says.")
 @options.device
+@options.compute
 @option("--top-k", "-k", "top_k", type=click.IntRange(min=1), default=5, group="Result", help="Texts for each query.")
 @option("--json", "as_json", is_flag=True, group="Result", help="Print a JSON object for each query.")
 def search(
     query: tuple[str, ...], index: Path, texts: str | None, input_file: str | None, model: str | None, device: str,
-    top_k: int, as_json: bool,
+    compute: "Compute", top_k: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Find the texts nearest to a query, by their vectors.
 
@@ -49,7 +54,7 @@ def search(
         raise click.UsageError(f"{index} does not say which model made it: give --model.", click.get_current_context())
     if not texts:
         raise click.UsageError(f"{index} does not say which lines it is of: give --texts.", click.get_current_context())
-    vectors_of = load_embedder(model, device)
+    vectors_of = load_embedder(model, device, compute)
     for group in read_line_groups(query, input_file):
         found = search_vectors(vectors_of(group), opened.vectors, top_k)
         lines = read_chosen_lines(texts, {near.row for nearest in found for near in nearest})

@@ -8,7 +8,7 @@ import click
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.train_setup import print_settings, read_assignments, run_training
-from headway.data.labelled_files import TASKS
+from headway.config.objective_kinds import TASKS
 
 # Those that are keywords of headway.train under the same name; the rest is about files.
 OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "device", "allow_changes")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from headway.config.config import Config
+from headway.config.objective_kinds import TASKS
 from headway.convert.weight_files import SafetensorsSource, WeightSource
-from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.storage.calibration import CALIBRATION_GLOB
 from headway.storage.card import ModelCard, read_card

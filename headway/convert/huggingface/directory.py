@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from headway.config.objective_kinds import TASKS
 from headway.convert.architecture import Architecture, ConversionError, Json, find_family
 from headway.convert.card import format_import_card
 from headway.convert.huggingface.generation import read_search, read_suppressed
@@ -14,7 +15,6 @@ from headway.convert.importer import ImportPlan
 from headway.convert.json_files import read_json_object
 from headway.convert.options import ImportOptions
 from headway.convert.weight_files import open_weights
-from headway.data.labelled_files import TASKS
 from headway.errors import HeadwayError
 from headway.text.language_codes import match_languages
 from headway.text.tokenizer.imported import ImportedTokenizer

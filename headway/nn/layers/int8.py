@@ -103,14 +103,24 @@ class Int8Head(nn.Module):
         _, weight, bias = head.factors(empty, embedding)  # type: ignore[operator]
         self.product = Int8Linear(*quantise_weight(weight), bias)
 
+    def factors(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """In float, for a loss, which computes the logits in chunks."""
+        parts: tuple[Tensor, Tensor, Tensor | None] = self.before.factors(x, embedding)  # type: ignore[operator]
+        return parts
+
+    def next_sentence(self, x: Tensor) -> Tensor:
+        result: Tensor = self.before.next_sentence(x)  # type: ignore[operator]
+        return result
+
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        result: Tensor = self.product(self.before.factors(x, embedding)[0])  # type: ignore[operator]
+        result: Tensor = self.product(self.factors(x, embedding)[0])
         return result
 
 
 def quantise_model(model: Transformer) -> Transformer:
-    """A copy with all dense layers in 8 bits, except those that a module lists in `keep_float`."""
-    model = copy.deepcopy(model)
+    """A copy with all dense layers in 8 bits, except those that a module lists in `keep_float`. What stays in float is
+    shared with the model."""
+    model = copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             child = child.fold() if isinstance(child, ScaledDense) else child

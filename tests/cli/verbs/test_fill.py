@@ -116,7 +116,16 @@ def test_int8(capsys: Capture, bert_dir: Path, documents: Path, tmp_path: Path) 
     run(capsys, "pack", "--model", str(bert_dir), "--out", str(tmp_path / "small"), "--int8")
     small, whole = headway.load(tmp_path / "small"), headway.load(bert_dir)
     text = (documents / "valid.txt").read_text()
+    assert "engine torch, int8, cpu" in repr(small) and "int8" not in repr(whole)
     assert small.perplexity(text).loss == pytest.approx(whole.perplexity(text).loss, rel=0.02)
+    assert small.perplexity(text).loss != headway.load(tmp_path / "small", compute="float32").perplexity(text).loss
+    asked = headway.load(bert_dir, compute="int8").perplexity(text)  # whose embeddings are in float
+    assert asked.loss == pytest.approx(small.perplexity(text).loss, rel=0.01)
+    out, _ = run(
+        capsys, "evaluate", "--model", str(bert_dir), "--text", str(documents / "valid.txt"), "--compute", "int8"
+    )
+    assert f"{asked.loss:.4f} nats a token" in out
+    assert small.follows("A dog.", "A cat.") == pytest.approx(whole.follows("A dog.", "A cat."), abs=0.1)
     [[ours]], [[theirs]] = small.fill("A [MASK] sleeps.", 1), whole.fill("A [MASK] sleeps.", 1)
     assert ours.probability == pytest.approx(theirs.probability, rel=0.1)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT
 
 import headway
@@ -36,6 +37,18 @@ def test_the_text_is_the_models(capsys: Capture, lm_dir: Path) -> None:
         generated(capsys, lm_dir, "--max-length", "15", "-b", "3", "The dog")[0]
         == model("The dog", length=15, beam_size=3) + "\n"
     )
+
+
+def test_int8(capsys: Capture, lm_dir: Path) -> None:
+    out = generated(capsys, lm_dir, "--max-length", "15", "-b", "1", "--compute", "int8", "The dog")[0]
+    model = headway.load(lm_dir, compute="int8")
+    assert isinstance(model, LanguageModel) and "int8" in repr(model)
+    assert out == model("The dog", length=15, beam_size=1) + "\n"
+    ids = torch.tensor([model.encode("The dog sees")])
+    with torch.no_grad():
+        rounded, plain = (network.logits(network.decode(ids)) for network in (model.network, model.model))
+    assert not torch.equal(rounded, plain)
+    torch.testing.assert_close(rounded, plain, rtol=0, atol=0.1 * float(plain.abs().max()))
 
 
 def test_drawing(capsys: Capture, lm_dir: Path) -> None:

@@ -56,6 +56,8 @@ def test_tags_and_pairs(models: Path, capsys: pytest.CaptureFixture[str], tmp_pa
     assert run(capsys, "predict", "--model", models / "match", "a", "b").partition("\t")[0] in ("same", "other")
     pairs = write_rows(tmp_path / "pairs.tsv", [("a", "b"), ("c", "d")])
     scores = run(capsys, "predict", "--model", models / "score", "--input", pairs).split()
+    (tmp_path / "gap.tsv").write_text("a\tb\n\t \nc\td\n")
+    assert run(capsys, "predict", "--model", models / "score", "--input", tmp_path / "gap.tsv").split("\n")[1] == ""
     assert len(scores) == 2 and all(map(float, scores))
     assert "score" in json.loads(run(capsys, "predict", "--model", models / "score", "a", "b", "--json"))
 
@@ -88,6 +90,28 @@ def test_vectors_and_search(models: Path, capsys: pytest.CaptureFixture[str], tm
     assert np.load(tmp_path / "raw.npy").shape == (40, 32)
 
 
+def test_int8(models: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Packed models compute in int8, others where they are asked to: with nearly the same results."""
+    run(capsys, "pack", "--model", models / "classify", "--out", tmp_path / "small", "--int8")
+    text, folder = "7 a red house", models / "classify"
+    packed, whole, asked = (
+        json.loads(run(capsys, "predict", "--json", text, "--model", *more))["labels"][0]
+        for more in ((tmp_path / "small",), (folder,), (folder, "--compute", "int8"))
+    )
+    for rounded in (packed, asked):
+        assert rounded != whole and rounded["label"] == whole["label"]
+        assert rounded["probability"] == pytest.approx(whole["probability"], abs=0.05)
+    data = models / "classify.tsv"
+    small, large = (run(capsys, "evaluate", "--model", m, "--data", data).split() for m in (tmp_path / "small", folder))
+    assert float(small[1]) == pytest.approx(float(large[1]), abs=0.05)
+    (tmp_path / "lines.txt").write_text(f"{text}\nother\n")
+    for name, more in (("a", ()), ("b", ("--compute", "int8"))):
+        embed = ("embed", "--model", models / "embed", tmp_path / "lines.txt", "--out", tmp_path / f"{name}.npy")
+        run(capsys, *embed, *more)
+    plain, rounded = (np.load(tmp_path / f"{name}.npy") for name in "ab")
+    assert not np.array_equal(plain, rounded) and ((plain * rounded).sum(1) > 0.99).all()
+
+
 def test_errors(models: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = write_rows(tmp_path / "one.tsv", [("a",), ("b",)])
     classify, index = models / "classify", tmp_path / "v.npy"
@@ -101,6 +125,9 @@ def test_errors(models: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
         (("predict", "--model", "en-de", "a"), 1, "was not trained for a task"),
         (("evaluate", "--model", "en-de", "--data", text), 1, "was not trained for a task"),
         (("evaluate", "--data", text), 2, "--data measures a task"),
+        (("evaluate", "--model", classify, "--text", text), 1, "for the task classify: give its test data as --data"),
+        (("translate", "--model", classify, "a"), 1, "for a task and does not translate. Try: headway predict --model"),
+        (("translate", "--model", models / "embed", "a"), 1, "Try: headway embed --model"),
         (("evaluate", "--model", models / "score", "--data", models / "match.tsv"), 1, "this model gives scores"),
         (("generate", "--model", classify, "a"), 1, "it continues no text"),
         (("embed", "--model", classify, text, "--out", tmp_path / "v.txt"), 2, "name a .npy file"),
