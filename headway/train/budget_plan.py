@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from headway.config.config import Config
-from headway.config.objective_kinds import has_source, reads_pairs
+from headway.config.objective_kinds import has_source, is_denoising, reads_pairs
 from headway.config.presets import CorpusStatistics, find_preset_for
 from headway.config.sources import Layer, compose
 from headway.nn.transformer import Transformer
+from headway.text.align.words import STARTS_WORD
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.training_text import recommend_size
 from headway.text.tokenizer.vocabulary import FIXED_CONTROL_TOKENS, round_up_size
@@ -104,7 +105,13 @@ def measure_token_rate(config: Config, length: int) -> float:
     resolved = config.model.resolved()
     assert resolved.source_vocabulary is not None and resolved.vocabulary is not None
     sizes = (resolved.source_vocabulary, resolved.vocabulary)
-    special = SpecialTokens(start=1, end=2, sentinels=tuple(range(first, min(sizes))))
+    special = SpecialTokens(
+        start=1,
+        end=2,
+        sentinels=tuple(range(first, min(sizes))) if is_denoising(objective.kind) else (),
+        vocabulary=min(sizes),
+        target_roles=np.full(min(sizes), STARTS_WORD),
+    )
     rows = max(1, TIMED_TOKENS // length)
     draws = ([random.integers(first, size, length) for size in sizes] for _ in range(rows))
     examples = [Example(source, target) for source, target in draws]

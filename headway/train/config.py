@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.config.objective_kinds import TASKS
 from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError
 
@@ -57,6 +58,12 @@ class TrainConfig(Node):
             raise ConfigError(
                 'with carry, the carried state changes its size from step to step, but compile = "on" needs fixed '
                 'shapes. Set compile = "auto".',
+                "train.compile",
+            )
+        if self.objective.kind in TASKS and self.compile == "on":
+            raise ConfigError(
+                f'the batches of {self.objective.kind} have many shapes, but compile = "on" needs few. Set compile = '
+                '"auto".',
                 "train.compile",
             )
         memory_tokens = model.decoder.memory_tokens

@@ -203,5 +203,6 @@ def draw_span_lengths(covered: int, mean_span: float, random: np.random.Generato
     while left > 0:
         lengths.append(min(int(random.poisson(mean_span)), left))
         left -= lengths[-1]
-    surplus = max(len(lengths) - covered, 0)
-    return np.array(sorted(lengths)[surplus:], np.int64) if surplus else np.array(lengths, np.int64)
+    drawn = np.array(lengths, np.int64)
+    empty = np.flatnonzero(drawn == 0)
+    return np.delete(drawn, empty[: max(len(drawn) - covered, 0)])

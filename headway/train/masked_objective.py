@@ -3,6 +3,7 @@
 Example, or SentencePair ─► collate: frame, choose what is predicted (masking.py), hide it ─► Batch with labels
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
@@ -76,6 +77,15 @@ class MaskedObjective:
                     "model.embedding.segments",
                 )
 
+        def check_vocabulary(self, special: SpecialTokens, max_tokens: int) -> None:
+            """Raise ConfigError if nothing can stand in the place of a hidden token."""
+            if special.mask < 0:
+                raise ConfigError(
+                    "this vocabulary has no mask token, which masked language modelling hides words behind. Leave out "
+                    "--tokenizer, and a new vocabulary with one is learned.",
+                    "train.objective",
+                )
+
         @property
         def needs_words(self) -> bool:
             """Whether it must know which tokens make up a word."""
@@ -110,7 +120,8 @@ class MaskedObjective:
             """`text` (B, T): what may be predicted."""
             predicted, dice = self._choose(ids, text, special, random)
             masked = torch.where(predicted & (dice < self.masked), special.mask, ids)
-            other = torch.from_numpy(random.integers(special.mask + 1, special.vocabulary, ids.shape))
+            ordinary = list_ordinary_ids(special)
+            other = torch.from_numpy(ordinary[random.integers(len(ordinary), size=ids.shape)])
             swap = predicted & (dice >= self.masked) & (dice < self.masked + self.random)
             labels = torch.where(predicted, ids, IGNORE_INDEX)
             count = int(predicted.sum())
@@ -135,6 +146,13 @@ class MaskedObjective:
                 )
             chosen, dice = choose_spans(*known, self.share, (self.span_stop, self.max_span), random)
             return torch.from_numpy(chosen), torch.from_numpy(dice)
+
+
+@functools.lru_cache(maxsize=8)
+def list_ordinary_ids(special: SpecialTokens) -> np.ndarray:
+    """All that stand for text."""
+    control = {special.pad, special.start, special.end, special.mask, *special.sentinels, *special.suppress}
+    return np.setdiff1d(np.arange(special.vocabulary), list(control))
 
 
 def frame_pair(first: np.ndarray, second: np.ndarray, special: SpecialTokens) -> np.ndarray:

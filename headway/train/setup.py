@@ -145,7 +145,10 @@ def collect_layers(
         objective = pretrained.config.train.objective.kind
         if texts.pairs and is_denoising(objective) and not _find_objective(upper):
             objective = by_text
-            layers += [Layer("the pairs given", {"train": {"objective": objective}})]
+            train: dict[str, Any] = {"objective": objective}
+            if pretrained.config.tokenizer.kind != "imported":  # a new task: more is to be learned than to be kept
+                train["schedule"] = pretrained.config.train.schedule.to_dict()
+            layers += [Layer("the pairs given", {"train": train})]
             layers += _language_layers(texts, files, from_flags=False)
             reason = f"{reason}, now to translate"
         objective = _find_objective(upper) or objective
@@ -342,6 +345,8 @@ def make_datasets(
     that train together, only one `writes`."""
     settings = config.train
     max_tokens = settings.max_tokens
+    if check_vocabulary := getattr(settings.objective, "check_vocabulary", None):
+        check_vocabulary(special_tokens(tokenizers.target), max_tokens)
     if texts.task is not None and texts.valid_task is not None:
         log(f"encoding {texts.task.lines:,} examples")
         return tuple(TaskDataset(data, tokenizers.source, config) for data in (texts.task, texts.valid_task))  # type: ignore[return-value]  # two
@@ -354,7 +359,6 @@ def make_datasets(
                 DocumentPairs(valid_documents, max_tokens, 0, "the validation text"),
             )
         if is_denoising(settings.objective.kind):
-            settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
             rows, valid_rows = (encode_text_lines(text, tokenizers.target, log) for text in both)
             lines = settings.objective.lines
             return LineDataset(rows, max_tokens, lines), LineDataset(valid_rows, max_tokens, lines)
@@ -371,8 +375,6 @@ def make_datasets(
             shutil.rmtree(other, ignore_errors=True)  # of other text, which is no longer trained on
         epoch_encoder = EpochEncoder(own, corpora, dropout, writes)
         epoch_encoder.begin()
-    if settings.objective.kind == "masked_target":
-        settings.objective.check_vocabulary(special_tokens(tokenizers.target), max_tokens)
     links = [] if settings.alignment.kind == "none" else align_corpora(texts.pairs)
     training = ParallelDataset(texts.pairs, tokenizers, config.tags, max_tokens, epoch_encoder, links, log)
     return training, ParallelDataset(texts.valid_pairs, tokenizers, config.tags, max_tokens)

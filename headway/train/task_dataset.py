@@ -22,14 +22,16 @@ class TaskDataset:
     def __init__(self, data: LabelledData, tokenizer: Tokenizer, config: Config) -> None:
         self.data = data
         self.examples = encode_examples(data.examples, tokenizer, config)
-        widths = [(len(e.source), max((len(e.target), *map(len, e.others)))) for e in self.examples]
-        self.lengths = np.array(widths, np.int64).reshape(-1, 2)
-        if data.task != "embed":
-            self.lengths[:, 1] = 0  # labels take no space of their own
         self.empty_count = data.empty_count
-        limit = config.train.max_tokens
-        self.cut_count = int((self.lengths.max(1) >= limit).sum())
-        self.limit = limit
+        self.limit = config.train.max_tokens
+        longest = np.array([len(e.source) for e in self.examples], np.int64)
+        candidates = np.zeros_like(longest)  # tokens of a positive and its negatives; labels take no space of their own
+        if data.task == "embed":
+            others = np.array([max(map(len, (e.target, *e.others))) for e in self.examples], np.int64)
+            candidates = others * np.array([1 + len(e.others) for e in self.examples])
+            longest = np.maximum(longest, others)
+        self.lengths = np.stack([[len(e.source) for e in self.examples], candidates], axis=1)
+        self.cut_count = int((longest >= self.limit).sum())
 
     @property
     def size(self) -> int:

@@ -153,7 +153,7 @@ class SourceReader:
         if found and found.terms:
             lowercase = model_text = found.text
             own = MaskedText(model_text, own.spans) if own else None
-        elif model_text.isupper():
+        elif model_text.isupper() and self.gaps is None:
             lowercase = lowercased(model_text, self.tokenizer)
         ids = self.direction.wrap_source(self._encode(lowercase, own))
         sentence = Sentence(

@@ -108,6 +108,19 @@ def test_the_rate_is_measured(name: str) -> None:
     assert measure_token_rate(config, 32) > 10
 
 
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [("tiny_lm", "masked"), ("tiny_lm", "masked(unit='words')"), ("tiny_lm", "permutation"),
+     ("tiny", "span_corruption"), ("tiny", "denoising")],
+)  # fmt: skip
+def test_the_rate_of_other_objectives_is_measured(name: str, objective: str) -> None:
+    from headway.config.presets import find_preset_for
+
+    changes = {"model": {"vocabulary": 320, "source_vocabulary": 320, "d_model": 16}, "train": {"objective": objective}}
+    config, _ = compose([Layer("", find_preset_for(name, objective.partition("(")[0])), Layer("", changes)])
+    assert measure_token_rate(config, 32) > 10
+
+
 def test_a_resumed_run_keeps_what_was_planned(tmp_path: Path, rate: Any) -> None:
     small = {"model.d_model": 16, "tokenizer": "bytes", "train.decode_lines": 2}
     options = {"languages": ("en", "qtx"), "set": small, "device": "cpu", "progress": False}

@@ -21,7 +21,15 @@ from headway.storage.model_dir import load_model
 from headway.text.gaps import GapReader, insert_spans
 from headway.text.tokenizer.special_tokens import SpecialTokens, special_tokens
 from headway.text.tokenizer.tokenizer import Tokenizer
-from headway.train.denoising import count_spans, cut_spans, draw_missing_spans, draw_parts, infill_spans, permute_lines
+from headway.train.denoising import (
+    count_spans,
+    cut_spans,
+    draw_missing_spans,
+    draw_parts,
+    draw_span_lengths,
+    infill_spans,
+    permute_lines,
+)
 from headway.train.line_dataset import LineDataset, encode_text_lines
 from headway.train.objectives import Batch, Example
 from headway.translate.options import TranslateOptions
@@ -172,6 +180,14 @@ def test_spans_have_poisson_lengths() -> None:
     assert lengths["tokens"] / lengths["spans"] == pytest.approx(3.0, rel=0.03)
 
 
+def test_where_empty_spans_are_left_out_lengths_do_not_go_by_position() -> None:
+    """Of few tokens there are often more spans than fit: those before are no shorter than those behind."""
+    drawn = [draw_span_lengths(3, 0.5, np.random.default_rng(seed)) for seed in range(3000)]
+    assert all(lengths.sum() == 3 and len(lengths) <= 3 for lengths in drawn)
+    first, last = (np.array([lengths[place] for lengths in drawn if len(lengths) == 2]) for place in (0, -1))
+    assert len(first) > 100 and 0.2 < (first == 2).mean() < 0.8 and 0.2 < (last == 2).mean() < 0.8
+
+
 def test_lines_are_permuted_whole() -> None:
     ids, ends = np.arange(12), np.array([3, 4, 9, 12])
     found = {tuple(permute_lines(ids, ends, np.random.default_rng(seed)).tolist()) for seed in range(400)}
@@ -268,6 +284,7 @@ def test_a_denoiser_resumes_exactly_and_becomes_a_translator(objective: str, tmp
     found = model.translate(["The [MASK] dog."], TranslateOptions())
     if objective == "span_corruption":
         assert found[0].text.startswith("The") and found[0].text.endswith("dog.")
+        assert model("THE [MASK] DOG.").startswith("THE ") and "mask" not in model("THE [MASK] DOG.").lower()
     torch_model = headway.load(tmp_path / "whole", device="cpu", engine="torch", compute="int8")
     native = headway.load(tmp_path / "whole", device="cpu", compute="int8")
     assert torch_model("The [MASK] dog.") == native("The [MASK] dog.")  # type: ignore[operator]

@@ -1,19 +1,21 @@
 """Pairs for next sentences: half of them consecutive, every one within its documents, packed to the length."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headway.config.schema import make_part
 from headway.data.ragged import RaggedArray, ragged_from_lists
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.document_pairs import DocumentPairs, encode_documents, has_documents, split_documents
 from headway.train.masked_objective import SentencePair
 from headway.train.masking import choose_spans, choose_words, number_units
+from headway.train.objectives import Example
 
 SPECIAL = SpecialTokens(start=1, end=2, vocabulary=10_000)
 
@@ -115,6 +117,19 @@ def test_a_batch_of_pairs() -> None:
     assert part.follows.tolist() == [1] and part.segments.tolist() == [batch.segments[1].tolist()]
 
 
+def test_random_tokens_stand_for_text_wherever_the_control_tokens_are() -> None:
+    """In RoBERTa's vocabulary the mask token is the last one."""
+    objective: Any = make_part("objective", "masked(0.5, masked=0, random=1)")
+    special = SpecialTokens(start=0, end=2, pad=1, mask=49, suppress=(0, 1, 3, 49), vocabulary=50)
+    ids = np.full(400, 10)
+    batch = objective.collate([Example(ids[:0], ids)], special, np.random.default_rng(0))
+    hidden = batch.labels != IGNORE_INDEX
+    found = set(batch.source[hidden].tolist())
+    assert found <= set(range(4, 49)) and len(found) > 30 and (batch.source[~hidden] == 10).all()
+    with pytest.raises(ConfigError, match="has no mask token"):
+        objective.check_vocabulary(SpecialTokens(start=1, end=2, mask=-1), 64)
+
+
 # Control tokens 0 to 3, odd ids begin words, even ids continue them.
 ROLES = np.array([0] * 4 + [2 if n % 2 == 0 else 3 for n in range(4, 100)], np.uint8)
 
@@ -166,7 +181,6 @@ def test_the_objective_masks_words_and_spans_of_a_tokenizer(unit: str) -> None:
     from headway.config.config import read_config
     from headway.text.tokenizer.pair import Tokenizers
     from headway.train.dataset import training_special_tokens
-    from headway.train.objectives import Example
 
     lines = ["unbelievable wonders happened, astonishingly", "wonderful wonders: unbelievably astonishing!"] * 3
     for kind in ("wordpiece", "bpe"):

@@ -197,9 +197,11 @@ def test_options_that_exclude_each_other(files: dict[str, Any], message: str) ->
         ({"head": "pooled"}, "tag", 'needs the head "tags", not "pooled"'),
         ({"head": "pooled(3)"}, "classify(weights=[1.0, 2.0])", "2 weights for 3 labels"),
         ({"head": "tags"}, "masked", "a tags head predicts no tokens"),
+        ({"head": "tags"}, "tag", "have many shapes"),
     ],
 )
 def test_configs_that_do_not_fit(model: dict[str, Any], objective: str, message: str) -> None:
     table = {"d_model": 16, "encoder": {"layers": 1, "mixer": "attention(2)"}, "decoder": {"layers": 0}, **model}
+    compiled = {"compile": "on"} if "shapes" in message else {}
     with pytest.raises(ConfigError, match=message):
-        read_config({"model": table, "train": {"objective": objective}})
+        read_config({"model": table, "train": {"objective": objective, **compiled}}).resolved()
