@@ -196,9 +196,7 @@ class LanguageModel:
         """A text to be continued. Where the tokenizer of another toolkit puts no start token before it, the model reads
         the first token of the text first."""
         if not continues_text(self.config.train.objective.kind):
-            raise HeadwayError(
-                "this is a masked language model: it cannot continue a text. Try: headway fill"
-            )
+            raise HeadwayError("this is a masked language model: it cannot continue a text. Try: headway fill")
         ids = self.encode(text)
         if ids and not getattr(self.tokenizer, "adds_start", True):
             return Prompt(replace(self.special_tokens, start=ids[0]), ids[1:])
