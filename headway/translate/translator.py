@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.config import own_kinds
-from headway.config.objective_kinds import TASKS, has_source, usual_verb
+from headway.config.objective_kinds import has_source, usual_verb
 from headway.config.search import Search
 from headway.decode.probe import EngineProbe
 from headway.decode.types import Compute, EngineName
@@ -150,10 +150,8 @@ def load_choice(
     engines = Engines(paths, device, engine, compute, threads, log, None if adapter else probe)
     for path, objective in zip(paths, engines.objectives):
         if not has_source(objective):
-            raise HeadwayError(
-                f"{path} is {'a model for a task' if objective in TASKS else 'a language model'} and does not "
-                f"translate. Try: headway {usual_verb(objective)} --model {path}"
-            )
+            verb = usual_verb(objective)
+            raise HeadwayError(f"{path} is a language model and does not translate. Try: headway {verb} --model {path}")
     translator = Translator(engines, direction=choice.direction)
     return translator.with_adapter(adapter) if adapter else translator
 
