@@ -64,7 +64,7 @@ EDITIONS = {
         {"train.batch_tokens": 1024, "train.schedule": "cosine(0.005, warmup=200)", "train.validate_every": 100},
         {"train.batch_tokens": 1024, "train.schedule": "cosine(0.002, warmup=50)", "train.validate_every": 100},
         {2_000: 800, 10_000: 1200},
-        2400,
+        1200,
         "tiny",
         4000,
     ),

@@ -81,12 +81,13 @@ def read_table(path: Path) -> Iterator[list[str]]:
             yield line.rstrip("\n").split("\t")
 
 
+def read_side(path: Path, side: int) -> Iterator[str]:
+    return (row[side] for row in read_table(path))
+
+
 def read_languages(data: Path) -> dict[str, Iterator[str]]:
     sides = {"en": ("en-de", 0), "de": ("en-de", 1), "fr": ("fr-en", 1), "zh": ("zh-en", 1)}
-    return {
-        label: (row[side] for row in read_table(data / f"{pair}/tatoeba.tsv.xz"))
-        for label, (pair, side) in sides.items()
-    }
+    return {label: read_side(data / f"{pair}/tatoeba.tsv.xz", side) for label, (pair, side) in sides.items()}
 
 
 def read_domains(data: Path) -> dict[str, Iterator[str]]:

@@ -75,6 +75,7 @@ def test_prompts_of_standard_input(capsys: Capture, lm_dir: Path, monkeypatch: p
         assert generated(capsys, lm_dir, *settings, "-")[0] == "\n".join(one_by_one)
 
 
+@pytest.mark.slow  # starts a process of its own
 def test_lines_are_answered_while_others_are_awaited_and_interrupted_in_one_line(lm_dir: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headway", "generate", "--model", str(lm_dir), "--max-length", "6", "-b", "1", "-"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
