@@ -30,6 +30,7 @@ from headway.translate.task_model import TaskModel
 
 TRAINING_TEXTS, TEST_TEXTS = 4000, 500  # of each label of languages and domains
 SENTIMENT_TEST_TEXTS = 1500
+CAREFUL = {"train.batch_tokens": 512, "train.schedule": "linear(0.0003, warmup=10)"}
 VADER_FOLDER = "additional_resources/hutto_ICWSM_2014.tar.gz"
 VADER_FILE = "hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt"
 
@@ -40,6 +41,7 @@ class Start(NamedTuple):
     """What a classifier begins with."""
 
     keywords: dict[str, Any]
+    settings: dict[str, Any]
     steps: int
 
 
@@ -52,12 +54,14 @@ def main() -> None:
     parser.add_argument("--from-model", default="en-de")
     parser.add_argument("--starts", nargs="+", choices=("scratch", "model"), default=["scratch", "model"])
     parser.add_argument("--steps", type=int, default=300, help="of models with random weights")
-    parser.add_argument("--fine-tuning-steps", type=int, default=100)
+    parser.add_argument("--fine-tuning-steps", type=int, default=60, help="of 512 tokens")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     starts = {
-        "scratch": Start({}, given.steps),
-        "model": Start({"from_model": given.from_model}, given.fine_tuning_steps),
+        "scratch": Start(
+            {}, {"train.batch_tokens": 2048, "train.validate_every": max(given.steps // 5, 1)}, given.steps
+        ),
+        "model": Start({"from_model": given.from_model}, CAREFUL, given.fine_tuning_steps),
     }
     makers: dict[str, Callable[[], tuple[Rows, Rows]]] = {
         "languages": lambda: split_by_label(read_languages(given.data)),
@@ -149,7 +153,7 @@ def run_once(work: Path, task: str, start: str, how: Start, files: list[Path]) -
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     if any((one["task"], one["start"], one["steps"]) == (task, start, how.steps) for one in done):
         return
-    settings = {"train.batch_tokens": 2048, "train.validate_every": max(how.steps // 5, 1), "train.log_every": 20}
+    settings = {**how.settings, "train.log_every": 20}
     began = time.process_time()
     headway.train(
         str(files[0]),
