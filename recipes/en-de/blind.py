@@ -1,6 +1,5 @@
 """Rate two models blind on 200 everyday sentences: a sheet without names, and what its ratings say.
 
-    headway translate --model one --from en --to de < en.txt > one.en.txt      # or whatever made the translations
     python recipes/en-de/blind.py sheet --model one=en-de --model other=WORK/student-int8 --out rating
     python recipes/en-de/blind.py sheet --output one=one.txt --output other=other.txt --out rating
     python recipes/en-de/blind.py score --out rating
