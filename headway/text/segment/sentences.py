@@ -15,6 +15,8 @@ SENTENCE_END = re.compile(
       (?:⟦\d+⟧|\[\d{{1,3}}\]|[⁰¹²³⁴-⁹†‡])*+               # footnote marks belong to the sentence""",
     re.VERBOSE,
 )
+HAN_OR_KANA = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+HALF_WIDTH_STOPS = (".", "!", "?")  # which some write in Chinese and Japanese, with no space after them
 NEXT_WORD = re.compile(rf"\s*[{OPENING_PUNCTUATION}]*(?P<start>\w?)\w*(?P<dotted>\.?)")
 # A word or a chain of single letters such as z. B. or J. S., up to where the string ends.
 LETTER_CHAIN = re.compile(r"(?<![\w'’])(?:[^\W\d_]\.\s?)*[^\W\d_]$")
@@ -75,6 +77,8 @@ def _ends_sentence(text: str, start: int, match: re.Match[str], language: str) -
         # 「…。」と言った: what follows the quotation at once belongs to the same sentence
         return before_space or not match["quoted"]
     following = NEXT_WORD.match(text, end)
+    if match["stop"] in HALF_WIDTH_STOPS and HAN_OR_KANA.match(text[match.start() - 1 : match.start()]):
+        return before_space or HAN_OR_KANA.match(text[end : end + 1]) is not None
     if not before_space or following is None or following["start"].islower():
         return False
     next_word = text[following.start("start") : following.end()]

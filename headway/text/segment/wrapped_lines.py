@@ -5,11 +5,20 @@ import textwrap
 from itertools import pairwise
 from typing import NamedTuple
 
+from headway.text.unspaced import UNSPACED_CLASS, UNSPACED_PATTERN
+
 MIN_WIDTH = 25  # characters: addresses and lists are narrower
 MIN_FILL = 0.75  # of the width: how full a wrapped line is at least, together with the next word
 LIST_ITEM = re.compile(r"\s*(?:[-*•·>#|]|\(?\w{1,3}[.)]\s)")
 SENTENCE_ENDED = re.compile(r"[.!?…:;。！？][\"'”’»›“)\]]*\s*$")
 LINE_BREAK = re.compile(r"\r?\n")
+LAST_NARROW = 0x2E7F  # characters beyond it are two columns wide
+WIDE_CLOSERS = "，。｡、；：！？）」』】》〉”’…"
+WIDE_OPENERS = "（「『【《〈“‘"
+# What a line break does not divide, with the space behind it.
+BREAKABLE = re.compile(
+    rf"[{WIDE_OPENERS}]*(?:[{UNSPACED_CLASS}]|[^\s{UNSPACED_CLASS}{WIDE_OPENERS}{WIDE_CLOSERS}]+)?[{WIDE_CLOSERS}]*\s*"
+)
 
 
 class Paragraph(NamedTuple):
@@ -26,6 +35,8 @@ class Paragraph(NamedTuple):
         if not self.width:
             return text
         indent = _indent(text)
+        if UNSPACED_PATTERN.search(text):
+            return line_break.join(wrap_unspaced(text.strip(), self.width, indent))
         return line_break.join(
             textwrap.wrap(
                 text.strip(), self.width, initial_indent=indent, subsequent_indent=indent,
@@ -52,6 +63,23 @@ class WrappedText(NamedTuple):
             return text
         wrapped = (paragraph.wrap(line, self.line_break) for paragraph, line in zip(self.paragraphs, lines))
         return self.line_break.join(wrapped)
+
+
+def wrap_unspaced(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines of at most so many columns of a text with a script without spaces, of which a character takes two: it may
+    be broken between any of these, but not before what closes, nor after what opens."""
+    lines = [indent]
+    room = width - len(indent)
+    used = 0
+    for piece in BREAKABLE.findall(text):
+        size = sum(2 if ord(character) > LAST_NARROW else 1 for character in piece.rstrip())
+        if used and used + size > room:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(indent)
+            used = 0
+        lines[-1] += piece
+        used += size + len(piece) - len(piece.rstrip())
+    return [*lines[:-1], lines[-1].rstrip()]
 
 
 def unwrap_text(text: str) -> WrappedText | None:

@@ -25,6 +25,8 @@ TAG_ATTRIBUTES = (
 KEPT_ELEMENTS = "code|kbd|samp|tt|var|pre|math|svg|script|style"
 NO_TRANSLATE = r"translate\s*=\s*[\"']?no\b|class\s*=\s*[\"']?[^\"'<>]{0,200}\bnotranslate\b"
 LINK_TARGET = r"\((?:[^()\s]|\([^()\s]{0,100}\)){1,1000}(?:\s\"[^\"\n]{0,200}\")?\)"  # of Markdown
+WIDE_STOPS = "，。；：！？、（）「」『』【】《》〈〉"  # no part of an address, though no space may follow it
+LETTERS = "A-Za-z0-9_\u00c0-\u024f\u0370-\u052f"  # of mail addresses: scripts whose words have spaces around them
 # What is protected by default; the first pattern that matches at a position wins. Each takes time linear in the length
 # of a line, whatever is in it: hence the bounds, and the possessive *+, which does not backtrack.
 SPAN_PATTERNS = {
@@ -32,8 +34,11 @@ SPAN_PATTERNS = {
     "code": r"``[^\n]{1,1000}?``|(?P<emphasis>\*{1,3}|_{1,3})`[^`\n]+`(?P=emphasis)|`[^`\n]+`(?:\s?[+/,]\s?`[^`\n]+`)*",
     "image": rf"!\[[^\[\]\n]{{0,500}}\]{LINK_TARGET}",
     "link": rf"\[(?=[^\[\]\n]{{1,500}}\]{LINK_TARGET})|\]{LINK_TARGET}",
-    "url": r"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`]*[^\s<>\"`.,;:!?'’”“»)\]}…]|mailto:[^\s@]{1,300}@\S*\w",
-    "e-mail": r"(?<![\w.+-])[\w.+-]*\w@\w[\w-]*(?:\.\w[\w-]*)+",
+    "url": (
+        rf"(?:(?:https?|ftps?|file)://|www\.)[^\s<>\"`{WIDE_STOPS}]*[^\s<>\"`.,;:!?'’”“»)\]}}…{WIDE_STOPS}]"
+        r"|mailto:[^\s@]{1,300}@\S*\w"
+    ),
+    "e-mail": rf"(?<![{LETTERS}.+-])[{LETTERS}.+-]*[{LETTERS}]@[{LETTERS}][{LETTERS}-]*(?:\.[{LETTERS}][{LETTERS}-]*)+",
     "element": (
         rf"<(?P<kept>(?i:{KEPT_ELEMENTS})){TAG_ATTRIBUTES}\s*+>[\s\S]{{0,1000}}?</(?P=kept)\s*>"
         rf"|<(?P<held>[A-Za-z][\w:.-]*+)(?=[^<>]{{0,500}}\s(?i:{NO_TRANSLATE})){TAG_ATTRIBUTES}\s*+>"
@@ -42,7 +47,7 @@ SPAN_PATTERNS = {
     "tag": rf"</?[A-Za-z][\w:.-]*+{TAG_ATTRIBUTES}\s*+/?>|<!--.{{0,1000}}?-->",
     "entity": r"&(?:[A-Za-z]\w+|#\d+|#x[\dA-Fa-f]+);",
     "braces": r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.:!,%$-]*\}",
-    "dollar": r"\$\([\w.]+\)|(?<![\w$])\$[A-Za-z_]\w*",
+    "dollar": r"\$\([\w.]+\)|(?<![A-Za-z0-9_$])\$[A-Za-z_][A-Za-z0-9_]*",
     "emoji": rf"[{EMOJI}](?:[{EMOJI}\u200D\uFE0E\uFE0F])*+",
     "percent": (
         r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?(?:hh|h|ll|l|z)?[sdifuxXgGeEcrqp@](?![A-Za-z])"

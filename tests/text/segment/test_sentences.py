@@ -173,3 +173,16 @@ def test_long_text_takes_no_long_time(part: str) -> None:
 def test_cells_are_apart(text: str, found: list[tuple[str, str]]) -> None:
     assert split_sentences(text, "en") == [Segment(*one) for one in found]
     assert join_segments(split_sentences(text, "en")) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("今天很好。我们去公园吧！你来吗？", ["今天很好。", "我们去公园吧！", "你来吗？"]),
+        ("你好!你叫什么名字?我叫小明.", ["你好!", "你叫什么名字?", "我叫小明."]),
+        ("价格是3.5元，见v1.2。我……不知道", ["价格是3.5元，见v1.2。", "我……不知道"]),
+        ("“好的。”他说。（走了。）", ["“好的。”他说。", "（走了。）"]),
+    ],
+)
+def test_chinese_with_either_width_of_punctuation(text: str, sentences: list[str]) -> None:
+    assert [one.text for one in split_sentences(text, "zh")] == sentences

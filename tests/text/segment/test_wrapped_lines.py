@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.documents.segments import SegmentResult
 from headway.documents.txt import translate_bytes
-from headway.text.segment.wrapped_lines import unwrap_text
+from headway.text.segment.wrapped_lines import unwrap_text, wrap_unspaced
 
 PROSE = (
     "The committee met on Tuesday to discuss the new rules for the market. It was decided that the Commission should "
@@ -91,3 +91,22 @@ def test_what_did_not_change_is_laid_out_as_it_was(lines: list[str], end: str) -
     if layout is not None:
         assert layout.restore(layout.text) == text
         assert layout.text.split() == text.split()
+
+
+def test_a_script_without_spaces_is_wrapped_between_its_characters() -> None:
+    """By columns, of which a character takes two; a line does not begin with what closes, nor end with what opens."""
+    text = "这是一段以固定宽度换行的文字，就像邮件里那样。它提到 Headway 和“引号”，（括号）等等。"
+    lines = wrap_unspaced(text, 20)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "") and len(lines) > 3
+    assert all(sum(1 + (ord(one) > 0x2E7F) for one in line) <= 22 for line in lines)
+    assert not any(line[0] in "，。”）" or line[-1] in "“（" for line in lines)
+    wrapped = unwrap_text(
+        "This is a paragraph of text that was\nwrapped at a fixed width, as in mails,\nand it ends here."
+    )
+    assert wrapped is not None
+    assert wrapped.restore(text).count("\n") >= 2
+
+
+@given(st.text("这是。，“”（） a1", max_size=60), st.integers(5, 30))
+def test_wrapping_loses_nothing(text: str, width: int) -> None:
+    assert "".join("".join(wrap_unspaced(text.strip(), width)).split()) == "".join(text.split())

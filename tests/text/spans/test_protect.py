@@ -268,3 +268,20 @@ def test_tags_that_are_put_back_are_closed_in_turn(tags: list[str], links: list[
                 assert open_ones.pop() == name, placed
         assert re.sub(r"</?\w>", "", placed).split() == ["v0", "v1", "v2", "v3", "v4", "v5"]
         assert sorted(re.findall(r"</?\w>", placed)) == sorted(re.findall(r"</?\w>", line))
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("请访问https://example.com/a，然后点击“确定”。", ["https://example.com/a"]),
+        ("见（https://zh.wikipedia.org/wiki/中国）。", ["https://zh.wikipedia.org/wiki/中国"]),
+        ("发邮件到foo@bar.com。", ["foo@bar.com"]),
+        ("变量$HOME在此", ["$HOME"]),
+        ("运行`pip install`后重启", ["`pip install`"]),
+        ("占位符%s和{name}在这里", ["%s", "{name}"]),
+        ("Schreib an jörg.müller@straße.de!", ["jörg.müller@straße.de"]),
+    ],
+)
+def test_spans_that_touch_chinese(text: str, spans: list[str]) -> None:
+    """No space is put around them there."""
+    assert make_protector().mask(text)[1] == spans
