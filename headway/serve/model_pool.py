@@ -157,6 +157,12 @@ class ModelPool:
             raise ApiError(400, f"{given[:40]} is not supported")
         return code
 
+    def resolve_source(self, given: str) -> str:
+        """The same for a language to translate from: traditional Chinese is read by models of simplified text."""
+        if resolve_code(given, self.languages) is None and resolve_code(given, ["zh-Hant"]):
+            return self.resolve_language("zh")
+        return self.resolve_language(given)
+
     def route_for(self, source: str, target: str, name: str = "") -> ServedRoute | None:
         """The model that translates this pair, or two in a row; with a name, the model of this name, alone or as the
         second. None if both languages are the same."""

@@ -144,3 +144,15 @@ def test_direct_models_come_first_and_english_before_others(translator_dir: Path
     with pytest.raises(ApiError, match="not available as a target language from German"):
         direct.route_for("de", "zh", "d")
     assert direct.list_pivots(direct.models[3]) == []
+
+
+def test_traditional_chinese_is_a_source_but_no_target(translator_dir: Path, tmp_path: Path) -> None:
+    """Of a model of simplified text, which reads it in simplified characters."""
+    pool = make_pool(rename_languages(translator_dir, tmp_path / "zh", ["zh", "en"], ["zh", "en"]))
+    assert {pool.resolve_source(code) for code in ("zh-TW", "zt", "zh_Hant", "zh")} == {"zh"}
+    assert pool.resolve_source("EN") == "en"
+    for code in ("zt", "fr"):
+        with pytest.raises(ApiError, match=f"{code} is not supported"):
+            pool.resolve_language(code)
+    with pytest.raises(ApiError, match="fr is not supported"):
+        pool.resolve_source("fr")

@@ -129,7 +129,7 @@ def make_router(state: ServerState) -> APIRouter:
 
 async def translate_request(state: ServerState, body: Any, texts: list[str]) -> dict[str, Any]:
     pool = state.pool
-    named_source = None if body.source == "auto" else pool.resolve_language(body.source)
+    named_source = None if body.source == "auto" else pool.resolve_source(body.source)
     target = pool.resolve_language(body.target)
     if body.format not in ("text", "html"):
         raise ApiError(400, f"{body.format[:40]} format is not supported")
@@ -276,7 +276,7 @@ async def translate_upload(
     if suffix not in documents.file_suffixes():
         raise ApiError(400, "Invalid request: file format not supported")
     pool = state.pool
-    named_source = None if table["source"] == "auto" else pool.resolve_language(table["source"])
+    named_source = None if table["source"] == "auto" else pool.resolve_source(table["source"])
     target = pool.resolve_language(table["target"])
     request = parse_options(parse_body(ExtendedOptions, table), target)
     result = state.downloads.new_path(documents.result_suffix(suffix), client)

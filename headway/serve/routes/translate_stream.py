@@ -46,7 +46,7 @@ def make_router(state: ServerState) -> APIRouter:
             if source not in known:
                 raise unsupported_language(source, "the text")
         else:
-            source = pool.resolve_language(body.source)
+            source = pool.resolve_source(body.source)
         route = find_stream_route(pool, source, target, body.model)
         model = route.model
         start: Event = {"event": "start", "model": model.name, "source": source, "target": target}
